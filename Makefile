@@ -1,0 +1,30 @@
+# The two commands of the README, and those of CONTRIBUTING. Everything is set up by itself in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+.DELETE_ON_ERROR:
+
+demo: .venv/demo.done
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: .venv/test.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/bench.done
+	$(BIN)/python benchmarks/run.py
+
+# One stamp per extra: what is installed already is not installed again.
+.venv/%.done: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	touch $@
+
+clean:
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,235 @@
+"""From samples to what is shown: rows with medians and ratios, the table, the JSON file, the picture.
+
+Takes: the Contests of a run.
+Gives: `rows` (data), `table` (text), `save` (results.json, ratios.png, ratios.svg).
+Promises: a ratio is always "times better", whether more or less is better; the spread is that of pairs taken
+one after the other, so that a machine that slows down half-way does not widen it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # no display in a container
+import matplotlib.pyplot as plt
+import numpy as np
+
+from contest import HERE, Contest
+
+HEADER = ("workload", "case", "metric", "feedline", "other", "theirs", "times better", "spread", "target", "")
+KEPT_VERSIONS = ("feedline", "torch")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison: feedline against `other`, or against nothing but a limit."""
+
+    workload: str
+    case: str
+    metric: str
+    feedline: float | None
+    other: str
+    theirs: float | None
+    ratio: float | None
+    lowest: float | None
+    highest: float | None
+    target: float | None
+    limit: float | None
+    note: str
+
+    @property
+    def reached(self) -> bool | None:
+        """None when nothing was asked or measured."""
+        answers = []
+        if self.target is not None:
+            answers.append(None if self.ratio is None else self.ratio >= self.target)
+        if self.limit is not None:
+            answers.append(None if self.feedline is None else self.feedline <= self.limit)
+        return None if not answers or None in answers else all(answers)
+
+
+def rows(contests: list[Contest]) -> list[Row]:
+    return [
+        _row(contest, metric, other)
+        for contest in contests
+        for metric in contest.workload.metrics
+        for other in contest.workload.sides
+        if other != "feedline"
+    ]
+
+
+def _row(contest: Contest, metric: str, other: str) -> Row:
+    ours, theirs = _values(contest, "feedline", metric), _values(contest, other, metric)
+    more = contest.workload.metrics[metric] == "more"
+    pairs = [our / their if more else their / our for our, their in zip(ours, theirs, strict=False)]
+    ours_median, theirs_median = _median(ours), _median(theirs)
+    ratio = None
+    if ours_median is not None and theirs_median is not None:
+        ratio = ours_median / theirs_median if more else theirs_median / ours_median
+    is_first = metric == next(iter(contest.workload.metrics))
+    failed = [side for side in ("feedline", other) if side in contest.failures]
+    return Row(
+        workload=contest.workload.name,
+        case=contest.case.name,
+        metric=metric,
+        feedline=ours_median,
+        other=other,
+        theirs=theirs_median,
+        ratio=ratio,
+        lowest=min(pairs, default=None),
+        highest=max(pairs, default=None),
+        target=contest.case.targets.get(other) if is_first else None,
+        limit=contest.case.limits.get(metric),
+        note="; ".join(f"{side}: {contest.failures[side]}" for side in failed) if is_first else "",
+    )
+
+
+def _values(contest: Contest, side: str, metric: str) -> list[float]:
+    return [sample[metric] for sample in contest.samples.get(side, [])]
+
+
+def _median(values: list[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def table(all_rows: list[Row]) -> str:
+    """Plain text, one line per row, with what could not be measured underneath."""
+    lines = [HEADER, *(_cells(row) for row in all_rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
+    text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+    text.insert(1, "─" * max(len(line) for line in text))
+    notes = [f"{row.workload}, {row.case}: {row.note}" for row in all_rows if row.note]
+    return "\n".join([*text, *([""] if notes else []), *notes])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    spread = "" if row.lowest is None or row.highest is None else f"{row.lowest:.3g}…{row.highest:.3g}"
+    targets = [f"≥ {row.target:g}×"] if row.target is not None else []
+    targets += [f"≤ {row.limit:g}"] if row.limit is not None else []
+    verdict = {True: "reached", False: "NOT reached", None: "not measured" if targets else ""}[row.reached]
+    return (
+        row.workload,
+        row.case,
+        row.metric,
+        _number(row.feedline),
+        row.other,
+        _number(row.theirs),
+        "—" if row.ratio is None else f"{row.ratio:.3g}×",
+        spread,
+        ", ".join(targets),
+        verdict,
+    )
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "—"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def save(contests: list[Contest], all_rows: list[Row], folder: Path, quick: bool) -> list[Path]:
+    """Write everything into `folder`, replacing the last run's files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "quick": quick,
+        "machine": machine(),
+        "versions": {**_versions(contests), "python": platform.python_version(), "numpy": np.__version__},
+        "rows": [{**asdict(row), "reached": row.reached} for row in all_rows],
+        "samples": [_as_data(contest) for contest in contests],
+    }
+    written = [folder / "results.json"]
+    written[0].write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    drawn = [row for row in all_rows if row.ratio is not None]
+    return written + (_draw(drawn, folder, str(facts["date"])[:10]) if drawn else [])
+
+
+def _versions(contests: list[Contest]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for contest in contests:
+        found.update({side: contest.versions[side] for side in KEPT_VERSIONS if side in contest.versions})
+    return found
+
+
+def _as_data(contest: Contest) -> dict[str, Any]:
+    return {
+        "workload": contest.workload.name,
+        "case": contest.case.name,
+        "options": contest.case.options,
+        "samples": contest.samples,
+        "failures": contest.failures,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What someone else needs to know before comparing with these numbers."""
+    return {
+        "cpu": _first_line("/proc/cpuinfo", "model name") or platform.processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": _first_line("/proc/meminfo", "MemTotal"),
+        "kernel": platform.platform(),
+        "load before": os.getloadavg()[0],
+        "commit": _commit(),
+    }
+
+
+def _first_line(path: str, field: str) -> str | None:
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), None)
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or None
+
+
+def _draw(drawn: list[Row], folder: Path, date: str) -> list[Path]:
+    """One bar per ratio on a logarithmic scale, its spread as a line, its target as a mark."""
+    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.42 * len(drawn)), layout="constrained")
+    colours = ["#2b8a5f" if row.reached is not False else "#c2571a" for row in drawn]
+    places = range(len(drawn))[::-1]
+    axes.barh(places, [row.ratio or 1 for row in drawn], color=colours, height=0.6)
+    for place, row in zip(places, drawn, strict=True):
+        axes.plot([row.lowest or 1, row.highest or 1], [place, place], color="black", linewidth=1.2)
+        if row.target is not None:
+            axes.plot([row.target] * 2, [place - 0.42, place + 0.42], "k:", linewidth=1.6)
+        right = max(row.highest or 1, row.target or 1, 1)
+        axes.annotate(f"  {row.ratio:.3g}×", (right, place), va="center", fontsize=8)
+    axes.set_xscale("log")
+    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.set_yticks(list(places), [_label(row) for row in drawn], fontsize=8)
+    axes.set_xlabel("times better (bar: ratio of medians, line: spread of pairs, dots: target)")
+    axes.set_title(f"feedline, {date}", fontsize=10)
+    axes.margins(x=0.12)
+    paths = [folder / "ratios.png", folder / "ratios.svg"]
+    for path in paths:
+        figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return paths
+
+
+def _label(row: Row) -> str:
+    return f"{row.workload}: {row.case}, {row.metric} vs {row.other}"
+
+
+def unfinished(contests: list[Contest]) -> Iterator[str]:
+    """Sides that failed, as opposed to sides that a case leaves out."""
+    for contest in contests:
+        for side, reason in contest.failures.items():
+            if side not in contest.case.skips:
+                yield f"{contest.workload.name}, {contest.case.name}, {side}: {reason}"

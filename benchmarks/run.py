@@ -1,0 +1,80 @@
+"""`make bench`: feedline and torch in turns, then a table, a JSON file and a picture. See README.md here."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import first_batch
+import in_memory
+import jpeg
+import large_samples
+import large_shuffle
+import tiny_batches
+import worker_memory
+from contest import HERE, Contest, hold
+from harness import Workload
+from report import rows, save, table, unfinished
+
+WORKLOADS = [
+    module.WORKLOAD
+    for module in (in_memory, large_samples, tiny_batches, jpeg, first_batch, worker_memory, large_shuffle)
+]
+
+
+def main() -> int:
+    """0 when everything could be measured, reached or not; 1 when a side failed."""
+    chosen = _arguments()
+    started = time.monotonic()
+    contests: list[Contest] = []
+    with tempfile.TemporaryDirectory(prefix="feedline-bench-") as scratch:
+        for workload in WORKLOADS:
+            if chosen.only and workload.name not in chosen.only:
+                continue
+            contests += _run(workload, chosen, Path(scratch))
+    _say("")
+    all_rows = rows(contests)
+    print(table(all_rows))
+    print(f"\n{time.monotonic() - started:.0f} s; wrote")
+    for path in save(contests, all_rows, chosen.out, chosen.quick):
+        print(f"  {path}")
+    failed = list(unfinished(contests))
+    if failed:
+        print(f"\n{len(failed)} side(s) could not be measured, see above", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _run(workload: Workload, chosen: argparse.Namespace, scratch: Path) -> list[Contest]:
+    repeats = chosen.repeats or (workload.quick_repeats if chosen.quick else workload.repeats)
+    cases = [case for case in workload.cases if case.in_quick or not chosen.quick]
+    return [hold(workload, case, repeats, scratch, _say) for case in cases]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer cases and repeats: a look, not a result")
+    names = [workload.name for workload in WORKLOADS]
+    parser.add_argument("--only", action="append", choices=names, help="may be given again")
+    parser.add_argument("--repeats", type=_positive, help="turns (default: each workload's own number)")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="default: %(default)s")
+    return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def _say(progress: str) -> None:
+    """A line that replaces itself on a terminal; nothing where it would only fill a log."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

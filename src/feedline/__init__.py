@@ -1,0 +1,86 @@
+"""feedline keeps training loops fed: a faster, unbreakable, resumable data loader.
+
+    from feedline import DataLoader, Dataset
+
+Imports flow downward only (held by import-linter):
+
+    loader  →  workers  →  supervise  →  line | arena | observe  →  datasets, options, rng, errors, messages
+
+Importing feedline imports NumPy and the standard library, nothing else.
+"""
+
+from feedline.datasets import (
+    ArrayDataset,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from feedline.errors import (
+    CollateError,
+    CollateTypeError,
+    FeedlineError,
+    MemoryShortage,
+    OptionError,
+    OptionTypeError,
+    RemoteError,
+    ShippingError,
+    WorkerDied,
+    WorkerError,
+    WorkerTimeout,
+)
+from feedline.line.collate import default_collate, register_collate
+from feedline.line.samplers import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from feedline.loader import DataLoader
+from feedline.rng import rng
+from feedline.shared_list import SharedList
+from feedline.worker_info import WorkerInfo, get_worker_info
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArrayDataset",
+    "BatchSampler",
+    "ChainDataset",
+    "CollateError",
+    "CollateTypeError",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "FeedlineError",
+    "IterableDataset",
+    "MemoryShortage",
+    "OptionError",
+    "OptionTypeError",
+    "RandomSampler",
+    "RemoteError",
+    "Sampler",
+    "SequentialSampler",
+    "SharedList",
+    "ShippingError",
+    "StackDataset",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "WorkerDied",
+    "WorkerError",
+    "WorkerInfo",
+    "WorkerTimeout",
+    "default_collate",
+    "get_worker_info",
+    "random_split",
+    "register_collate",
+    "rng",
+]

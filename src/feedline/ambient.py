@@ -1,0 +1,196 @@
+"""The global generators (`random`, `numpy.random`) around a task: seeded from the task, in every kind of worker.
+
+Takes: a 64-bit number per task. Gives: three ways to make user code that draws from the global generators
+deterministic — a worker process owns them, in-process loading borrows and restores them, a worker thread gets its own
+behind the same module functions.
+Promises: what a batch draws depends on the number alone; the user's own stream of random numbers is left as it was.
+Not its job: deriving the number (rng.mix), torch's or another framework's generator (its front adds a `Source`).
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Source(Protocol):
+    """A global generator: how to seed it, and how to put it back."""
+
+    def seed(self, value: int) -> None: ...
+    def save(self) -> Any: ...
+    def restore(self, state: Any) -> None: ...
+
+
+class _PythonRandom:
+    def seed(self, value: int) -> None:
+        random.seed(value)
+
+    def save(self) -> Any:
+        return random.getstate()
+
+    def restore(self, state: Any) -> None:
+        random.setstate(state)
+
+
+class _NumPyRandom:
+    def seed(self, value: int) -> None:
+        np.random.seed(_words(value))
+
+    def save(self) -> Any:
+        return np.random.get_state()
+
+    def restore(self, state: Any) -> None:
+        np.random.set_state(state)
+
+
+GLOBAL_SOURCES: list[Source] = [_PythonRandom(), _NumPyRandom()]
+
+
+class Ambient(Protocol):
+    """Seeding around one task after another."""
+
+    def open(self) -> None: ...
+    def enter(self, value: int) -> None: ...
+    def leave(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Owned:
+    """For a worker process: the global generators are its own, so they are seeded and left."""
+
+    def open(self) -> None:
+        pass
+
+    def enter(self, value: int) -> None:
+        for source in GLOBAL_SOURCES:
+            source.seed(value)
+
+    def leave(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Borrowed:
+    """For loading in the user's own thread: the user's random stream goes on afterwards as if nothing had been."""
+
+    def __init__(self) -> None:
+        self._saved: list[Any] | None = None
+
+    def open(self) -> None:
+        pass
+
+    def enter(self, value: int) -> None:
+        if self._saved is None:
+            self._saved = [source.save() for source in GLOBAL_SOURCES]
+        for source in GLOBAL_SOURCES:
+            source.seed(value)
+
+    def leave(self) -> None:
+        if self._saved is not None:
+            saved, self._saved = self._saved, None
+            for source, state in zip(GLOBAL_SOURCES, saved, strict=True):
+                source.restore(state)
+
+    def close(self) -> None:
+        self.leave()
+
+
+class PerThread:
+    """For a worker thread: `random.random()` and `np.random.rand()` reach a generator of the thread's own.
+
+    Threads share the modules' global generators, so seeding those would mix up the threads' draws and the user's.
+    While a worker thread lives, the modules' functions look which thread calls them. A function object fetched
+    earlier (`from random import random`) still goes to the shared generator: use `feedline.rng()` there.
+    """
+
+    def open(self) -> None:
+        _own.python = random.Random()
+        _own.numpy = np.random.RandomState()
+        _switch.hold()
+
+    def enter(self, value: int) -> None:
+        assert _own.python is not None
+        assert _own.numpy is not None
+        _own.python.seed(value)
+        _own.numpy.seed(_words(value))
+
+    def leave(self) -> None:
+        pass
+
+    def close(self) -> None:
+        _own.python = _own.numpy = None
+        _switch.drop()
+
+
+class _Own(threading.local):
+    python: random.Random | None = None
+    numpy: np.random.RandomState | None = None
+
+
+_own = _Own()
+
+
+class _Switch:
+    """Puts per-thread functions into the two modules while anyone holds it, and takes them out again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._replaced: list[tuple[ModuleType, str, Any, Any]] = []
+
+    def hold(self) -> None:
+        with self._lock:
+            self._holders += 1
+            if self._holders == 1:
+                self._install(random, _methods_of(random._inst, random), "python")
+                self._install(np.random, _methods_of(np.random.mtrand._rand, np.random) | _NUMPY_PLAIN, "numpy")
+
+    def drop(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                for module, name, original, ours in self._replaced:
+                    if getattr(module, name) is ours:  # somebody else's later patch is theirs to undo
+                        setattr(module, name, original)
+                self._replaced.clear()
+
+    def _install(self, module: ModuleType, methods: dict[str, str], own: str) -> None:
+        for name, method in methods.items():
+            original = getattr(module, name)
+            ours = _by_thread(original, method, own)
+            self._replaced.append((module, name, original, ours))
+            setattr(module, name, ours)
+
+
+_switch = _Switch()
+
+
+def _by_thread(original: Callable[..., Any], method: str, own: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        mine = getattr(_own, own)
+        return (original if mine is None else getattr(mine, method))(*args, **kwargs)
+
+    return call
+
+
+# These are plain functions in NumPy 2, not methods of the hidden instance.
+_NUMPY_PLAIN = {"seed": "seed", "ranf": "random_sample", "sample": "random_sample"}
+
+
+def _methods_of(instance: Any, module: ModuleType) -> dict[str, str]:
+    """The module's functions that are methods of its hidden global instance, and which method each is."""
+    functions = {name: getattr(module, name) for name in dir(module)}
+    return {name: call.__name__ for name, call in functions.items() if getattr(call, "__self__", None) is instance}
+
+
+def _words(value: int) -> list[int]:
+    return [value & 0xFFFFFFFF, value >> 32]  # both halves: 2**32 states alone would repeat within a long run

@@ -1,0 +1,94 @@
+"""How a batch of any shape gets into a slot and out of it again in another process.
+
+Takes: any picklable object. Gives: a `Packed` (where in the slot it is) and, on the other side, the object with its
+large arrays as views on the slot's memory.
+Promises: an array already in the slot is not copied; any other large array is copied into it once; small ones
+travel inside the pickle. What cannot be pickled raises here, in the caller's own loop.
+Not its job: who owns the slot (slots), what the object means (workers).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
+
+Reducer = Callable[[Any, Writer], Any]
+
+
+class Packed(NamedTuple):
+    """Where an object lies in its slot: its head, and how far the slot is filled."""
+
+    start: int
+    size: int
+    capacity: int
+
+
+def pack(value: Any, slot: Slot, writer: Writer) -> Packed:
+    """Put an object into the slot that `writer` has been filling."""
+    leaves: list[int] = []
+
+    def out_of_band(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < SMALL_LEAF:
+            return True
+        leaves.append(_place(raw, writer))
+        leaves.append(raw.nbytes)
+        return False
+
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=5, buffer_callback=out_of_band)
+    pickler.dispatch_table = _DispatchTable(writer)
+    pickler.dump(value)
+    head = struct.pack(f"<q{len(leaves)}q", len(leaves), *leaves) + stream.getbuffer()
+    start, mapping = writer.reserve(len(head))
+    memoryview(mapping.view(start, len(head))).cast("B")[:] = head
+    return Packed(start, len(head), slot.capacity)
+
+
+def unpack(packed: Packed, slot: Slot, pool: SlotPool) -> Any:
+    """The object, its large arrays leased from the slot (or copied out when the user keeps very many)."""
+    slot.capacity = max(slot.capacity, packed.capacity)
+    head = memoryview(slot.mapped(packed.start + packed.size).view(packed.start, packed.size)).cast("B")
+    (count,) = struct.unpack_from("<q", head)
+    table = struct.unpack_from(f"<{count}q", head, 8)
+    buffers = [_leaf(slot, pool, table[i], table[i + 1]) for i in range(0, count, 2)]
+    return pickle.loads(head[8 + 8 * count :], buffers=buffers)
+
+
+def _leaf(slot: Slot, pool: SlotPool, start: int, size: int) -> Any:
+    if pool.crowded:
+        return bytearray(slot.mapped(start + size).view(start, size))
+    return slot.lease(start, size)
+
+
+def _place(raw: memoryview, writer: Writer) -> int:
+    source = np.frombuffer(raw, np.uint8)
+    start = writer.claim(source.ctypes.data, raw.nbytes)
+    if start is None:
+        start, mapping = writer.reserve(raw.nbytes)
+        np.copyto(np.frombuffer(mapping.view(start, raw.nbytes), np.uint8), source)
+    return start
+
+
+class _DispatchTable(dict[type, Callable[[Any], Any]]):
+    """copyreg's table, plus one copy instead of two for large arrays that are not contiguous."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(copyreg.dispatch_table)
+        self[np.ndarray] = lambda array: _reduce_array(array, writer)
+
+
+def _reduce_array(array: np.ndarray[Any, Any], writer: Writer) -> Any:
+    if array.nbytes >= SMALL_LEAF and not array.dtype.hasobject and not array.flags.forc:
+        placed = writer.empty(array.shape, array.dtype)
+        np.copyto(placed, array)
+        array = placed
+    return array.__reduce_ex__(5)

@@ -1,0 +1,106 @@
+"""One anonymous shared file (`memfd`), in which every slot has a range of its own.
+
+Takes: slot numbers and sizes. Gives: mappings of those ranges, in this process or another that has the descriptor.
+Promises: one descriptor in all, whatever the number of slots; a refusal of memory is `MemoryShortage` when it is asked
+for, never SIGBUS when it is written to; nothing in /dev/shm, nothing that outlives the processes.
+Not its job: which slot is free (slots).
+
+Each slot's range starts a fixed, huge stride after the one before. The file is sparse, so that costs nothing, and any
+process can let a slot grow in place without asking another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Any
+
+from feedline.errors import MemoryShortage
+
+STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
+PAGE = mmap.PAGESIZE
+
+available = hasattr(os, "memfd_create") and hasattr(os, "posix_fallocate")
+"""Linux has it. Elsewhere batches are made in ordinary memory, and there are no worker processes."""
+
+_PROT_READ_WRITE = 1 | 2
+_MAP_SHARED = 1
+_MAP_PRIVATE = 2
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_MADV_REMOVE = 9
+_PUNCH_HOLE = 1 | 2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+
+# mmap.mmap keeps a duplicate of the descriptor for every mapping, which is one descriptor per kept batch: hence libc.
+_libc: Any = ctypes.CDLL(None, use_errno=True) if available else None
+if _libc is not None:
+    _libc.mmap.restype = ctypes.c_void_p
+    _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
+    _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+def to_page(size: int) -> int:
+    """Round up to whole pages."""
+    return -(-size // PAGE) * PAGE
+
+
+class Segment:
+    """The shared file. Give `fd` to another process and build a `Segment` around it there."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = os.memfd_create("feedline", os.MFD_CLOEXEC) if fd is None else fd
+
+    def allocate(self, slot: int, start: int, stop: int) -> None:
+        """Have memory for bytes start…stop of a slot, now."""
+        try:
+            os.posix_fallocate(self.fd, slot * STRIDE + start, stop - start)
+        except OSError as error:
+            raise MemoryShortage(
+                f"no memory for a batch of {stop:,} bytes ({stop - start:,} more were asked for): {error.strerror}. "
+                "Lower batch_size, prefetch_factor or num_workers, or give the container more memory."
+            ) from None
+
+    def free(self, slot: int, start: int, stop: int) -> None:
+        """Give the whole pages between two offsets of a slot back to the system."""
+        start, stop = to_page(start), stop // PAGE * PAGE
+        if start < stop:
+            _libc.fallocate(self.fd, _PUNCH_HOLE, slot * STRIDE + start, stop - start)
+
+    def map(self, slot: int, size: int, private: bool = False) -> Mapping:
+        """The first `size` bytes of a slot as memory of this process; writes to a private one are seen by nobody."""
+        return Mapping(self.fd, slot * STRIDE, to_page(size), _MAP_PRIVATE if private else _MAP_SHARED)
+
+    def close(self) -> None:
+        """Let go of the descriptor; mappings live on."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Mapping:
+    """A stretch of mapped memory, unmapped when the last view on it is gone."""
+
+    def __init__(self, fd: int, offset: int, size: int, sharing: int) -> None:
+        self.address = 0
+        self.size = size
+        address = _libc.mmap(None, size, _PROT_READ_WRITE, sharing, fd, offset)
+        if address == _MAP_FAILED:
+            code = ctypes.get_errno()
+            raise MemoryShortage(f"a batch of {size:,} bytes could not be mapped: {os.strerror(code)}")
+        self.address = address
+
+    def view(self, start: int, size: int) -> Any:
+        """A buffer on part of the memory that can be weakly referred to and keeps the mapping alive."""
+        leaf: Any = (ctypes.c_char * size).from_address(self.address + start)
+        leaf.mapping = self
+        return leaf
+
+    def discard(self, start: int, stop: int) -> None:
+        """Give the pages from a page boundary on back to the system; nobody may need what is in them."""
+        _libc.madvise(self.address + start, to_page(stop) - start, _MADV_REMOVE)
+
+    def __del__(self) -> None:
+        if self.address:
+            _libc.munmap(self.address, self.size)

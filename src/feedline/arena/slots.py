@@ -1,0 +1,254 @@
+"""Slots: who may write where, and when a place is free again.
+
+Takes: requests for a slot, and the death of the arrays that were handed out. Gives: `Slot` (a place for one batch),
+`Writer` (memory for its leaves), leases (arrays whose end is noticed).
+Promises: a slot is never written while any array delivered from it lives; a user who keeps every batch gets new slots
+and never a stall; a kept small part does not keep the rest of its batch in memory; at most `MAX_LEASED` slots
+wait for the user, older ones give back what is not in use.
+Not its job: what is in a batch (packing), how many tasks may be out (loader).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.arena.segment import Mapping, Segment, to_page
+
+SMALL_LEAF = 1 << 16
+"""Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
+MAX_LEASED = 8
+"""Slots the user may hold before the oldest is taken out of circulation; a loop holds two at most."""
+MAX_MAPPED = 16384
+"""Kept batches beyond this are copied out: Linux allows a process 65,530 mappings."""
+
+
+class Slot:
+    """A place for one batch: a range of the segment, its mapping here, and the leases on it."""
+
+    __slots__ = ("capacity", "id", "leases", "mapping", "owner", "retired", "segment")
+
+    def __init__(self, segment: Segment, number: int) -> None:
+        self.segment = segment
+        self.id = number
+        self.capacity = 0
+        self.mapping: Mapping | None = None
+        self.leases: set[Lease] = set()
+        self.retired = False
+        self.owner = os.getpid()
+
+    def room(self, size: int) -> Mapping:
+        """A mapping of at least `size` bytes, all of them allocated. Grows in place; older views stay valid."""
+        if size > self.capacity:
+            wanted = to_page(max(size, self.capacity * 5 // 4))
+            self.segment.allocate(self.id, self.capacity, wanted)
+            self.capacity = wanted
+        return self.mapped(size)
+
+    def mapped(self, size: int) -> Mapping:
+        """A mapping of at least `size` bytes that some process has allocated."""
+        if self.mapping is None or self.mapping.size < size:
+            self.mapping = self.segment.map(self.id, max(size, self.capacity))
+        return self.mapping
+
+    def lease(self, start: int, size: int) -> Any:
+        """A buffer on part of the slot; the slot is not written again before it is gone."""
+        mapping = self.mapped(start + size)
+        leaf = mapping.view(start, size)
+        lease = Lease(leaf, _ended)
+        lease.slot, lease.mapping, lease.start, lease.stop = self, mapping, start, start + size
+        self.leases.add(lease)
+        _live.add(lease)
+        return leaf
+
+    def retire(self) -> None:
+        """Never to be written again: give back all but what the user still holds."""
+        self.retired = True
+        self.mapping = None
+        end = 0
+        for lease in sorted(self.leases, key=lambda lease: lease.start):
+            self.segment.free(self.id, end, lease.start)
+            end = lease.stop
+        self.segment.free(self.id, end, self.capacity)
+        self.capacity = 0
+
+
+class Lease(weakref.ref[Any]):
+    """Notices the end of one delivered leaf."""
+
+    __slots__ = ("mapping", "slot", "start", "stop")
+    slot: Slot
+    mapping: Mapping
+    start: int
+    stop: int
+    # A weak reference compares and hashes as what it refers to; a lease is itself.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+_live: set[Lease] = set()  # a weak reference must itself be alive for its end to be noticed
+
+
+def _ended(lease: Lease) -> None:
+    # Runs wherever the last view dies, in any thread: only single, atomic steps.
+    _live.discard(lease)
+    if lease.slot.owner == os.getpid():  # a forked child's copy of a batch says nothing about ours
+        if lease.slot.retired:
+            lease.mapping.discard(lease.start, lease.stop)
+        lease.slot.leases.discard(lease)
+
+
+class Writer:
+    """Hands out memory for the leaves of one batch, one after the other, in a slot.
+
+    Leased for arrays that go to the user as they are (threads, in-process); unleased in a worker process, where the
+    consumer's process holds the leases.
+    """
+
+    __slots__ = ("_leased", "_leaves", "_mappings", "_slot", "end")
+
+    def __init__(self, slot: Slot, leased: bool) -> None:
+        self._slot = slot
+        self._leased = leased
+        self._mappings: list[Mapping] = []  # more than one when the slot grew under this batch
+        self._leaves: dict[int, int] = {}
+        self.end = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """An uninitialised array: in the slot if it is large, else an ordinary one."""
+        size = prod(shape) * dtype.itemsize
+        if size < SMALL_LEAF or dtype.hasobject:
+            return np.empty(shape, dtype)
+        start, mapping = self.reserve(size)
+        self._leaves[start] = size
+        buffer = self._slot.lease(start, size) if self._leased else mapping.view(start, size)
+        return np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
+
+    def reserve(self, size: int) -> tuple[int, Mapping]:
+        """Take `size` bytes of the slot, from a page boundary on, so that each leaf can be given back alone."""
+        start = to_page(self.end)
+        mapping = self._slot.room(start + size)
+        if not self._mappings or self._mappings[-1] is not mapping:
+            self._mappings.append(mapping)
+        self.end = start + size
+        return start, mapping
+
+    def claim(self, address: int, size: int) -> int | None:
+        """Where in the slot a leaf made by `empty` lies; None for any other memory. A leaf is claimed once."""
+        for mapping in self._mappings:
+            start = address - mapping.address
+            if self._leaves.get(start) == size and start + size <= mapping.size:
+                del self._leaves[start]
+                return start
+        return None
+
+
+CARGO = 0
+"""The slot number that holds what travels to the workers (workers.shipping); the pool starts after it."""
+
+
+class SlotPool:
+    """All slots of one loader."""
+
+    def __init__(self) -> None:
+        self.segment = Segment()
+        self._lock = threading.Lock()
+        self._free: list[Slot] = []
+        self._out: set[Slot] = set()
+        self._leased: list[Slot] = []
+        self._retired: list[Slot] = []
+        self._sweep_at = 64
+        self._spare_numbers: list[int] = []
+        self._numbers = CARGO + 1
+        self._closed = False
+
+    def take(self) -> Slot:
+        """A slot nobody uses: the one freed last, whose pages are warm, or a new one."""
+        with self._lock:
+            self._collect()
+            slot = self._free.pop() if self._free else self._new()
+            self._out.add(slot)
+            return slot
+
+    def put(self, slot: Slot) -> None:
+        """The slot's batch is delivered or discarded: free at once, or when its leases have ended."""
+        with self._lock:
+            self._out.discard(slot)
+            if self._closed:
+                slot.retire()
+            elif slot.leases:
+                self._leased.append(slot)
+            else:
+                self._free.append(slot)
+
+    @property
+    def crowded(self) -> bool:
+        """So many batches are kept that further ones had better be copied out."""
+        return len(self._retired) >= MAX_MAPPED
+
+    def close(self) -> None:
+        """Give back everything but what the user still holds."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for slot in (*self._free, *self._leased, *self._out):
+                slot.retire()
+            self._free, self._leased, self._retired = [], [], []
+            self.segment.close()
+
+    def _collect(self) -> None:
+        if self._leased:
+            ended = [slot for slot in self._leased if not slot.leases]
+            if ended:
+                self._leased = [slot for slot in self._leased if slot not in ended]
+                self._free.extend(ended)
+
+    def _new(self) -> Slot:
+        while len(self._leased) > MAX_LEASED:
+            oldest = self._leased.pop(0)
+            oldest.retire()
+            self._retired.append(oldest)
+        if len(self._retired) > self._sweep_at:
+            self._sweep()
+        if self._spare_numbers:
+            return Slot(self.segment, self._spare_numbers.pop())
+        self._numbers += 1
+        return Slot(self.segment, self._numbers - 1)
+
+    def _sweep(self) -> None:
+        # Only when the list has doubled: a user who keeps everything must not pay for a scan per batch.
+        ended = [slot for slot in self._retired if not slot.leases]
+        self._spare_numbers.extend(slot.id for slot in ended)
+        self._retired = [slot for slot in self._retired if slot.leases]
+        self._sweep_at = 2 * len(self._retired) + 64
+
+
+class LocalMemory:
+    """Memory for batches that are made and used in one process: a slot is taken only when a leaf is large."""
+
+    def __init__(self, pool: SlotPool | None) -> None:
+        self._pool = pool
+        self._slot: Slot | None = None
+        self._writer: Writer | None = None
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """An uninitialised array that the user may keep."""
+        if self._writer is None:
+            if self._pool is None or self._pool.crowded or prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF:
+                return np.empty(shape, dtype)
+            self._slot = self._pool.take()
+            self._writer = Writer(self._slot, leased=True)
+        return self._writer.empty(shape, np.dtype(dtype))
+
+    def finish(self) -> None:
+        """The batch is made; its slot is free as soon as its arrays are gone."""
+        if self._pool is not None and self._slot is not None:
+            slot, self._slot, self._writer = self._slot, None, None
+            self._pool.put(slot)

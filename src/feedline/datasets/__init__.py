@@ -1,0 +1,41 @@
+"""Datasets: things with samples in them, and the ways to join, cut and line them up.
+
+Takes: arrays, or the user's own datasets (anything with `__getitem__` and `__len__`, or with `__iter__`).
+Gives: torch's `Dataset` family on NumPy: one sample, a list of samples, or a whole collated batch.
+Promises: all ways to read a dataset agree; everything here pickles.
+Not its job: choosing indices (line/samplers), calling these methods (line/fetch), stacking samples
+    (line/collate).
+
+A map-style dataset can be read in three ways, the later ones optional and faster:
+
+    __getitem__(index)            one sample
+    __getitems__(indices)         a list of samples, in the order asked for
+    __getbatch__(indices, empty)  what default collation would make of those samples, or NotImplemented
+
+Inside, each file imports only those above it: reading, joining, selecting; mapped_file, arrays.
+"""
+
+from feedline.datasets.arrays import GATHER_INTO_SLOT, ArrayDataset, TensorDataset
+from feedline.datasets.joining import ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset
+from feedline.datasets.reading import Array, Empty, Indexable, IntArray, read_samples, reads_batches, reads_many
+from feedline.datasets.selecting import Subset, random_split
+
+__all__ = [
+    "GATHER_INTO_SLOT",
+    "Array",
+    "ArrayDataset",
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "Empty",
+    "Indexable",
+    "IntArray",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "TensorDataset",
+    "random_split",
+    "read_samples",
+    "reads_batches",
+    "reads_many",
+]

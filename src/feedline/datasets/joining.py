@@ -1,0 +1,225 @@
+"""Datasets, and datasets joined: one after the other, or side by side.
+
+Takes: the user's datasets: anything with `__getitem__` and `__len__`, or with `__iter__`.
+Gives: `Dataset` and `IterableDataset` to subclass (torch's names and meanings), Concat, Chain and Stack.
+Promises: a joined dataset reads each part by the fastest way that part has, and keeps the order asked for.
+Not its job: choosing samples (selecting), arrays (arrays).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import accumulate, chain
+from typing import Any, Generic, cast
+
+from feedline.datasets.reading import (
+    Empty,
+    Indexable,
+    IntArray,
+    T_co,
+    no_batch,
+    one_by_one,
+    position,
+    read_samples,
+    reads_batches,
+    reads_many,
+)
+
+
+class Dataset(Generic[T_co]):
+    """A map-style dataset: subclass it, write `__getitem__` and `__len__`.
+
+    A subclass of ours (say of ArrayDataset) that overrides `__getitem__` is never bypassed: the faster ways
+    of reading it inherits from feedline are switched off unless it overrides them too.
+
+    >>> class Squares(Dataset[int]):
+    ...     def __getitem__(self, index): return index * index
+    ...     def __len__(self): return 4
+    >>> both = Squares() + Squares()
+    >>> len(both), both[5]
+    (8, 1)
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        one, many, batch = (_depth(cls, name) for name in ("__getitem__", "__getitems__", "__getbatch__"))
+        if one < many and _is_ours(cls, "__getitems__"):
+            setattr(cls, "__getitems__", one_by_one)  # noqa: B010  (mypy: not a method of every Dataset)
+        if min(one, many) < batch and _is_ours(cls, "__getbatch__"):
+            setattr(cls, "__getbatch__", no_batch)  # noqa: B010
+
+    def __getitem__(self, index: int) -> T_co:
+        raise NotImplementedError(f"{type(self).__name__} must define __getitem__(self, index)")
+
+    def __add__(self, other: Indexable[T_co]) -> ConcatDataset[T_co]:
+        return ConcatDataset([self, other])
+
+
+def _depth(cls: type, name: str) -> int:
+    """How far up the classes `name` is defined: 0 in the class itself."""
+    return next((depth for depth, owner in enumerate(cls.__mro__) if name in vars(owner)), len(cls.__mro__))
+
+
+def _is_ours(cls: type, name: str) -> bool:
+    # Only ours: a user's base class may well build its __getitems__ on the subclass's __getitem__.
+    return str(getattr(getattr(cls, name, None), "__module__", "")).startswith("feedline.")
+
+
+class IterableDataset(Dataset[T_co]):
+    """A dataset that is read from front to back: subclass it, write `__iter__` (and `__len__` if known).
+
+    >>> class Lines(IterableDataset[str]):
+    ...     def __iter__(self): yield from ("a", "b")
+    >>> list(Lines() + Lines())
+    ['a', 'b', 'a', 'b']
+    """
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} must define __iter__(self)")
+
+    def __add__(self, other: Iterable[T_co]) -> ChainDataset[T_co]:  # type: ignore[override]
+        return ChainDataset([self, other])
+
+
+class ConcatDataset(Dataset[T_co]):
+    """Datasets one after the other, as one dataset.
+
+    >>> both = ConcatDataset([["a", "b"], ["c"]])
+    >>> len(both), both[2], both[-3], both.cumulative_sizes
+    (3, 'c', 'a', [2, 3])
+    """
+
+    datasets: list[Indexable[T_co]]
+    cumulative_sizes: list[int]
+
+    def __init__(self, datasets: Iterable[Indexable[T_co]]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("datasets is empty; pass at least one dataset")
+        sizes = (length_of(dataset, f"datasets[{number}]") for number, dataset in enumerate(self.datasets))
+        self.cumulative_sizes = list(accumulate(sizes))
+
+    def _reads_many(self) -> bool:
+        return all(reads_many(child) for child in self.datasets)
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> T_co:
+        number, local = self._locate(index)
+        return self.datasets[number][local]
+
+    def __getitems__(self, indices: list[int]) -> list[T_co]:
+        wanted: dict[int, tuple[list[int], list[int]]] = {}
+        for place, index in enumerate(indices):
+            number, local = self._locate(index)
+            places, locals_ = wanted.setdefault(number, ([], []))
+            places.append(place)
+            locals_.append(local)
+        found: dict[int, T_co] = {}
+        for number, (places, locals_) in wanted.items():
+            found.update(zip(places, read_samples(self.datasets[number], locals_), strict=True))
+        return [found[place] for place in range(len(indices))]
+
+    def _locate(self, index: int) -> tuple[int, int]:
+        """Which dataset, and the index in it."""
+        place = position(index, len(self), "ConcatDataset")
+        number = bisect_right(self.cumulative_sizes, place)
+        return number, place - (self.cumulative_sizes[number - 1] if number else 0)
+
+
+class ChainDataset(IterableDataset[T_co]):
+    """Iterable datasets one after the other, as one; has a length when all of them have one.
+
+    >>> list(ChainDataset([["a", "b"], ["c"]])), len(ChainDataset([["a", "b"], ["c"]]))
+    (['a', 'b', 'c'], 3)
+    """
+
+    def __init__(self, datasets: Iterable[Iterable[T_co]]) -> None:
+        self.datasets = list(datasets)
+        for number, dataset in enumerate(self.datasets):
+            if not hasattr(type(dataset), "__iter__"):
+                name = type(dataset).__name__
+                raise TypeError(f"datasets[{number}] ({name}) has no __iter__; ConcatDataset joins map-style datasets")
+
+    def __iter__(self) -> Iterator[T_co]:
+        return chain.from_iterable(self.datasets)
+
+    def __len__(self) -> int:
+        # Python asks list() and the like for a length first and takes a TypeError for "unknown".
+        return sum(len(cast(Sized, dataset)) for dataset in self.datasets)
+
+
+class StackDataset(Dataset[Any]):
+    """Datasets side by side: sample i is the tuple (or, of named ones, the dict) of their samples i.
+
+    >>> from feedline.datasets import ArrayDataset
+    >>> pairs = StackDataset(image=ArrayDataset([[1, 2], [3, 4]]), text=["one", "two"])
+    >>> pairs[1]["text"], pairs[1]["image"][0].tolist()
+    ('two', [3, 4])
+    """
+
+    datasets: tuple[Indexable[Any], ...] | dict[str, Indexable[Any]]
+
+    def __init__(self, *datasets: Indexable[Any], **named: Indexable[Any]) -> None:
+        given = either(datasets, named, "dataset")
+        lengths = {name: length_of(dataset, name) for name, dataset in given.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+            raise ValueError(f"datasets must have the same length, but the lengths are {listed}")
+        self.datasets = named or datasets
+        self._length = next(iter(lengths.values()))
+
+    def _children(self) -> tuple[Any, ...]:
+        return tuple(self.datasets.values()) if isinstance(self.datasets, dict) else self.datasets
+
+    def _reads_batches(self) -> bool:
+        return all(reads_batches(child) for child in self._children())
+
+    def _reads_many(self) -> bool:
+        return all(reads_many(child) for child in self._children())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        place = position(index, self._length, "StackDataset")
+        return self._sample(child[place] for child in self._children())
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        places = [position(index, self._length, "StackDataset") for index in indices]
+        columns = [read_samples(child, places) for child in self._children()]
+        return [self._sample(values) for values in zip(*columns, strict=True)]
+
+    def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
+        if not self._reads_batches():
+            return NotImplemented
+        batches = []
+        for child in self._children():
+            batches.append(child.__getbatch__(indices, empty))
+            if batches[-1] is NotImplemented:  # a user's own, that had promised nothing
+                return NotImplemented
+        return self._sample(batches)
+
+    def _sample(self, values: Iterable[Any]) -> Any:
+        return dict(zip(self.datasets, values, strict=True)) if isinstance(self.datasets, dict) else tuple(values)
+
+
+def length_of(dataset: object, name: str) -> int:
+    """The length of a map-style dataset, or a TypeError that says why `name` has none."""
+    if isinstance(dataset, IterableDataset):
+        raise TypeError(f"{name} is an IterableDataset, which has no index; ChainDataset joins those")
+    try:
+        return len(dataset)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise TypeError(f"{name} ({type(dataset).__name__}) has no length: define __len__ on it") from error
+
+
+def either(positional: Sequence[Any], named: dict[str, Any], what: str) -> dict[str, Any]:
+    """The one kind of argument that was given, by name; positional ones are called `array 0` and so on."""
+    if positional and named:
+        raise ValueError(f"pass {what}s by position (for tuples) or by name (for dicts), not both")
+    if not positional and not named:
+        raise ValueError(f"pass at least one {what}")
+    return named or {f"{what} {number}": value for number, value in enumerate(positional)}

@@ -1,0 +1,99 @@
+"""How a dataset is read: the shapes of things, and the choice between the ways a dataset offers.
+
+Takes: a map-style dataset and indices.
+Gives: its samples by the fastest way its class has, and whether it can give whole batches.
+Promises: looks on the class only, and never reads a sample just to find out.
+Not its job: collating samples (line/collate) or lending memory (arena).
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Empty(Protocol):
+    """Gives memory for one leaf of a batch; `np.empty` is the simplest one."""
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array: ...
+
+
+class Indexable(Protocol[T_co]):
+    """What the wrappers below need of a map-style dataset (and `len()`, which is asked for when needed)."""
+
+    def __getitem__(self, index: int, /) -> T_co: ...
+
+
+def read_samples(dataset: Indexable[T_co], indices: list[int]) -> list[T_co]:
+    """Samples by `__getitems__` where the dataset's class has it, else one by one.
+
+    >>> read_samples(["a", "b", "c"], [2, 0])
+    ['c', 'a']
+    """
+    # Looked up on the class, as Python does for its own: a transform that forwards unknown attributes to the
+    # dataset it wraps must not be bypassed by the inner dataset's method.
+    many = getattr(type(dataset), "__getitems__", None)
+    if many is None:
+        return [dataset[index] for index in indices]
+    return cast("list[T_co]", many(dataset, indices))
+
+
+def reads_batches(dataset: object) -> bool:
+    """Whether `__getbatch__` can be expected to answer; found out without reading anything.
+
+    >>> from feedline.datasets import ArrayDataset, Subset
+    >>> reads_batches(ArrayDataset([1, 2])), reads_batches([1, 2]), reads_batches(Subset([1, 2], [0]))
+    (True, False, False)
+    """
+    method = getattr(type(dataset), "__getbatch__", None)
+    if method is None or method is no_batch:
+        return False
+    ask = getattr(type(dataset), "_reads_batches", None)
+    return ask is None or bool(ask(dataset))
+
+
+def reads_many(dataset: object) -> bool:
+    """Whether `__getitems__` does more than read one sample after the other; found out without reading anything.
+
+    A wrapper around samples that are read singly had better be read singly itself: then each sample has a
+    `feedline.rng()` of its own.
+
+    >>> from feedline.datasets import ArrayDataset, Subset
+    >>> reads_many(Subset(ArrayDataset([1, 2]), [0])), reads_many(Subset([1, 2], [0]))
+    (True, False)
+    """
+    method = getattr(type(dataset), "__getitems__", None)
+    if method is None or method is one_by_one:
+        return False
+    ask = getattr(type(dataset), "_reads_many", None)
+    return ask is None or bool(ask(dataset))
+
+
+def no_batch(self: object, indices: IntArray, empty: Empty) -> Any:
+    """The `__getbatch__` of a class that can't."""
+    return NotImplemented
+
+
+def one_by_one(self: Indexable[T_co], indices: list[int]) -> list[T_co]:
+    """The `__getitems__` of a class that has only `__getitem__`."""
+    return [self[index] for index in indices]
+
+
+def outside(index: Any, length: int, owner: str) -> IndexError:
+    """The error for an index that isn't there."""
+    return IndexError(f"index {index} is outside this {owner} of length {length}")
+
+
+def position(index: int, length: int, owner: str) -> int:
+    """The index counted from the front, or an IndexError that names it and the length."""
+    place = operator.index(index)
+    if not -length <= place < length:
+        raise outside(index, length, owner)
+    return place + length if place < 0 else place

@@ -1,0 +1,85 @@
+"""Every error feedline raises of its own, in one tree.
+
+    FeedlineError
+    ├── OptionError (ValueError)            an option is wrong; the message names it and what would be right
+    │   └── OptionTypeError (TypeError)     …it has the wrong type
+    ├── CollateError (RuntimeError)         samples do not fit into one batch; names field, sample and shapes
+    │   └── CollateTypeError (TypeError)    …because of a value no batch can be made of
+    ├── ShippingError (TypeError)           something cannot travel to a worker; named by attribute path
+    ├── MemoryShortage (MemoryError)        memory for a batch could not be had
+    └── WorkerError (RuntimeError)          what befell a worker
+        ├── WorkerDied                      it was killed or left
+        ├── WorkerTimeout (TimeoutError)    nothing came within `timeout` seconds
+        └── RemoteError                     an exception of the user's code that cannot be rebuilt here; its class
+                                            is made on the spot, with the original's name
+
+An exception raised by the user's own code (dataset, collate_fn, sampler, worker_init_fn) keeps its type. It gets a
+note saying where it happened and, if that was another process, that process's traceback as its cause.
+Not its job: deciding what happens after an error (supervise).
+"""
+
+from __future__ import annotations
+
+
+class FeedlineError(Exception):
+    """Everything feedline raises on its own account."""
+
+
+class OptionError(FeedlineError, ValueError):
+    """An option has a value that cannot be used."""
+
+
+class OptionTypeError(OptionError, TypeError):
+    """An option has a type that cannot be used."""
+
+
+class CollateError(FeedlineError, RuntimeError):
+    """The samples of a batch do not fit together."""
+
+
+class CollateTypeError(CollateError, TypeError):
+    """A sample holds something that no batch can be made of."""
+
+
+class ShippingError(FeedlineError, TypeError):
+    """The dataset, or something with it, cannot be sent to a worker process."""
+
+
+class MemoryShortage(FeedlineError, MemoryError):
+    """The system refused memory for a batch."""
+
+
+class WorkerError(FeedlineError, RuntimeError):
+    """Something befell a worker."""
+
+
+class WorkerDied(WorkerError):
+    """A worker process ended without having been told to."""
+
+
+class WorkerTimeout(WorkerError, TimeoutError):
+    """No batch came within the loader's `timeout`."""
+
+
+class RemoteError(WorkerError):
+    """Stands for a worker's exception that could not be sent; subclasses carry the original's name."""
+
+
+class WorkerTraceback(Exception):
+    """The cause of a re-raised exception: the traceback as the worker saw it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return "\n\n" + self.text
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Attach a line to an exception (PEP 678; Python 3.10 has no `add_note` but the attribute works the same)."""
+    notes = getattr(error, "__notes__", None)
+    if not isinstance(notes, list):
+        notes = []
+        error.__notes__ = notes  # type: ignore[attr-defined, unused-ignore]
+    notes.append(note)

@@ -1,0 +1,1 @@
+"""The line a batch travels: samplers, permutation, plan, fetch, collate, deliver."""

@@ -1,0 +1,110 @@
+"""Samples of a map-style dataset for one task: the same code in every kind of worker.
+
+Takes: a dataset and a task. Gives: its samples, or the finished batch if the dataset can gather one by itself.
+Promises: `__getbatch__` (when the batch is collated by default), else `__getitems__`, else `__getitem__` one by one;
+`feedline.rng()` belongs to the sample being read; an exception says which sample it was.
+Not its job: streams (stream), collating (collate), seeding the global generators (ambient).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import ArrayDataset, read_samples, reads_batches, reads_many
+from feedline.errors import add_note
+from feedline.messages import Empty, IntArray, Task
+from feedline.rng import enter_sample
+
+
+class Fetcher:
+    """Reads one dataset, task after task."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self._getbatch = dataset.__getbatch__ if reads_batches(dataset) else None
+        if isinstance(dataset, np.ndarray):  # a bare array is a dataset of its rows
+            rows = ArrayDataset(rows=dataset)
+            self._getbatch = lambda indices, empty: _only(rows.__getbatch__(indices, empty))
+        self._at_once = reads_many(dataset)
+
+    def gather(self, task: Task, empty: Empty) -> Any:
+        """The collated batch, made by the dataset itself; NotImplemented if it cannot."""
+        if self._getbatch is None or not isinstance(task.indices, np.ndarray):
+            return NotImplemented
+        enter_sample(task.seq)
+        try:
+            return self._getbatch(task.indices, empty)
+        except Exception as error:
+            self._explain(error, f"dataset.__getbatch__({brief(task.indices)})")
+            raise
+
+    def samples(self, task: Task) -> list[Any]:
+        """The task's samples, one by one or all at once."""
+        indices = index_list(task)
+        if not self._at_once:
+            return self._one_by_one(indices, task.first)
+        enter_sample(task.seq)
+        try:
+            return read_samples(self.dataset, list(indices))
+        except Exception as error:
+            self._explain(error, f"dataset.__getitems__({brief(indices)})")
+            raise
+
+    def sample(self, task: Task) -> Any:
+        """The one sample of an unbatched task."""
+        return self._one_by_one(index_list(task), task.first)[0]
+
+    def _one_by_one(self, indices: Sequence[Any], first: int) -> list[Any]:
+        dataset, samples = self.dataset, []
+        for position, index in enumerate(indices):
+            if first < 0:
+                enter_sample(index)
+            else:
+                enter_sample(*_repeatable_key(index, first + position))
+            try:
+                samples.append(dataset[index])
+            except Exception as error:
+                self._explain(error, f"dataset[{index!r}]")
+                raise
+        return samples
+
+    def _explain(self, error: Exception, what: str) -> None:
+        length = _length(self.dataset) if isinstance(error, (IndexError, KeyError)) else None
+        told = "" if length is None else f"; the dataset's __len__ says {length}"
+        add_note(error, f"feedline: raised by {what}{told}")
+
+
+def index_list(task: Task) -> Sequence[Any]:
+    """The task's indices as dataset code expects them: Python ints, or whatever the user's sampler gave."""
+    indices = task.indices
+    assert indices is not None
+    return indices.tolist() if isinstance(indices, np.ndarray) else indices
+
+
+def brief(indices: IntArray | Sequence[Any], most: int = 16) -> str:
+    """A list of indices short enough for a message."""
+    shown = ", ".join(str(index) for index in indices[:most])
+    return f"[{shown}{', …' if len(indices) > most else ''}]"
+
+
+def _only(batch: Any) -> Any:
+    return batch if batch is NotImplemented else batch["rows"]
+
+
+def _repeatable_key(index: Any, place: int) -> tuple[int, ...]:
+    # An index that comes twice in an epoch must not get the same augmentation twice.
+    try:
+        return operator.index(index), place
+    except TypeError:
+        return (place,)
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except Exception:  # no __len__, or one that fails: then it has nothing to say
+        return None

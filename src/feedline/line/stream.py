@@ -1,0 +1,120 @@
+"""Elements of an iterable dataset for one task, each element once over all workers.
+
+Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
+Promises: a dataset that asks `get_worker_info()` shards itself; one with `shard(index, count)` is asked for its part;
+any other is read whole by every worker, which keeps each `shards`-th batch. In all three cases task k's batch is the
+same however often the stream was reopened, because each batch is read under its own seed, those passed over too.
+Not its job: collating, seeding itself (a callback is handed in).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from feedline.errors import add_note
+from feedline.messages import Task
+from feedline.rng import enter_sample, mix
+from feedline.worker_info import watch_for_question
+
+log = logging.getLogger("feedline")
+
+Seed = Callable[[Task], None]
+
+READ_WHOLE = (
+    "the IterableDataset neither asks feedline.get_worker_info() nor has a method shard(index, count), so each of the "
+    "{shards} workers reads the whole stream and keeps every {shards}th batch: correct, but the reading is done "
+    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__) to share it."
+)
+
+
+class StreamReader:
+    """One epoch of one shard of a stream, opened for the first task that wants it."""
+
+    def __init__(self, dataset: Any, task: Task, shards: int, size: int, shuffle_buffer: int, seed: Seed) -> None:
+        self._shards = shards
+        self._size = size
+        self._seed = seed
+        self._whole = True
+        self._first = task._replace(seq=0)
+        self._ended = False
+        self.notice: str | None = None
+        self._elements = self._open(dataset, task.seq % shards)
+        self._at = self._first.seq
+        self._step = 1 if self._whole else shards
+        if shuffle_buffer:
+            key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
+            self._elements = shuffled(self._elements, shuffle_buffer, key)
+
+    def take(self, task: Task) -> tuple[list[Any], bool]:
+        """The elements of the task's batch, and whether the stream has ended."""
+        while self._at < task.seq and not self._ended:
+            try:
+                self._batch(task._replace(seq=self._at))
+            except Exception as error:  # it is reported by the task whose batch this is
+                log.debug("batch %d, passed over, failed: %r", self._at, error)
+        elements = [] if self._ended else self._batch(task)
+        return elements, self._ended
+
+    def _batch(self, task: Task) -> list[Any]:
+        if task.seq != self._first.seq:  # the first batch goes on with the seed its stream was opened under
+            self._seed(task)
+        self._at += self._step
+        elements: list[Any] = []
+        try:
+            for position in range(self._size):
+                enter_sample(task.seq, position)
+                elements.append(next(self._elements))
+        except StopIteration:
+            self._ended = True
+        except Exception as error:
+            add_note(error, f"feedline: raised by the IterableDataset at element {position} of batch {task.seq}")
+            raise
+        return elements
+
+    def _open(self, dataset: Any, shard: int) -> Iterator[Any]:
+        if self._shards > 1 and callable(getattr(dataset, "shard", None)):
+            self._begin_own(shard)
+            return iter(dataset.shard(shard, self._shards))
+        self._begin()
+        if self._shards == 1:
+            return iter(dataset)
+        watch_for_question(lambda: self._begin_own(shard))
+        try:
+            elements = iter(dataset)
+            first = list(islice(elements, 1))  # a generator's code runs only when it is asked for something
+        finally:
+            watch_for_question(None)
+        if self._whole:
+            self.notice = READ_WHOLE.format(shards=self._shards)
+        return chain(first, elements)
+
+    def _begin_own(self, shard: int) -> None:
+        """The dataset reads its own part: from here on it draws from its own seed, not the whole stream's."""
+        if self._whole:
+            self._whole = False
+            self._first = self._first._replace(seq=shard)
+            self._begin()
+
+    def _begin(self) -> None:
+        self._seed(self._first)
+        enter_sample(self._first.seq, 0)
+
+
+def shuffled(elements: Iterator[Any], size: int, key: int) -> Iterator[Any]:
+    """Elements in random order, as far as a buffer of `size` of them allows; a function of the key.
+
+    >>> sorted(shuffled(iter(range(10)), 4, key=1))
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    draw = random.Random(key)
+    buffer = list(islice(elements, size))
+    for element in elements:
+        place = int(draw.random() * len(buffer))
+        buffer[place], element = element, buffer[place]
+        yield element
+    draw.shuffle(buffer)
+    yield from buffer

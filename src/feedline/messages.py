@@ -1,0 +1,104 @@
+"""What travels along the line: tasks out, outcomes back. Plain values, the same for every kind of worker.
+
+Promises: a task says everything about a batch (who runs it changes nothing); an outcome says everything about how
+it went. Not its job: how either is carried (workers), or what to do about a failure (loader, supervise).
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from feedline.datasets import Array, Empty, IntArray
+from feedline.errors import RemoteError, WorkerTraceback, add_note
+
+__all__ = ["Array", "Empty", "Failure", "IntArray", "Outcome", "Task"]
+
+
+class Task(NamedTuple):
+    """One batch to make. `indices` is None for a stream, whose next elements are taken instead."""
+
+    seq: int
+    epoch: int
+    seed: int
+    indices: IntArray | Sequence[Any] | None
+    first: int = -1
+    """Place of the first index in the epoch, where an index may come twice; -1 where each comes once."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception on its way to the consumer."""
+
+    name: str
+    message: str
+    notes: tuple[str, ...]
+    trace: str
+    pickled: bytes | None
+    original: BaseException | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, error: BaseException, same_process: bool) -> Failure:
+        """Take down an exception; across processes as a pickle if it survives one, and always as text."""
+        notes = tuple(str(note) for note in getattr(error, "__notes__", ()))
+        name, message = type(error).__qualname__, _text_of(error)
+        if same_process:
+            return cls(name, message, notes, "", None, error)
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return cls(name, message, notes, trace, _pickle_exception(error))
+
+    def exception(self) -> BaseException:
+        """The exception to raise at the consumer: the original's type where that can be rebuilt."""
+        if self.original is not None:
+            return self.original
+        error = self._rebuilt()
+        error.__cause__ = WorkerTraceback(self.trace)
+        known = getattr(error, "__notes__", ())
+        for note in self.notes:
+            if note not in known:
+                add_note(error, note)
+        return error
+
+    def _rebuilt(self) -> BaseException:
+        error: object = None
+        try:
+            error = pickle.loads(self.pickled) if self.pickled is not None else None
+        except Exception:  # an exception class may do anything while it is rebuilt
+            pass
+        if isinstance(error, BaseException):
+            return error
+        stand_in = type(self.name.rpartition(".")[2], (RemoteError,), {"__module__": "feedline.remote"})
+        return stand_in(self.message)
+
+
+class Outcome(NamedTuple):
+    """How a task went: a batch, a failure, or nothing because its stream had ended."""
+
+    seq: int
+    batch: Any = None
+    size: int = 0
+    """Samples in the batch; 0 without a failure means there is nothing to deliver."""
+    failure: Failure | None = None
+    ended: bool = False
+    """The stream this task read from has no more elements."""
+    notice: str | None = None
+    """Something the user should be warned of once."""
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # a broken __str__ must not hide the error itself
+        return f"<{type(error).__qualname__} whose __str__ fails>"
+
+
+def _pickle_exception(error: BaseException) -> bytes | None:
+    try:
+        data = pickle.dumps(error)
+        again = pickle.loads(data)  # many exceptions pickle but cannot be rebuilt: find out here, not at the consumer
+    except Exception:
+        return None
+    return data if type(again) is type(error) else None

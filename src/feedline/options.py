@@ -1,0 +1,231 @@
+"""The loader's options, checked in one place.
+
+Takes: what the user passed. Gives: an `Options` value that everything else may rely on.
+Promises: every wrong option is refused at construction with a message naming it and what would be right.
+Not its job: acting on the options.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from multiprocessing.context import BaseContext
+from numbers import Integral
+from typing import Any
+
+from feedline.errors import OptionError, OptionTypeError
+
+START_METHODS = ("fork", "forkserver", "spawn")
+KINDS = ("process", "thread")
+
+
+@dataclass(frozen=True)
+class Options:
+    """A loader's options after checking; `batch_size` is None for no batching or when a batch sampler decides."""
+
+    dataset: Any
+    stream: bool
+    batch_size: int | None
+    shuffle: bool
+    sampler: Iterable[Any] | None
+    batch_sampler: Iterable[Any] | None
+    num_workers: int
+    collate_fn: Callable[[Any], Any] | None
+    drop_last: bool
+    timeout: float
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: str | BaseContext | None
+    prefetch_factor: int
+    persistent_workers: bool
+    in_order: bool
+    seed: int
+    workers: str
+    shuffle_buffer: int
+
+    @property
+    def batched(self) -> bool:
+        """Does a task make a batch, or hand on a single sample?"""
+        return self.batch_size is not None or self.batch_sampler is not None
+
+
+def check_options(given: dict[str, Any]) -> Options:
+    """Check what was passed to DataLoader, torch's exclusions among them, and fill in what follows from it."""
+    dataset, num_workers = given["dataset"], _whole("num_workers", given["num_workers"], least=0)
+    stream = _is_stream(dataset)
+    options = Options(
+        dataset=dataset,
+        stream=stream,
+        batch_size=_batch_size(given["batch_size"]),
+        shuffle=_flag("shuffle", False if given["shuffle"] is None else given["shuffle"]),
+        sampler=_iterable("sampler", given["sampler"]),
+        batch_sampler=_iterable("batch_sampler", given["batch_sampler"]),
+        num_workers=num_workers,
+        collate_fn=_function("collate_fn", given["collate_fn"]),
+        drop_last=_flag("drop_last", given["drop_last"]),
+        timeout=_seconds("timeout", given["timeout"]),
+        worker_init_fn=_function("worker_init_fn", given["worker_init_fn"]),
+        multiprocessing_context=_context(given["multiprocessing_context"], num_workers),
+        prefetch_factor=_prefetch(given["prefetch_factor"], num_workers),
+        persistent_workers=_persistent(given["persistent_workers"], num_workers),
+        in_order=_flag("in_order", given["in_order"]),
+        seed=_seed(given["seed"]),
+        workers=_kind(given["workers"]),
+        shuffle_buffer=_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
+    )
+    _check_sampling(options)
+    return _without_default_batch_size(options)
+
+
+def _check_sampling(options: Options) -> None:
+    if options.stream:
+        _check_stream(options)
+    elif options.shuffle_buffer:
+        raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
+    if options.batch_sampler is not None:
+        wrong = [
+            f"{name}={value!r}"
+            for name, value, default in (
+                ("batch_size", options.batch_size, 1),
+                ("shuffle", options.shuffle, False),
+                ("sampler", options.sampler, None),
+                ("drop_last", options.drop_last, False),
+            )
+            if value != default
+        ]
+        if wrong:
+            raise OptionError(f"batch_sampler already decides the batches: leave out {', '.join(wrong)}")
+    if options.sampler is not None and options.shuffle:
+        raise OptionError(
+            "sampler and shuffle=True exclude each other: the sampler decides the order; drop one of them"
+        )
+    if options.batch_size is None and options.drop_last:
+        raise OptionError("drop_last=True needs a batch_size; with batch_size=None there are no batches to drop")
+    if not options.stream and options.sampler is None and options.batch_sampler is None:
+        _check_length(options.dataset)
+
+
+def _check_stream(options: Options) -> None:
+    if options.shuffle:
+        raise OptionError(
+            "shuffle=True cannot reorder an IterableDataset; use shuffle_buffer=N to shuffle as it streams"
+        )
+    for name in ("sampler", "batch_sampler"):
+        if getattr(options, name) is not None:
+            raise OptionError(f"{name} picks indices, and an IterableDataset has none: leave {name} out")
+
+
+def _check_length(dataset: Any) -> None:
+    try:
+        len(dataset)
+    except TypeError:
+        raise OptionTypeError(
+            f"dataset ({type(dataset).__qualname__}) has no __len__, so the loader cannot tell which indices "
+            "there are: define __len__, or pass a sampler or batch_sampler, or make it an IterableDataset"
+        ) from None
+
+
+def _without_default_batch_size(options: Options) -> Options:
+    if options.batch_sampler is None:
+        return options
+    return Options(**{**options.__dict__, "batch_size": None})
+
+
+def _is_stream(dataset: Any) -> bool:
+    if isinstance(dataset, type):
+        raise OptionTypeError(
+            f"dataset is the class {dataset.__qualname__}; pass an instance: {dataset.__qualname__}(…)"
+        )
+    # By name, so that torch's IterableDataset is known without importing torch; it inherits a __getitem__.
+    named_so = any(parent.__name__ == "IterableDataset" for parent in type(dataset).__mro__)
+    if hasattr(dataset, "__getitem__") and not named_so:
+        return False
+    if hasattr(dataset, "__iter__"):
+        return True
+    raise OptionTypeError(
+        f"dataset ({type(dataset).__qualname__}) has neither __getitem__ (map-style) nor __iter__ (iterable)"
+    )
+
+
+def _batch_size(value: Any) -> int | None:
+    if value is None:
+        return None
+    return _whole("batch_size", value, least=1, otherwise=", or None for no batching")
+
+
+def _whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise OptionTypeError(f"{name} must be a whole number of at least {least}{otherwise}; got {value!r}")
+    if value < least:
+        raise OptionError(f"{name} must be at least {least}{otherwise}; got {value}")
+    return int(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise OptionTypeError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
+def _function(name: str, value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise OptionTypeError(f"{name} must be a function or None; got {value!r}")
+    return value
+
+
+def _iterable(name: str, value: Any) -> Any:
+    if value is not None and not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+        raise OptionTypeError(f"{name} must be something to iterate over (or None); got {value!r}")
+    return value
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise OptionTypeError(f"{name} must be a number of seconds; got {value!r}")
+    if not value >= 0 or math.isinf(value):
+        raise OptionError(f"{name} must be 0 (wait as long as it takes) or a positive number of seconds; got {value}")
+    return float(value)
+
+
+def _context(value: Any, num_workers: int) -> str | BaseContext | None:
+    if value is None:
+        return None
+    if num_workers == 0:
+        raise OptionError("multiprocessing_context needs num_workers > 0: without workers nothing is started")
+    if isinstance(value, str):
+        if value not in START_METHODS:
+            raise OptionError(f"multiprocessing_context must be one of {', '.join(START_METHODS)}; got {value!r}")
+        return value
+    if isinstance(value, BaseContext):
+        return value
+    raise OptionTypeError(f"multiprocessing_context must be a start method's name or a context; got {value!r}")
+
+
+def _prefetch(value: Any, num_workers: int) -> int:
+    if value is None:
+        return 2  # torch's default
+    if num_workers == 0:
+        raise OptionError("prefetch_factor needs num_workers > 0: without workers nothing is loaded ahead")
+    return _whole("prefetch_factor", value, least=1)
+
+
+def _persistent(value: Any, num_workers: int) -> bool:
+    if _flag("persistent_workers", value) and num_workers == 0:
+        raise OptionError("persistent_workers=True needs num_workers > 0")
+    return bool(value)
+
+
+def _seed(value: Any) -> int:
+    if value is None:
+        return secrets.randbits(62)
+    seed = _whole("seed", value, least=0, otherwise=" and below 2**63")
+    if seed >= 1 << 63:
+        raise OptionError(f"seed must be below 2**63; got {seed}")
+    return seed
+
+
+def _kind(value: Any) -> str:
+    if value not in KINDS:
+        raise OptionError(f"workers must be one of {', '.join(map(repr, KINDS))}; got {value!r}")
+    return str(value)

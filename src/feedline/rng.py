@@ -1,0 +1,88 @@
+"""Randomness as a function of (seed, epoch, place), never of which worker ran.
+
+Takes: a loader's seed, an epoch, a task's number, a sample's index.
+Gives: `mix` (one 64-bit number out of several) and `rng()` (a NumPy generator for the sample being read).
+Promises: the same numbers in, the same draws out, in every kind of worker.
+Not its job: the order of samples (line/samplers) or the global generators (ambient).
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+_MASK = (1 << 64) - 1
+
+
+def mix(*parts: int) -> int:
+    """One well-mixed unsigned 64-bit number out of several non-negative ones (splitmix64's finaliser, chained).
+
+    >>> mix(7, 0, 1) == mix(7, 0, 1), mix(7, 0, 1) == mix(7, 1, 0)
+    (True, False)
+    """
+    state = 0x9E3779B97F4A7C15
+    for part in parts:
+        state = (state ^ part) + 0x9E3779B97F4A7C15 & _MASK
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK
+        state ^= state >> 31
+    return state
+
+
+class _Place(threading.local):
+    """Which sample this thread is reading; the generator is made only if the dataset asks for it."""
+
+    task: tuple[int, ...] | None = None
+    sample: tuple[int, ...] = ()
+    generator: np.random.Generator | None = None
+    generator_key: tuple[int, ...] | None = None
+
+
+_place = _Place()
+
+
+def enter_task(seed: int, epoch: int) -> None:
+    """From now on this thread reads samples of that epoch."""
+    _place.task = (seed, epoch)
+    _place.generator_key = None
+
+
+def enter_sample(*key: int) -> None:
+    """From now on `rng()` in this thread belongs to that sample: two stores, because it runs for every sample."""
+    _place.sample = key
+    _place.generator_key = None
+
+
+def leave_task() -> None:
+    """This thread reads no sample any more."""
+    _place.task = None
+    _place.generator = None
+    _place.generator_key = None
+
+
+def rng(index: int | None = None) -> np.random.Generator:
+    """The random generator of the sample being read: a function of (seed, epoch, index) and of nothing else.
+
+    Call it inside `__getitem__` (or `__iter__`) wherever you would call `numpy.random`: the augmentation of a
+    sample is then the same for any batch size, number and kind of workers, and differs from sample to sample
+    and epoch to epoch. Calls within one sample continue the same generator. In `__getitems__`, which reads
+    many samples at once, pass the `index` you are working on. A sampler that may repeat an index within an
+    epoch gets a new draw each time. Outside a loader it is seeded from the operating system.
+
+    >>> from feedline import DataLoader
+    >>> class Noisy:
+    ...     def __len__(self): return 4
+    ...     def __getitem__(self, i): return i + rng().random()
+    >>> a = [b.tolist() for b in DataLoader(Noisy(), batch_size=2, seed=1)]
+    >>> b = [b.tolist() for b in DataLoader(Noisy(), batch_size=4, seed=1)]
+    >>> a[0] + a[1] == b[0]
+    True
+    """
+    if _place.task is None:
+        return np.random.default_rng()
+    key = _place.task + (_place.sample if index is None else (index,))
+    if _place.generator is None or _place.generator_key != key:
+        _place.generator = np.random.Generator(np.random.Philox(key=mix(*key, 1) << 64 | mix(*key, 2)))
+        _place.generator_key = key
+    return _place.generator

@@ -1,0 +1,1 @@
+"""Watching over workers: the lifeline that ends them with their parent, what a death means, and orderly shutdown."""

@@ -1,0 +1,50 @@
+"""Ending worker processes: asked first, made to soon after.
+
+Takes: processes. Promises: when it returns, none is left. Not its job: why (workers, supervise.watch).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+
+GRACE_SECONDS = 0.5
+"""For `finally` blocks and exit handlers of the user's code; a worker stuck in C is then killed."""
+
+
+def end(processes: list[BaseProcess]) -> None:
+    """Ask all to leave (SIGTERM becomes SystemExit there), wait a little, kill those that stay."""
+    alive = [process for process in processes if process.pid is not None]
+    for process in alive:
+        if process.exitcode is None:
+            process.terminate()
+    staying = {process.sentinel for process in alive}
+    with contextlib.suppress(InterruptedError):
+        while staying and (left := wait(list(staying), GRACE_SECONDS)):
+            staying.difference_update(left)
+    for process in alive:
+        if process.sentinel in staying:
+            process.kill()
+    for process in alive:
+        process.join()
+        process.close()
+
+
+def words_for(exitcode: int | None) -> str:
+    """An exit code as a sentence."""
+    if exitcode is None:
+        return "ended"
+    if exitcode >= 0:
+        return f"left with exit code {exitcode}"
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        name = f"signal {-exitcode}"
+    hint = {
+        "SIGKILL": ", most likely because the machine or container ran out of memory",
+        "SIGSEGV": ": a library it uses accessed memory wrongly (segmentation fault)",
+        "SIGBUS": ": memory it was promised is not there (bus error)",
+    }.get(name, "")
+    return f"was killed by {name}{hint}"

@@ -1,0 +1,173 @@
+"""What a worker does with a task: the same in the loop, a thread and a process.
+
+Takes: a `Job` (everything that stays the same) and tasks. Gives: outcomes; an exception of the user's code is an
+outcome too. Promises: what is in a batch depends on the job and the task alone.
+Not its job: how tasks and outcomes travel (inline, threads, processes), where memory comes from (arena).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from feedline.ambient import Ambient
+from feedline.datasets import ArrayDataset
+from feedline.errors import FeedlineError, add_note
+from feedline.line.collate import LeafCollate, default_collate, register_collate
+from feedline.line.fetch import Fetcher, brief, index_list
+from feedline.line.own import own
+from feedline.line.stream import StreamReader
+from feedline.messages import Empty, Failure, Outcome, Task
+from feedline.rng import enter_task, leave_task, mix
+from feedline.worker_info import WorkerInfo, set_worker_info
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a loader's workers need to know, once."""
+
+    dataset: Any
+    stream: bool
+    batched: bool
+    batch_size: int
+    drop_last: bool
+    collate_fn: Callable[[Any], Any] | None
+    worker_init_fn: Callable[[int], None] | None
+    shuffle_buffer: int
+    seed: int
+    num_workers: int
+    registrations: dict[type, LeafCollate] = field(default_factory=dict)
+
+
+class Body:
+    """One worker's mind. `worker` is its number, or None when the loop does the work itself."""
+
+    def __init__(self, job: Job, worker: int | None, ambient: Ambient, own_process: bool) -> None:
+        self._job = job
+        self._worker = worker
+        self._ambient = ambient
+        self._own_process = own_process
+        self._fetcher = Fetcher(job.dataset)
+        self._gathers = job.batched and job.collate_fn is None
+        # Plain arrays draw nothing, and seeding would cost as much as gathering a small batch of them.
+        self._draws = type(job.dataset) is not ArrayDataset or not self._gathers
+        self._stream: StreamReader | None = None
+        self._stream_epoch = -1
+        self._broken: Failure | None = None
+        self._who = _describe(worker, own_process)
+
+    def start(self) -> None:
+        """Become that worker; if `worker_init_fn` fails, every task's outcome will say so."""
+        self._ambient.open()
+        if self._worker is None:
+            return
+        for kind, collate in self._job.registrations.items():
+            register_collate(kind, collate)
+        seed = mix(self._job.seed, self._worker) >> 1
+        set_worker_info(WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset))
+        if self._job.worker_init_fn is not None:
+            self._ambient.enter(seed)
+            try:
+                self._job.worker_init_fn(self._worker)
+            except Exception as error:
+                add_note(error, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
+                self._broken = Failure.of(error, not self._own_process)
+
+    def stop(self) -> None:
+        """Be no worker any more."""
+        self._stream = None
+        set_worker_info(None)
+        self._ambient.close()
+
+    def run(self, task: Task, empty: Empty) -> Outcome:
+        """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
+        if self._broken is not None:
+            return Outcome(task.seq, failure=self._broken)
+        enter_task(task.seed, task.epoch)
+        try:
+            return self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
+        except Exception as error:
+            return self.failed(task, error)
+        finally:
+            leave_task()
+            self._ambient.leave()
+
+    def failed(self, task: Task, error: BaseException) -> Outcome:
+        """The outcome of a task that raised."""
+        if isinstance(error, (StopIteration, StopAsyncIteration)):  # would end the user's loop without a word
+            wrapped = RuntimeError(f"the dataset or collate_fn raised {error!r}")
+            wrapped.__cause__ = error
+            wrapped.__notes__ = getattr(error, "__notes__", [])  # type: ignore[attr-defined, unused-ignore]
+            error = wrapped
+        add_note(error, f"feedline: in {self._who}, making batch {task.seq} of epoch {task.epoch}")
+        return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
+
+    def _run_map(self, task: Task, empty: Empty) -> Outcome:
+        assert task.indices is not None
+        if self._draws:
+            self._seed(task)
+        if self._gathers:
+            batch = self._fetcher.gather(task, empty)
+            if batch is not NotImplemented:
+                return Outcome(task.seq, batch, len(task.indices))
+        if not self._job.batched:
+            return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)
+        samples = self._fetcher.samples(task)
+        return Outcome(task.seq, self._batch(samples, empty, index_list(task)), len(samples))
+
+    def _run_stream(self, task: Task, empty: Empty) -> Outcome:
+        reader = self._reader(task)
+        notice, reader.notice = reader.notice, None
+        elements, ended = reader.take(task)
+        if len(elements) < self._job.batch_size and self._job.drop_last:
+            elements = []
+        batch = None
+        if elements:
+            batch = self._batch(elements, empty, None) if self._job.batched else self._unbatched(elements[0], empty)
+        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice)
+
+    def _reader(self, task: Task) -> StreamReader:
+        if self._stream is None or self._stream_epoch != task.epoch:
+            job = self._job
+            shards = max(1, job.num_workers)
+            self._stream = StreamReader(job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed)
+            self._stream_epoch = task.epoch
+        return self._stream
+
+    def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
+        collate_fn = self._job.collate_fn
+        if collate_fn is None:
+            return default_collate(samples, empty, names)
+        try:
+            return self._owned(collate_fn(samples), empty)
+        except Exception as error:
+            where = "" if names is None else f" for dataset indices {brief(names)}"
+            add_note(error, f"feedline: raised by collate_fn{where}")
+            raise
+
+    def _unbatched(self, sample: Any, empty: Empty) -> Any:
+        if self._job.collate_fn is not None:
+            sample = self._job.collate_fn(sample)
+        return self._owned(sample, empty)
+
+    def _owned(self, tree: Any, empty: Empty) -> Any:
+        # Another process's batch is pickled, which copies it anyway, and straight into the slot.
+        return tree if self._own_process else own(tree, empty)
+
+    def _seed(self, task: Task) -> None:
+        self._ambient.enter(mix(task.seed, task.epoch, task.seq))
+
+
+def _describe(worker: int | None, own_process: bool) -> str:
+    if worker is None:
+        return "the main process"
+    return f"worker {worker} (pid {os.getpid()})" if own_process else f"worker thread {worker}"
+
+
+def remedy_for(error: BaseException) -> str | None:
+    """What feedline adds to an error of packing a batch."""
+    if isinstance(error, FeedlineError):
+        return None
+    return "feedline: the batch could not be sent to the main process; have collate_fn return arrays and plain values"

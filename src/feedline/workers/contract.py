@@ -1,0 +1,34 @@
+"""What the loop asks of any kind of worker: start, submit, wait, forget, stop.
+
+Takes: tasks. Gives: outcomes, in any order. Promises: every submitted task has an outcome sooner or later, or `wait`
+raises; no call but `wait` blocks on a worker.
+Not its job: order and limits (loader), what a task does (body).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from feedline.messages import Outcome, Task
+
+
+class Workers(Protocol):
+    """A set of workers of one kind."""
+
+    count: int
+    """How many there are; 0 when the loop does the work itself."""
+
+    def start(self) -> None:
+        """Have them ready to take tasks."""
+
+    def submit(self, task: Task) -> None:
+        """Hand out one task."""
+
+    def wait(self, timeout: float | None) -> list[Outcome]:
+        """The outcomes that are there, or else the next one; empty if none came within `timeout` seconds."""
+
+    def forget(self) -> None:
+        """Drop the outcomes of all tasks submitted so far: their consumer has left."""
+
+    def stop(self) -> None:
+        """End the workers and give everything back. May be called twice, and in any state."""

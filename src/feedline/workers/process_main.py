@@ -1,0 +1,105 @@
+"""The life of one worker process: set up, then task after task until told to leave.
+
+Takes: descriptors and the job (or the parcel it travels in). Promises: leaves with its parent, leaves on SIGTERM
+through its `finally` blocks, is not disturbed by Ctrl-C, uses one thread for linear algebra.
+Not its job: what a task is (body).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+from feedline.ambient import Owned
+from feedline.arena.packing import pack
+from feedline.arena.segment import Segment
+from feedline.arena.slots import Slot, Writer
+from feedline.errors import add_note
+from feedline.messages import Failure, Outcome, Task
+from feedline.supervise import lifeline
+from feedline.workers.body import Body, Job, remedy_for
+from feedline.workers.one_thread import use_one_thread
+from feedline.workers.shipping import Parcel
+from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
+
+
+class Wiring(NamedTuple):
+    """The descriptors a worker works with, and those it inherited under fork and must not keep."""
+
+    lane: Descriptor
+    done: Descriptor
+    segment: Descriptor
+    lifeline: Descriptor
+    parents_own: tuple[int, ...]
+
+
+def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
+    """The worker process's whole life."""
+    for fd in wiring.parents_own:
+        os.close(fd)
+    lifeline.hold(wiring.lifeline.fd)
+    signal.signal(signal.SIGTERM, _leave)
+    use_one_thread()
+    gc.freeze()  # what came with the fork stays untouched, and so shared with the parent
+    worker = _Worker(wiring, cargo, number)
+    while (ticket := receive_task(wiring.lane.fd)) is not None:
+        worker.serve(ticket)
+
+
+def _leave(signum: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signum, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
+class _Worker:
+    def __init__(self, wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
+        self._segment = Segment(wiring.segment.fd)
+        self._done = wiring.done.fd
+        self._slots: dict[int, Slot] = {}
+        self._body: Body | None = None
+        self._broken: Failure | None = None
+        try:
+            job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
+            self._body = Body(job, number, Owned(), own_process=True)
+            self._body.start()
+        except Exception as error:
+            add_note(error, f"feedline: worker {number} (pid {os.getpid()}) could not rebuild what was sent to it")
+            self._broken = Failure.of(error, same_process=False)
+
+    def serve(self, ticket: TaskTicket) -> None:
+        """Do one task and leave its outcome in the slot it came in."""
+        slot = self._slot(ticket)
+        task = load_task(memoryview(slot.mapped(ticket.size).view(0, ticket.size)).cast("B"))
+        writer = Writer(slot, leased=False)
+        try:
+            outcome = self._run(task, writer)
+        except BaseException as error:  # SystemExit raised by a dataset is its failure; ours comes as SIGTERM
+            if isinstance(error, SystemExit) and signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+                raise
+            outcome = self._failed(task, error)
+        try:
+            packed = pack(outcome, slot, writer)
+        except Exception as error:
+            if (remedy := remedy_for(error)) is not None:
+                add_note(error, remedy)
+            packed = pack(self._failed(task, error), slot, Writer(slot, leased=False))
+        send_done(self._done, DoneTicket(ticket.run, ticket.slot, *packed))
+
+    def _run(self, task: Task, writer: Writer) -> Outcome:
+        if self._body is None:
+            return Outcome(task.seq, failure=self._broken)
+        return self._body.run(task, writer.empty)
+
+    def _failed(self, task: Task, error: BaseException) -> Outcome:
+        assert self._body is not None
+        return self._body.failed(task, error)
+
+    def _slot(self, ticket: TaskTicket) -> Slot:
+        slot = self._slots.get(ticket.slot)
+        if slot is None:
+            slot = self._slots[ticket.slot] = Slot(self._segment, ticket.slot)
+        slot.capacity = ticket.capacity
+        return slot

@@ -1,0 +1,157 @@
+"""How the job travels to worker processes that do not share the parent's memory.
+
+Takes: a `Job`. Gives: a `Parcel`, which each worker opens. Large arrays lie once in shared memory, mapped by
+all workers; a worker that writes to them changes only its own copy.
+Promises: what pickle refuses, cloudpickle gets to try (lambdas, notebook classes); what neither can send is named by
+its attribute path, before any worker is started.
+Not its job: starting the workers (processes). Under fork nothing is shipped.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import types
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from feedline.arena.segment import Segment, to_page
+from feedline.arena.slots import CARGO
+from feedline.errors import ShippingError
+from feedline.workers.body import Job
+
+LARGE = 1 << 12  # below a page a buffer travels inside the pickle
+_DEEPEST = 12
+
+
+class Parcel(NamedTuple):
+    """Where in the segment's cargo slot the pickle and its buffers lie."""
+
+    head: tuple[int, int]
+    buffers: list[tuple[int, int]]
+    size: int
+
+    def open(self, segment: Segment) -> Job:
+        """Rebuild the job, in a worker."""
+        mapping = segment.map(CARGO, self.size, private=True)
+        buffers = [mapping.view(start, size) for start, size in self.buffers]
+        head = memoryview(mapping.view(*self.head)).cast("B")
+        job = pickle.loads(head, buffers=buffers)
+        assert isinstance(job, Job)
+        return job
+
+
+def ship(job: Job, segment: Segment) -> Parcel:
+    """Put the job into the segment; raises ShippingError if some of it cannot travel."""
+    buffers: list[pickle.PickleBuffer] = []
+
+    def out_of_band(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < LARGE:
+            return True
+        buffers.append(buffer)
+        return False
+
+    head = _dump(job, out_of_band, buffers)
+    pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    places, end = [], 0
+    for piece in pieces:
+        places.append((end, piece.nbytes))
+        end = to_page(end + piece.nbytes)
+    segment.allocate(CARGO, 0, end)
+    mapping = segment.map(CARGO, end)
+    for piece, (start, size) in zip(pieces, places, strict=True):
+        np.frombuffer(mapping.view(start, size), np.uint8)[:] = np.frombuffer(piece, np.uint8)
+    return Parcel(places[0], places[1:], end)
+
+
+def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
+    if not _interactive():
+        try:
+            return pickle.dumps(job, protocol=5, buffer_callback=out_of_band)
+        except Exception:  # whatever it was, cloudpickle may manage, and if not says it better
+            buffers.clear()
+    import cloudpickle  # slow to import, and most datasets do not need it
+
+    try:
+        return bytes(cloudpickle.dumps(job, protocol=5, buffer_callback=out_of_band))
+    except Exception as error:
+        raise _explain(job, error) from error
+
+
+def _interactive() -> bool:
+    # Classes typed in at a prompt live in a module that no worker can import: they must go by value.
+    main = sys.modules["__main__"]
+    return getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
+
+
+def _explain(job: Job, error: Exception) -> ShippingError:
+    for name in ("dataset", "collate_fn", "worker_init_fn", "registrations"):
+        found = _culprit(getattr(job, name), name, _DEEPEST, set())
+        if found is not None:
+            path, value, why = found
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            return ShippingError(
+                f"{path}: {kind} cannot be sent to a worker process ({why}). Open such a thing inside the worker, on "
+                f"first use or in worker_init_fn, and leave it out in __getstate__; or use workers='thread', or "
+                "multiprocessing_context='fork' if it may be shared."
+            )
+    return ShippingError(f"the dataset cannot be sent to a worker process: {error}")
+
+
+def _culprit(value: Any, path: str, depth: int, seen: set[int]) -> tuple[str, Any, str] | None:
+    """The innermost part of a value that cannot be pickled, with its path."""
+    why = _refusal(value)
+    if why is None or id(value) in seen:
+        return None
+    seen.add(id(value))
+    if depth:
+        for step, part in _parts(value):
+            found = _culprit(part, path + step, depth - 1, seen)
+            if found is not None:
+                return found
+    return path, value, why
+
+
+def _refusal(value: Any) -> str | None:
+    import cloudpickle
+
+    class Nowhere(io.RawIOBase):
+        def write(self, data: Any) -> int:
+            return len(data)
+
+    try:
+        cloudpickle.Pickler(Nowhere(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((f"[{key!r}]", part) for key, part in value.items())
+    elif isinstance(value, (list, tuple, set)):
+        yield from ((f"[{i}]", part) for i, part in enumerate(value))
+    elif isinstance(value, types.MethodType):
+        yield ".__self__", value.__self__
+    elif isinstance(value, partial):
+        yield ".func", value.func
+        yield ".args", value.args
+        yield ".keywords", value.keywords
+    elif isinstance(value, types.FunctionType):
+        names = value.__code__.co_freevars
+        for name, cell in zip(names, value.__closure__ or (), strict=True):
+            yield f"'s variable {name}", cell.cell_contents
+        for name in value.__code__.co_names:
+            if name in value.__globals__:
+                yield f"'s global {name}", value.__globals__[name]
+    else:
+        for name, part in getattr(value, "__dict__", {}).items():
+            yield f".{name}", part
+        for kind in type(value).__mro__:
+            for name in getattr(kind, "__slots__", ()):
+                if hasattr(value, name):
+                    yield f".{name}", getattr(value, name)

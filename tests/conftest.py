@@ -1,0 +1,69 @@
+"""No test may leave anything behind: process, thread, descriptor or memory segment."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import os
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, settings
+
+from feedline.supervise import lifeline
+
+settings.register_profile("feedline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("feedline")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def what_multiprocessing_keeps() -> None:
+    """Python's own helpers live as long as this process; start them before anything is counted."""
+    multiprocessing.resource_tracker.ensure_running()
+    multiprocessing.forkserver.ensure_running()
+    lifeline.reading_end()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    before = leftovers()
+    yield
+    gc.collect()
+    after = leftovers()
+    left = {kind: sorted(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]}
+    assert not left, f"the test left behind: {left}"
+
+
+def leftovers() -> dict[str, set[str]]:
+    return {
+        "processes": {str(child) for child in psutil.Process().children(recursive=False) if is_ours(child)},
+        "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},
+        "descriptors": descriptors(),
+        "segments": segments(),
+    }
+
+
+def is_ours(child: psutil.Process) -> bool:
+    try:
+        command = " ".join(child.cmdline())
+    except psutil.Error:
+        return False
+    return "resource_tracker" not in command and "multiprocessing.forkserver" not in command
+
+
+def descriptors() -> set[str]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{fd} -> {os.readlink(f'/proc/self/fd/{fd}')}")
+        except OSError:  # the directory listing's own
+            continue
+    return found
+
+
+def segments() -> set[str]:
+    with open("/proc/self/maps") as maps:
+        return {line.split()[0] + " feedline" for line in maps if "memfd:feedline" in line}
