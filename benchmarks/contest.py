@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Case, Sample, Workload
+from noise import Noise, wait_for_quiet
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 180.0  # seconds for one measurement, set-up and warm-up included; the slowest takes about 20
@@ -35,13 +36,17 @@ class SideFailed(Exception):
 
 @dataclass
 class Contest:
-    """What was measured in one case. A side that failed has a reason and possibly fewer samples."""
+    """What was measured in one case. A side that failed has a reason and possibly fewer samples.
+
+    `noise` says for each sample how much of the machine something else used meanwhile.
+    """
 
     workload: Workload
     case: Case
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str | None] = field(default_factory=dict)
+    noise: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 class SideProcess:
@@ -59,22 +64,24 @@ class SideProcess:
         )
 
     def measure(self) -> dict[str, Any]:
-        """One measurement. Raises SideFailed."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        """One measurement, with the noise around it. Raises SideFailed."""
+        noise = Noise(session=self._process.pid)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # it is gone already: the empty answer below says so
             self._process.stdin.write(b"go\n")
             self._process.stdin.flush()
         line = self._process.stdout.readline() if self._has_answered() else b""
         if not line:
             raise SideFailed(self._last_words())
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return {**json.loads(line), "noise": noise.share()}
 
     def _has_answered(self) -> bool:
         """Whether there is something to read, within PATIENCE and the life of the process.
 
         The end of its output would not tell of its death: workers it leaves behind keep that open.
         """
+        assert self._process.stdout is not None
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if select.select([self._process.stdout], [], [], 0.5)[0]:
@@ -84,7 +91,8 @@ class SideProcess:
         return False
 
     def close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         try:
@@ -113,18 +121,29 @@ def _environment(scratch: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
 
 
-def hold(workload: Workload, case: Case, repeats: int, scratch: Path, say: Callable[[str], None]) -> Contest:
+@dataclass(frozen=True)
+class Terms:
+    """How every contest of a run is held. `quiet` is how long to wait for a quiet machine before each turn."""
+
+    scratch: Path
+    quiet: float
+    say: Callable[[str], None]
+
+
+def hold(workload: Workload, case: Case, repeats: int, terms: Terms) -> Contest:
     """Let the sides of a case take turns `repeats` times."""
     sides = [side for side in workload.sides if side not in case.skips]
     contest = Contest(workload, case, {side: [] for side in sides}, dict(case.skips))
+    contest.noise = {side: [] for side in sides}
     running: dict[str, SideProcess] = {}
     try:
         for turn in range(repeats):
             for side in sides if turn % 2 == 0 else sides[::-1]:
                 if side in contest.failures:
                     continue
-                say(f"{workload.name} · {case.name} · {turn + 1}/{repeats} · {side}")
-                _take_turn(contest, side, running, scratch)
+                terms.say(f"{workload.name} · {case.name} · {turn + 1}/{repeats} · {side}")
+                wait_for_quiet(terms.quiet)
+                _take_turn(contest, side, running, terms.scratch)
     finally:
         for process in running.values():
             process.close()
@@ -137,6 +156,7 @@ def _take_turn(contest: Contest, side: str, running: dict[str, SideProcess], scr
     try:
         answer = running[side].measure()
         contest.samples[side].append(answer["sample"])
+        contest.noise[side].append(answer["noise"])
         contest.versions[side] = answer["version"]
     except SideFailed as failure:
         contest.failures[side] = str(failure)

@@ -26,6 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from contest import HERE, Contest
+from noise import BUSY
 
 HEADER = ("workload", "case", "metric", "feedline", "other", "theirs", "times better", "spread", "target", "")
 KEPT_VERSIONS = ("feedline", "torch")
@@ -46,6 +47,7 @@ class Row:
     highest: float | None
     target: float | None
     limit: float | None
+    noise: float | None
     note: str
 
     @property
@@ -91,12 +93,19 @@ def _row(contest: Contest, metric: str, other: str) -> Row:
         highest=max(pairs, default=None),
         target=contest.case.targets.get(other) if is_first else None,
         limit=contest.case.limits.get(metric),
+        noise=_noise(contest, other),
         note="; ".join(f"{side}: {contest.failures[side]}" for side in failed) if is_first else "",
     )
 
 
 def _values(contest: Contest, side: str, metric: str) -> list[float]:
     return [sample[metric] for sample in contest.samples.get(side, [])]
+
+
+def _noise(contest: Contest, other: str) -> float | None:
+    """The noise of the noisier side."""
+    known = [[share for share in contest.noise.get(side, []) if share is not None] for side in ("feedline", other)]
+    return max((statistics.median(shares) for shares in known if shares), default=None)
 
 
 def _median(values: list[float]) -> float | None:
@@ -110,14 +119,21 @@ def table(all_rows: list[Row]) -> str:
     text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     text.insert(1, "─" * max(len(line) for line in text))
     notes = [f"{row.workload}, {row.case}: {row.note}" for row in all_rows if row.note]
+    if any(_is_noisy(row) for row in all_rows):
+        notes.append(f"?: something else used over {BUSY:.0%} of the machine meanwhile; do not trust that ratio")
     return "\n".join([*text, *([""] if notes else []), *notes])
 
 
+def _is_noisy(row: Row) -> bool:
+    return row.noise is not None and row.noise > BUSY
+
+
 def _cells(row: Row) -> tuple[str, ...]:
-    spread = "" if row.lowest is None or row.highest is None else f"{row.lowest:.3g}…{row.highest:.3g}"
+    spread = "" if row.lowest is None or row.highest is None else f"{_number(row.lowest)}…{_number(row.highest)}"
     targets = [f"≥ {row.target:g}×"] if row.target is not None else []
     targets += [f"≤ {row.limit:g}"] if row.limit is not None else []
     verdict = {True: "reached", False: "NOT reached", None: "not measured" if targets else ""}[row.reached]
+    doubt = "?" if _is_noisy(row) and row.ratio is not None else ""
     return (
         row.workload,
         row.case,
@@ -125,7 +141,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _number(row.feedline),
         row.other,
         _number(row.theirs),
-        "—" if row.ratio is None else f"{row.ratio:.3g}×",
+        "—" if row.ratio is None else f"{_number(row.ratio)}×{doubt}",
         spread,
         ", ".join(targets),
         verdict,
@@ -168,6 +184,7 @@ def _as_data(contest: Contest) -> dict[str, Any]:
         "case": contest.case.name,
         "options": contest.case.options,
         "samples": contest.samples,
+        "noise": contest.noise,
         "failures": contest.failures,
     }
 
@@ -209,13 +226,15 @@ def _draw(drawn: list[Row], folder: Path, date: str) -> list[Path]:
         if row.target is not None:
             axes.plot([row.target] * 2, [place - 0.42, place + 0.42], "k:", linewidth=1.6)
         right = max(row.highest or 1, row.target or 1, 1)
-        axes.annotate(f"  {row.ratio:.3g}×", (right, place), va="center", fontsize=8)
+        axes.annotate(
+            f"  {_number(row.ratio)}×{'?' if _is_noisy(row) else ''}", (right, place), va="center", fontsize=8
+        )
     axes.set_xscale("log")
     axes.axvline(1, color="grey", linewidth=0.8)
     axes.set_yticks(list(places), [_label(row) for row in drawn], fontsize=8)
     axes.set_xlabel("times better (bar: ratio of medians, line: spread of pairs, dots: target)")
     axes.set_title(f"feedline, {date}", fontsize=10)
-    axes.margins(x=0.12)
+    axes.set_xlim(right=axes.get_xlim()[1] * 4)  # room for the last number
     paths = [folder / "ratios.png", folder / "ratios.svg"]
     for path in paths:
         figure.savefig(path, dpi=150)

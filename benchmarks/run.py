@@ -15,7 +15,7 @@ import large_samples
 import large_shuffle
 import tiny_batches
 import worker_memory
-from contest import HERE, Contest, hold
+from contest import HERE, Contest, Terms, hold
 from harness import Workload
 from report import rows, save, table, unfinished
 
@@ -34,7 +34,7 @@ def main() -> int:
         for workload in WORKLOADS:
             if chosen.only and workload.name not in chosen.only:
                 continue
-            contests += _run(workload, chosen, Path(scratch))
+            contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, _say))
     _say("")
     all_rows = rows(contests)
     print(table(all_rows))
@@ -47,10 +47,10 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _run(workload: Workload, chosen: argparse.Namespace, scratch: Path) -> list[Contest]:
+def _run(workload: Workload, chosen: argparse.Namespace, terms: Terms) -> list[Contest]:
     repeats = chosen.repeats or (workload.quick_repeats if chosen.quick else workload.repeats)
     cases = [case for case in workload.cases if case.in_quick or not chosen.quick]
-    return [hold(workload, case, repeats, scratch, _say) for case in cases]
+    return [hold(workload, case, repeats, terms) for case in cases]
 
 
 def _arguments() -> argparse.Namespace:
@@ -60,6 +60,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=names, help="may be given again")
     parser.add_argument("--repeats", type=_positive, help="turns (default: each workload's own number)")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="default: %(default)s")
+    parser.add_argument(
+        "--wait-for-quiet",
+        type=float,
+        default=0,
+        metavar="SECONDS",
+        help="before each turn wait up to so long for other programs to stop (default: do not wait)",
+    )
     return parser.parse_args()
 
 

@@ -17,6 +17,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+# The workers fill the cores; without this, NumPy's own threads would fight them for each small multiplication.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import numpy as np
 from PIL import Image
 
@@ -162,7 +165,7 @@ def show(epoch: Epoch, ending: str) -> None:
 def train(folder: Path) -> tuple[list[Epoch], list[Guess]]:
     training, validation = Shapes(folder, "train", augment=True), Shapes(folder, "validation")
     print(f"{len(training):,} images to train on, {len(validation):,} to validate, {len(CLASSES)} classes")
-    model = Classifier(VIEW * VIEW, 96, len(CLASSES))
+    model = Classifier(VIEW * VIEW, 256, len(CLASSES))
     options = {"batch_size": BATCH, "num_workers": WORKERS, "persistent_workers": True, "seed": 7}
     epochs: list[Epoch] = []
     with (

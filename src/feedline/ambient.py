@@ -111,10 +111,15 @@ class PerThread:
     earlier (`from random import random`) still goes to the shared generator: use `feedline.rng()` there.
     """
 
+    def __init__(self) -> None:
+        self._open = False
+
     def open(self) -> None:
         _own.python = random.Random()
         _own.numpy = np.random.RandomState()
-        _switch.hold()
+        if not self._open:
+            self._open = True
+            _switch.hold()
 
     def enter(self, value: int) -> None:
         assert _own.python is not None
@@ -127,7 +132,9 @@ class PerThread:
 
     def close(self) -> None:
         _own.python = _own.numpy = None
-        _switch.drop()
+        if self._open:  # a second close must not take the switch from another thread
+            self._open = False
+            _switch.drop()
 
 
 class _Own(threading.local):

@@ -275,8 +275,7 @@ class BatchIterator(Iterator[Any]):
 def _plan(options: Options) -> Plan:
     size, drop, seed = options.batch_size, options.drop_last, options.seed
     if options.stream:
-        length = len(options.dataset) if hasattr(options.dataset, "__len__") else None
-        return StreamPlan(length, size, drop, seed, shards=max(1, options.num_workers))
+        return StreamPlan(options.dataset, size, drop, seed, shards=max(1, options.num_workers))
     if options.batch_sampler is not None:
         return plan_of_batch_sampler(options.batch_sampler, seed)
     sampler = options.sampler

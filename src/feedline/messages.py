@@ -6,6 +6,7 @@ it went. Not its job: how either is carried (workers), or what to do about a fai
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import traceback
 from collections.abc import Sequence
@@ -43,7 +44,8 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, same_process: bool) -> Failure:
         """Take down an exception; across processes as a pickle if it survives one, and always as text."""
-        notes = tuple(str(note) for note in getattr(error, "__notes__", ()))
+        noted = getattr(error, "__notes__", ())
+        notes = tuple(map(_text_of, noted)) if isinstance(noted, (list, tuple)) else ()
         name, message = type(error).__qualname__, _text_of(error)
         if same_process:
             return cls(name, message, notes, "", None, error)
@@ -64,13 +66,13 @@ class Failure:
 
     def _rebuilt(self) -> BaseException:
         error: object = None
-        try:
+        with contextlib.suppress(Exception):  # an exception class may do anything while it is rebuilt
             error = pickle.loads(self.pickled) if self.pickled is not None else None
-        except Exception:  # an exception class may do anything while it is rebuilt
-            pass
         if isinstance(error, BaseException):
             return error
-        stand_in = type(self.name.rpartition(".")[2], (RemoteError,), {"__module__": "feedline.remote"})
+        stand_in: type[RemoteError] = type(
+            self.name.rpartition(".")[2], (RemoteError,), {"__module__": "feedline.remote"}
+        )
         return stand_in(self.message)
 
 
@@ -88,11 +90,11 @@ class Outcome(NamedTuple):
     """Something the user should be warned of once."""
 
 
-def _text_of(error: BaseException) -> str:
+def _text_of(thing: object) -> str:
     try:
-        return str(error)
+        return str(thing)
     except Exception:  # a broken __str__ must not hide the error itself
-        return f"<{type(error).__qualname__} whose __str__ fails>"
+        return f"<{type(thing).__qualname__} whose __str__ fails>"
 
 
 def _pickle_exception(error: BaseException) -> bytes | None:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from feedline.errors import OptionError, OptionTypeError
@@ -64,7 +64,7 @@ def check_options(given: dict[str, Any]) -> Options:
         num_workers=num_workers,
         collate_fn=_function("collate_fn", given["collate_fn"]),
         drop_last=_flag("drop_last", given["drop_last"]),
-        timeout=_seconds("timeout", given["timeout"]),
+        timeout=_timeout(given["timeout"], num_workers),
         worker_init_fn=_function("worker_init_fn", given["worker_init_fn"]),
         multiprocessing_context=_context(given["multiprocessing_context"], num_workers),
         prefetch_factor=_prefetch(given["prefetch_factor"], num_workers),
@@ -84,16 +84,13 @@ def _check_sampling(options: Options) -> None:
     elif options.shuffle_buffer:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
     if options.batch_sampler is not None:
-        wrong = [
-            f"{name}={value!r}"
-            for name, value, default in (
-                ("batch_size", options.batch_size, 1),
-                ("shuffle", options.shuffle, False),
-                ("sampler", options.sampler, None),
-                ("drop_last", options.drop_last, False),
-            )
-            if value != default
-        ]
+        others = {
+            f"batch_size={options.batch_size}": options.batch_size != 1,
+            "shuffle=True": options.shuffle,
+            "sampler": options.sampler is not None,
+            "drop_last=True": options.drop_last,
+        }
+        wrong = [name for name, is_given in others.items() if is_given]
         if wrong:
             raise OptionError(f"batch_sampler already decides the batches: leave out {', '.join(wrong)}")
     if options.sampler is not None and options.shuffle:
@@ -117,13 +114,17 @@ def _check_stream(options: Options) -> None:
 
 
 def _check_length(dataset: Any) -> None:
+    kind = type(dataset).__qualname__
+    if not hasattr(type(dataset), "__len__"):
+        raise OptionTypeError(
+            f"dataset ({kind}) has no __len__, so the loader cannot tell which indices "
+            "there are: define __len__, or pass a sampler or batch_sampler, or make it an IterableDataset"
+        )
     try:
         len(dataset)
-    except TypeError:
-        raise OptionTypeError(
-            f"dataset ({type(dataset).__qualname__}) has no __len__, so the loader cannot tell which indices "
-            "there are: define __len__, or pass a sampler or batch_sampler, or make it an IterableDataset"
-        ) from None
+    except (TypeError, ValueError) as error:  # what Python makes of a __len__ that gives no length
+        wrong = OptionTypeError if isinstance(error, TypeError) else OptionError
+        raise wrong(f"dataset ({kind}) has a __len__ that fails ({error}): let it return the sample count") from error
 
 
 def _without_default_batch_size(options: Options) -> Options:
@@ -175,17 +176,22 @@ def _function(name: str, value: Any) -> Any:
 
 
 def _iterable(name: str, value: Any) -> Any:
+    if isinstance(value, type):
+        raise OptionTypeError(f"{name} is the class {value.__qualname__}; pass an instance: {value.__qualname__}(…)")
     if value is not None and not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
         raise OptionTypeError(f"{name} must be something to iterate over (or None); got {value!r}")
     return value
 
 
-def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise OptionTypeError(f"{name} must be a number of seconds; got {value!r}")
-    if not value >= 0 or math.isinf(value):
-        raise OptionError(f"{name} must be 0 (wait as long as it takes) or a positive number of seconds; got {value}")
-    return float(value)
+def _timeout(value: Any, num_workers: int) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise OptionTypeError(f"timeout must be a number of seconds; got {value!r}")
+    seconds = float(value)
+    if not seconds >= 0 or math.isinf(seconds):
+        raise OptionError(f"timeout must be 0 (wait as long as it takes) or a positive number of seconds; got {value}")
+    if seconds and num_workers == 0:
+        raise OptionError("timeout needs num_workers > 0: without workers nothing is waited for")
+    return seconds
 
 
 def _context(value: Any, num_workers: int) -> str | BaseContext | None:
@@ -226,6 +232,11 @@ def _seed(value: Any) -> int:
 
 
 def _kind(value: Any) -> str:
+    if not isinstance(value, str):
+        raise OptionTypeError(
+            f"workers says of which kind they are, {' or '.join(map(repr, KINDS))}; got {value!r}. "
+            "How many there are is num_workers."
+        )
     if value not in KINDS:
         raise OptionError(f"workers must be one of {', '.join(map(repr, KINDS))}; got {value!r}")
     return str(value)

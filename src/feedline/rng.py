@@ -8,7 +8,9 @@ Not its job: the order of samples (line/samplers) or the global generators (ambi
 
 from __future__ import annotations
 
+import operator
 import threading
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -35,8 +37,7 @@ class _Place(threading.local):
 
     task: tuple[int, ...] | None = None
     sample: tuple[int, ...] = ()
-    generator: np.random.Generator | None = None
-    generator_key: tuple[int, ...] | None = None
+    generators: dict[tuple[int, ...], np.random.Generator] | None = None
 
 
 _place = _Place()
@@ -45,30 +46,30 @@ _place = _Place()
 def enter_task(seed: int, epoch: int) -> None:
     """From now on this thread reads samples of that epoch."""
     _place.task = (seed, epoch)
-    _place.generator_key = None
+    _place.generators = None
 
 
 def enter_sample(*key: int) -> None:
     """From now on `rng()` in this thread belongs to that sample: two stores, because it runs for every sample."""
     _place.sample = key
-    _place.generator_key = None
+    _place.generators = None
 
 
 def leave_task() -> None:
     """This thread reads no sample any more."""
     _place.task = None
-    _place.generator = None
-    _place.generator_key = None
+    _place.generators = None
 
 
-def rng(index: int | None = None) -> np.random.Generator:
+def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     """The random generator of the sample being read: a function of (seed, epoch, index) and of nothing else.
 
     Call it inside `__getitem__` (or `__iter__`) wherever you would call `numpy.random`: the augmentation of a
     sample is then the same for any batch size, number and kind of workers, and differs from sample to sample
     and epoch to epoch. Calls within one sample continue the same generator. In `__getitems__`, which reads
-    many samples at once, pass the `index` you are working on. A sampler that may repeat an index within an
-    epoch gets a new draw each time. Outside a loader it is seeded from the operating system.
+    many samples at once, pass the `index` you are working on. An index that a sampler repeats within an epoch
+    gets a new draw each time (with `index` given it does not: that is then all there is to go by). Outside a
+    loader it is seeded from the operating system.
 
     >>> from feedline import DataLoader
     >>> class Noisy:
@@ -81,8 +82,9 @@ def rng(index: int | None = None) -> np.random.Generator:
     """
     if _place.task is None:
         return np.random.default_rng()
-    key = _place.task + (_place.sample if index is None else (index,))
-    if _place.generator is None or _place.generator_key != key:
-        _place.generator = np.random.Generator(np.random.Philox(key=mix(*key, 1) << 64 | mix(*key, 2)))
-        _place.generator_key = key
-    return _place.generator
+    key = _place.task + (_place.sample if index is None else (operator.index(index),))
+    if _place.generators is None:
+        _place.generators = {}
+    if key not in _place.generators:
+        _place.generators[key] = np.random.Generator(np.random.Philox(key=mix(*key, 1) << 64 | mix(*key, 2)))
+    return _place.generators[key]

@@ -14,9 +14,10 @@ import io
 import pickle
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
 
@@ -79,16 +80,28 @@ def _place(raw: memoryview, writer: Writer) -> int:
 
 
 class _DispatchTable(dict[type, Callable[[Any], Any]]):
-    """copyreg's table, plus one copy instead of two for large arrays that are not contiguous."""
+    """copyreg's table, plus arrays: all large ones out of band, and all of them writable on the other side."""
 
     def __init__(self, writer: Writer) -> None:
         super().__init__(copyreg.dispatch_table)
         self[np.ndarray] = lambda array: _reduce_array(array, writer)
+        self[np.memmap] = lambda array: _reduce_array(array.view(np.ndarray), writer)
 
 
 def _reduce_array(array: np.ndarray[Any, Any], writer: Writer) -> Any:
-    if array.nbytes >= SMALL_LEAF and not array.dtype.hasobject and not array.flags.forc:
+    if array.dtype.hasobject:
+        return array.__reduce_ex__(5)
+    if not (array.flags.forc and array.flags.writeable):
         placed = writer.empty(array.shape, array.dtype)
         np.copyto(placed, array)
         array = placed
-    return array.__reduce_ex__(5)
+    if array.nbytes < SMALL_LEAF:
+        return array.__reduce_ex__(5)
+    # As bytes: what no buffer format describes (dates, foreign number types) NumPy would send inside the pickle.
+    order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+    raw: Any = array.reshape(-1, order=order).view(np.uint8)
+    return _array_from, (pickle.PickleBuffer(raw), array.dtype, array.shape, order)
+
+
+def _array_from(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...], order: Literal["C", "F"]) -> npt.NDArray[Any]:
+    return np.frombuffer(raw, dtype).reshape(shape, order=order)

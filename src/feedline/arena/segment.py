@@ -12,6 +12,7 @@ process can let a slot grow in place without asking another.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from typing import Any
@@ -30,6 +31,14 @@ _MAP_PRIVATE = 2
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _MADV_REMOVE = 9
 _PUNCH_HOLE = 1 | 2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+
+_REMEDY = "Lower batch_size, prefetch_factor or num_workers, or give the container more memory."
+_REMEDIES: dict[int | None, str] = {
+    errno.EFBIG: "This process may not have large files, not even in memory: lift that with ulimit -f unlimited."
+}
+
+mappings: set[int] = set()
+"""Where this process has mappings. The kernel limits how many there may be, of all loaders together."""
 
 # mmap.mmap keeps a duplicate of the descriptor for every mapping, which is one descriptor per kept batch: hence libc.
 _libc: Any = ctypes.CDLL(None, use_errno=True) if available else None
@@ -59,7 +68,7 @@ class Segment:
         except OSError as error:
             raise MemoryShortage(
                 f"no memory for a batch of {stop:,} bytes ({stop - start:,} more were asked for): {error.strerror}. "
-                "Lower batch_size, prefetch_factor or num_workers, or give the container more memory."
+                + _REMEDIES.get(error.errno, _REMEDY)
             ) from None
 
     def free(self, slot: int, start: int, stop: int) -> None:
@@ -90,6 +99,7 @@ class Mapping:
             code = ctypes.get_errno()
             raise MemoryShortage(f"a batch of {size:,} bytes could not be mapped: {os.strerror(code)}")
         self.address = address
+        mappings.add(address)
 
     def view(self, start: int, size: int) -> Any:
         """A buffer on part of the memory that can be weakly referred to and keeps the mapping alive."""
@@ -103,4 +113,5 @@ class Mapping:
 
     def __del__(self) -> None:
         if self.address:
+            mappings.discard(self.address)
             _libc.munmap(self.address, self.size)

@@ -19,14 +19,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.arena.segment import Mapping, Segment, to_page
+from feedline.arena.segment import STRIDE, Mapping, Segment, mappings, to_page
 
 SMALL_LEAF = 1 << 16
 """Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
 MAX_LEASED = 8
 """Slots the user may hold before the oldest is taken out of circulation; a loop holds two at most."""
-MAX_MAPPED = 16384
-"""Kept batches beyond this are copied out: Linux allows a process 65,530 mappings."""
+MAX_MAPPED = 32768
+"""With more mappings than this, batches are copied out: Linux allows a process 65,530."""
+LEAST_ROOM = 1 << 16
+"""A slot is never smaller, so that a worker refused memory for a batch can still say so in it."""
 
 
 class Slot:
@@ -46,7 +48,7 @@ class Slot:
     def room(self, size: int) -> Mapping:
         """A mapping of at least `size` bytes, all of them allocated. Grows in place; older views stay valid."""
         if size > self.capacity:
-            wanted = to_page(max(size, self.capacity * 5 // 4))
+            wanted = to_page(max(size, self.capacity * 5 // 4, LEAST_ROOM))
             self.segment.allocate(self.id, self.capacity, wanted)
             self.capacity = wanted
         return self.mapped(size)
@@ -75,7 +77,7 @@ class Slot:
         for lease in sorted(self.leases, key=lambda lease: lease.start):
             self.segment.free(self.id, end, lease.start)
             end = lease.stop
-        self.segment.free(self.id, end, self.capacity)
+        self.segment.free(self.id, end, STRIDE)  # a worker may have let it grow unbeknown to us
         self.capacity = 0
 
 
@@ -122,6 +124,7 @@ class Writer:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array: in the slot if it is large, else an ordinary one."""
+        dtype = np.dtype(dtype)  # users write np.float32, as np.empty allows
         size = prod(shape) * dtype.itemsize
         if size < SMALL_LEAF or dtype.hasobject:
             return np.empty(shape, dtype)
@@ -167,6 +170,7 @@ class SlotPool:
         self._spare_numbers: list[int] = []
         self._numbers = CARGO + 1
         self._closed = False
+        self._owner = os.getpid()
 
     def take(self) -> Slot:
         """A slot nobody uses: the one freed last, whose pages are warm, or a new one."""
@@ -190,10 +194,18 @@ class SlotPool:
     @property
     def crowded(self) -> bool:
         """So many batches are kept that further ones had better be copied out."""
-        return len(self._retired) >= MAX_MAPPED
+        return len(mappings) >= MAX_MAPPED
+
+    @property
+    def inherited(self) -> bool:
+        """This is a forked child's copy: what it takes for free memory is its parent's and its siblings', too."""
+        return self._owner != os.getpid()
 
     def close(self) -> None:
         """Give back everything but what the user still holds."""
+        if self.inherited:  # not ours to give back; and some thread of the parent's may hold the lock for ever
+            self.segment.close()
+            return
         with self._lock:
             if self._closed:
                 return
@@ -241,11 +253,15 @@ class LocalMemory:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array that the user may keep."""
         if self._writer is None:
-            if self._pool is None or self._pool.crowded or prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF:
+            if prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF or not self._can_lend():
                 return np.empty(shape, dtype)
+            assert self._pool is not None
             self._slot = self._pool.take()
             self._writer = Writer(self._slot, leased=True)
-        return self._writer.empty(shape, np.dtype(dtype))
+        return self._writer.empty(shape, dtype)
+
+    def _can_lend(self) -> bool:
+        return self._pool is not None and not self._pool.crowded and not self._pool.inherited
 
     def finish(self) -> None:
         """The batch is made; its slot is free as soon as its arrays are gone."""

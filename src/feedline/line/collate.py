@@ -10,6 +10,7 @@ Not its job: where the memory is (arena), reading samples (fetch), padding or ot
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
@@ -76,13 +77,13 @@ class _Collation:
     def tree(self, values: Sequence[Any], path: str) -> Any:
         first = values[0]
         kind = type(first)
+        special = _registration(kind) if _registered else None
+        if special is not None:
+            return special(list(values), self.empty)
         if kind is np.ndarray:
             return self.stack(values, path)
         if kind is float or kind is int or kind is bool:
             return self.numbers(values, path)
-        special = _registration(kind)
-        if special is not None:
-            return special(list(values), self.empty)
         if isinstance(first, (str, bytes)):
             return self.texts(values, path)
         if isinstance(first, (np.ndarray, np.generic)):
@@ -97,11 +98,11 @@ class _Collation:
             return self.mappings(values, path)
         if isinstance(first, tuple) and hasattr(first, "_fields"):
             return type(first)(*self.columns(values, [f"{path}.{name}" for name in first._fields], path))
-        if dataclasses.is_dataclass(first):
+        if dataclasses.is_dataclass(first) and not isinstance(first, type):
             return self.dataclasses(values, path)
         if isinstance(first, Sequence):
             columns = self.columns(values, [f"{path}[{i}]" for i in range(len(first))], path)
-            return _like_sequence(first, columns)
+            return like_sequence(first, columns)
         raise self.type_error(0, first, path)
 
     def stack(self, values: Sequence[Array], path: str) -> Array:
@@ -114,7 +115,7 @@ class _Collation:
                 raise self.shape_error(position, shape, value.shape, path)
             mixed = mixed or value.dtype != dtype
         if mixed:
-            dtype = np.result_type(*values)
+            dtype = self.common_dtype(values, path)
         if dtype.hasobject:
             raise CollateTypeError(
                 f"{_field(path)} is an array of Python objects, which cannot be batched. "
@@ -125,23 +126,35 @@ class _Collation:
             # rows laid end to end are the stack; np.stack would first wrap each of them in another view
             np.concatenate(values, out=out.reshape(len(values) * shape[0], *shape[1:]))
         else:
-            out[...] = values
+            out[...] = list(values)  # a tuple would be taken for one record of a structured array
         return out
 
+    def common_dtype(self, values: Sequence[Array], path: str) -> np.dtype[Any]:
+        dtypes = list(dict.fromkeys(value.dtype for value in values))
+        with contextlib.suppress(TypeError):  # NumPy's, when there is no such type
+            if all(_both_text_or_neither(dtypes[0], dtype) for dtype in dtypes):
+                return np.result_type(*dtypes)
+        odd = next((i for i, value in enumerate(values) if not _fit(dtypes[0], value.dtype)), len(values) - 1)
+        raise CollateTypeError(
+            f"samples of one batch differ in type: {_field(path)} of {self.sample(odd)} is {values[odd].dtype}, but "
+            f"that of {self.sample(0)} is {dtypes[0]}. Make them equal in __getitem__ or give a collate_fn."
+        )
+
     def array(self, value: Any, position: int, path: str) -> Array:
+        if isinstance(value, np.ma.MaskedArray):
+            raise self.type_error(position, value, path)  # np.asarray would drop the mask without a word
         if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
             return np.asarray(value)
         raise self.type_error(position, value, path)
 
     def numbers(self, values: Sequence[Any], path: str) -> Array:
-        for position, value in enumerate(values):
-            if not isinstance(value, (int, float, complex, np.generic)):
-                self.array(value, position, path)
+        if not all(isinstance(value, (int, float, complex)) for value in values):
+            return self.stack([self.array(value, i, path) for i, value in enumerate(values)], path)
         batch = np.array(values)
+        if batch.dtype.kind == "f" and all(isinstance(value, int) for value in values):
+            batch = _large_integers(values)  # NumPy makes floats of them, which are not exact
         if batch.dtype.hasobject:
-            raise CollateTypeError(f"{_field(path)} holds an integer that does not fit 64 bits")
-        if batch.ndim != 1:
-            return self.stack([np.asarray(value) for value in values], path)
+            raise CollateTypeError(f"{_field(path)} holds integers that do not fit 64 bits together")
         return batch
 
     def texts(self, values: Sequence[Any], path: str) -> list[Any]:
@@ -161,7 +174,7 @@ class _Collation:
                     f"{_field(path)} of {self.sample(position)} has no key {missing!r}, which {self.sample(0)} has"
                 )
         batch = {key: self.tree([value[key] for value in values], f"{path}.{key}") for key in first}
-        return _like_mapping(first, batch)
+        return like_mapping(first, batch)
 
     def columns(self, values: Sequence[Sequence[Any]], paths: list[str], path: str) -> list[Any]:
         for position, value in enumerate(values):
@@ -179,11 +192,13 @@ class _Collation:
         for position, value in enumerate(values):
             if type(value) is not kind:
                 raise self.type_error(position, value, path)
-        batch = copy.copy(values[0])
+        # Not a copy of the first, which might hold more than its fields: a cached property would be that sample's.
+        batch = object.__new__(kind)
         for field in dataclasses.fields(kind):
-            column = [getattr(value, field.name) for value in values]
-            # past frozen, and without running __post_init__ on arrays
-            object.__setattr__(batch, field.name, self.tree(column, f"{path}.{field.name}"))
+            if hasattr(values[0], field.name):
+                column = [getattr(value, field.name) for value in values]
+                # past frozen, and without running __post_init__ on arrays
+                object.__setattr__(batch, field.name, self.tree(column, f"{path}.{field.name}"))
         return batch
 
     def sample(self, position: int) -> str:
@@ -201,6 +216,8 @@ class _Collation:
     def type_error(self, position: int, value: Any, path: str) -> CollateTypeError:
         if value is None:
             what, remedy = "None", "Return a value in every case, or give a collate_fn that leaves such samples out."
+        elif isinstance(value, np.ma.MaskedArray):
+            what, remedy = "a masked array", "Return its .filled() data, or data and mask, or give a collate_fn."
         else:
             what = f"a {type(value).__module__}.{type(value).__qualname__}"
             remedy = "Return arrays, numbers, strings or containers of them, use register_collate or give a collate_fn."
@@ -213,37 +230,68 @@ def _field(path: str) -> str:
     return f"field {path.lstrip('.')!r}" if path else "the value"
 
 
-def _like_mapping(first: Mapping[Any, Any], batch: dict[Any, Any]) -> Any:
+def like_mapping(first: Mapping[Any, Any], batch: dict[Any, Any]) -> Any:
+    """The batch as a mapping of the first one's type, or as a dict if that cannot be rebuilt."""
     if type(first) is dict:
         return batch
-    try:
-        if isinstance(first, MutableMapping):  # a copy keeps what else the object holds, such as a default factory
+    with contextlib.suppress(Exception):  # a class of the user's, which may refuse in any way
+        if not _copies_apart(first):
+            again = type(first)(batch)  # type: ignore[call-arg]
+        else:  # a copy keeps what else the object holds, such as a default factory
             again = copy.copy(first)
-            again.update(batch)
+            for key, value in batch.items():
+                again[key] = value  # type: ignore[index]
+        if list(again) == list(batch):
             return again
-        return type(first)(batch)  # type: ignore[call-arg]
-    except TypeError:
-        return batch
+    return batch
 
 
-def _like_sequence(first: Sequence[Any], columns: list[Any]) -> Any:
+def like_sequence(first: Sequence[Any], columns: list[Any]) -> Any:
+    """The columns as a sequence of the first one's type, or as a list if that cannot be rebuilt."""
     if type(first) is tuple:
         return tuple(columns)
     if type(first) is list:
         return columns
-    try:
-        if isinstance(first, MutableSequence):
+    with contextlib.suppress(Exception):
+        if not _copies_apart(first):
+            again = type(first)(columns)  # type: ignore[call-arg]
+        else:
             again = copy.copy(first)
             for i, column in enumerate(columns):
-                again[i] = column
+                again[i] = column  # type: ignore[index]
+        if len(again) == len(columns):
             return again
-        return type(first)(columns)  # type: ignore[call-arg]
+    return columns
+
+
+def _copies_apart(container: Any) -> bool:
+    """Can a copy be written without writing to the original? Other classes' copies share what is inside them."""
+    changes = isinstance(container, (MutableMapping, MutableSequence))
+    return changes and (isinstance(container, (dict, list)) or hasattr(type(container), "__copy__"))
+
+
+def _large_integers(values: Sequence[int]) -> Array:
+    try:
+        return np.array(values, np.uint64)
+    except OverflowError:
+        return np.array(values, object)
+
+
+def _both_text_or_neither(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    # NumPy would write numbers out as text to make them fit.
+    return one.kind == other.kind or (one.kind not in "SU" and other.kind not in "SU")
+
+
+def _fit(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    try:
+        np.promote_types(one, other)
     except TypeError:
-        return columns
+        return False
+    return _both_text_or_neither(one, other)
 
 
 def _registration(kind: type) -> LeafCollate | None:
-    for parent in kind.__mro__ if _registered else ():
+    for parent in kind.__mro__:
         if parent in _registered:
             return _registered[parent]
     return None

@@ -1,7 +1,7 @@
 """A tree whose arrays belong to nobody else.
 
 Takes: what a custom `collate_fn` returned, or a sample that is delivered unbatched. Gives: the same tree, each array
-copied once into memory of `empty`. Containers are rebuilt; other objects are passed on as they are.
+copied once into memory of `empty`. Containers are rebuilt as collate does it; other objects are passed on as they are.
 Promises: writing into a delivered array never changes the dataset.
 Not its job: stacking (collate); another process's copy (arena.packing does this by pickling).
 """
@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from feedline.line.collate import like_mapping, like_sequence
 from feedline.messages import Array, Empty
+
+_FLAT = (str, bytes, bytearray, memoryview, range)
+"""Sequences that hold no arrays."""
 
 
 def own(tree: Any, empty: Empty) -> Any:
-    """Copy the tree's arrays, wherever in dicts, lists, tuples and dataclasses they are.
+    """Copy the tree's arrays, wherever in mappings, sequences and dataclasses they are.
 
     >>> data = np.zeros(3)
     >>> mine = own({"x": data}, np.empty)
@@ -37,14 +42,13 @@ def own(tree: Any, empty: Empty) -> Any:
         return tuple(own(value, empty) for value in tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return kind(*(own(value, empty) for value in tree))
+    if isinstance(tree, Mapping):
+        return like_mapping(tree, {key: own(value, empty) for key, value in tree.items()})
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         return _own_dataclass(tree, empty)
-    if isinstance(tree, dict):  # a subclass: a copy keeps what else it holds
-        again = copy.copy(tree)
-        for key, value in tree.items():
-            again[key] = own(value, empty)
-        return again
-    return tree
+    if isinstance(tree, Sequence) and not isinstance(tree, _FLAT):
+        return like_sequence(tree, [own(value, empty) for value in tree])
+    return tree.copy() if isinstance(tree, np.void) else tree  # a record of a structured array is a view too
 
 
 def _own_array(array: Array, empty: Empty) -> Array:
@@ -52,13 +56,19 @@ def _own_array(array: Array, empty: Empty) -> Array:
         copied: Array = array.copy()  # masked arrays and other subclasses know how
         return copied
     mine = empty(array.shape, array.dtype)
-    mine[...] = array
+    if array.dtype == object:
+        places = mine.reshape(-1)
+        for i, value in enumerate(array.flat):
+            places[i] = own(value, empty)
+    else:
+        mine[...] = array
     return mine
 
 
 def _own_dataclass(tree: Any, empty: Empty) -> Any:
     again = copy.copy(tree)
-    for field in dataclasses.fields(tree):
-        if hasattr(tree, field.name):
-            object.__setattr__(again, field.name, own(getattr(tree, field.name), empty))
+    names = {field.name for field in dataclasses.fields(tree)} | set(getattr(tree, "__dict__", ()))
+    for name in names:
+        if hasattr(tree, name):
+            object.__setattr__(again, name, own(getattr(tree, name), empty))
     return again

@@ -103,7 +103,7 @@ class IterablePlan:
     def _lists(self) -> Iterator[list[Any]]:
         source = iter(self._indices)
         if self._batches:
-            yield from map(list, source)
+            yield from map(_batch_of, source)
             return
         while batch := list(islice(source, self._size)):
             if len(batch) < self._size and self._drop_last:
@@ -114,17 +114,19 @@ class IterablePlan:
 class StreamPlan:
     """Turns of a stream's shards, round after round, until each has ended. Task k belongs to shard k mod shards."""
 
-    def __init__(self, length: int | None, batch_size: int | None, drop_last: bool, seed: int, shards: int) -> None:
-        self._length = length
+    def __init__(self, dataset: Any, batch_size: int | None, drop_last: bool, seed: int, shards: int) -> None:
+        self._dataset = dataset
         self._size = 1 if batch_size is None else batch_size
         self._drop_last = drop_last
         self._seed = seed
         self._shards = shards
 
     def __len__(self) -> int:
-        if self._length is None:
-            raise TypeError("this loader has no len(): its IterableDataset does not define __len__")
-        return count_batches(self._length, self._size, self._drop_last)
+        try:
+            length = len(self._dataset)
+        except TypeError:
+            raise TypeError("this loader has no len(): its IterableDataset does not define __len__") from None
+        return count_batches(length, self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return _StreamTasks(epoch, start, self._seed, self._shards)
@@ -155,6 +157,14 @@ def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
     if type(batch_sampler) is BatchSampler and isinstance(batch_sampler.sampler, Sampler):
         return OrderPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last, seed)
     return IterablePlan(batch_sampler, None, False, seed, batches=True)
+
+
+def _batch_of(indices: Any) -> list[Any]:
+    if not hasattr(indices, "__iter__"):
+        raise TypeError(
+            f"batch_sampler must give lists of indices, but gave {indices!r}; single indices are for sampler"
+        )
+    return list(indices)
 
 
 def count_batches(samples: int, size: int, drop_last: bool) -> int:

@@ -65,32 +65,34 @@ class StreamReader:
         self._at += self._step
         elements: list[Any] = []
         try:
-            for position in range(self._size):
-                enter_sample(task.seq, position)
+            while len(elements) < self._size:
                 elements.append(next(self._elements))
         except StopIteration:
             self._ended = True
         except Exception as error:
-            add_note(error, f"feedline: raised by the IterableDataset at element {position} of batch {task.seq}")
+            add_note(error, f"feedline: raised by the IterableDataset at element {len(elements)} of batch {task.seq}")
             raise
         return elements
 
     def _open(self, dataset: Any, shard: int) -> Iterator[Any]:
         if self._shards > 1 and callable(getattr(dataset, "shard", None)):
             self._begin_own(shard)
-            return iter(dataset.shard(shard, self._shards))
+            return self._numbered(iter(dataset.shard(shard, self._shards)))
         self._begin()
         if self._shards == 1:
-            return iter(dataset)
+            return self._numbered(iter(dataset))
         watch_for_question(lambda: self._begin_own(shard))
         try:
-            elements = iter(dataset)
+            elements = self._numbered(iter(dataset))
             first = list(islice(elements, 1))  # a generator's code runs only when it is asked for something
         finally:
             watch_for_question(None)
         if self._whole:
             self.notice = READ_WHOLE.format(shards=self._shards)
         return chain(first, elements)
+
+    def _numbered(self, elements: Iterator[Any]) -> Iterator[Any]:
+        return _Numbered(elements, lambda number: enter_sample(self._first.seq, number))
 
     def _begin_own(self, shard: int) -> None:
         """The dataset reads its own part: from here on it draws from its own seed, not the whole stream's."""
@@ -102,6 +104,26 @@ class StreamReader:
     def _begin(self) -> None:
         self._seed(self._first)
         enter_sample(self._first.seq, 0)
+
+
+class _Numbered:
+    """Elements, each read with its own number announced: `rng()` belongs to the element, not to its place in a batch.
+
+    No generator: an iterator may raise for one element and go on with the next.
+    """
+
+    def __init__(self, elements: Iterator[Any], announce: Callable[[int], None]) -> None:
+        self._elements = elements
+        self._announce = announce
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._announce(self._number)
+        self._number += 1
+        return next(self._elements)
 
 
 def shuffled(elements: Iterator[Any], size: int, key: int) -> Iterator[Any]:

@@ -7,6 +7,7 @@ Not its job: how tasks and outcomes travel (inline, threads, processes), where m
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class Body:
         self._draws = type(job.dataset) is not ArrayDataset or not self._gathers
         self._stream: StreamReader | None = None
         self._stream_epoch = -1
-        self._broken: Failure | None = None
+        self._broken: Exception | None = None
         self._who = _describe(worker, own_process)
 
     def start(self) -> None:
@@ -73,7 +74,7 @@ class Body:
                 self._job.worker_init_fn(self._worker)
             except Exception as error:
                 add_note(error, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
-                self._broken = Failure.of(error, not self._own_process)
+                self._broken = error
 
     def stop(self) -> None:
         """Be no worker any more."""
@@ -84,7 +85,7 @@ class Body:
     def run(self, task: Task, empty: Empty) -> Outcome:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
         if self._broken is not None:
-            return Outcome(task.seq, failure=self._broken)
+            return Outcome(task.seq, failure=Failure.of(_fresh(self._broken), not self._own_process))
         enter_task(task.seed, task.epoch)
         try:
             return self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
@@ -158,6 +159,16 @@ class Body:
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(mix(task.seed, task.epoch, task.seq))
+
+
+def _fresh(error: Exception) -> Exception:
+    """The same error as a new object: a raised one holds on to the consumer's frames, and this worker to it."""
+    try:
+        again = copy.copy(error)
+    except Exception:  # made by a constructor that copying does not know how to call
+        again = RuntimeError(f"{type(error).__qualname__}: {error}")
+    again.__notes__ = list(getattr(error, "__notes__", ()))  # type: ignore[attr-defined, unused-ignore]
+    return again.with_traceback(error.__traceback__)
 
 
 def _describe(worker: int | None, own_process: bool) -> str:

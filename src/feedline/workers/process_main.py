@@ -38,6 +38,7 @@ class Wiring(NamedTuple):
 
 def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     """The worker process's whole life."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # blocked since birth, but not under forkserver
     for fd in wiring.parents_own:
         os.close(fd)
     lifeline.hold(wiring.lifeline.fd)

@@ -14,6 +14,7 @@ import selectors
 import signal
 import time
 from collections import deque
+from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -27,7 +28,7 @@ from feedline.supervise.shutdown import end, words_for
 from feedline.workers import process_main
 from feedline.workers.body import Job
 from feedline.workers.one_thread import environment_of_new_workers
-from feedline.workers.shipping import Parcel, ship
+from feedline.workers.shipping import Parcel, ship, without_unimportable_main
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, dump_task, receive_done, send_task
 
 
@@ -55,9 +56,11 @@ class ProcessWorkers:
         os.set_blocking(self._done[0], False)
         self._selector.register(self._done[0], selectors.EVENT_READ, None)
         parents_own = (self._done[0], *(lane.writing for lane in self._lanes)) if forked else ()
+        if not forked:
+            resource_tracker.ensure_running()  # or the first start runs it, and that unblocks SIGINT again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ctrl-C is the parent's to handle
         try:
-            with environment_of_new_workers():
+            with environment_of_new_workers(), without_unimportable_main():
                 for number in range(self.count):
                     self._start_one(number, cargo, parents_own)
         finally:

@@ -9,7 +9,9 @@ Not its job: starting the workers (processes). Under fork nothing is shipped.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import pickle
 import sys
 import types
@@ -85,7 +87,21 @@ def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> byt
 def _interactive() -> bool:
     # Classes typed in at a prompt live in a module that no worker can import: they must go by value.
     main = sys.modules["__main__"]
-    return getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
+    return getattr(main, "__spec__", None) is None and not os.path.exists(getattr(main, "__file__", None) or "")
+
+
+@contextlib.contextmanager
+def without_unimportable_main() -> Iterator[None]:
+    """While workers are started: Python would have them import a script that was read from standard input."""
+    main = sys.modules["__main__"]
+    hidden = getattr(main, "__file__", None) if _interactive() else None
+    if hidden is not None:
+        del main.__file__
+    try:
+        yield
+    finally:
+        if hidden is not None:
+            main.__file__ = hidden
 
 
 def _explain(job: Job, error: Exception) -> ShippingError:

@@ -1,0 +1,31 @@
+"""Every kind of worker, for tests that hold for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+INLINE: dict[str, Any] = {}
+THREADS: dict[str, Any] = {"num_workers": 2, "workers": "thread"}
+FORK: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "fork"}
+SPAWN: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "spawn"}
+FORKSERVER: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "forkserver"}
+
+ALL = [
+    pytest.param(INLINE, id="inline"),
+    pytest.param(THREADS, id="threads"),
+    pytest.param(FORK, id="fork"),
+    pytest.param(SPAWN, id="spawn"),
+    pytest.param(FORKSERVER, id="forkserver"),
+]
+WORKING = ALL[1:]
+"""The kinds that really have workers."""
+PROCESSES = ALL[2:]
+QUICK = ALL[:3]
+"""One of each family, for tests that run many examples."""
+
+every_kind = pytest.mark.parametrize("kind", ALL)
+every_worker = pytest.mark.parametrize("kind", WORKING)
+every_process = pytest.mark.parametrize("kind", PROCESSES)
+quick_kinds = pytest.mark.parametrize("kind", QUICK)

@@ -1,0 +1,180 @@
+"""What travels to spawned workers, and what is said of what cannot."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from kinds import FORK, FORKSERVER, SPAWN, THREADS
+
+from feedline import ArrayDataset, DataLoader, Dataset, ShippingError, register_collate
+from feedline.line import collate
+
+SHIPPED = pytest.mark.parametrize("kind", [pytest.param(SPAWN, id="spawn"), pytest.param(FORKSERVER, id="forkserver")])
+
+
+class Holder(Dataset[Any]):
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return index
+
+
+class Db:
+    def __init__(self, path: str) -> None:
+        self._conn = sqlite3.connect(path)
+
+
+@SHIPPED
+def test_lambdas_closures_and_local_classes_travel(kind: dict[str, Any]) -> None:
+    factor = 3
+
+    class Local(Dataset[int]):
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> int:
+            return index * factor
+
+    loader = DataLoader(Local(), batch_size=2, collate_fn=lambda samples: [-s for s in samples], **kind)
+    assert list(loader) == [[0, -3], [-6, -9]]
+
+
+@SHIPPED
+def test_an_attribute_that_cannot_travel_is_named_by_its_path(kind: dict[str, Any], tmp_path: Path) -> None:
+    db = Db(str(tmp_path / "x.db"))
+    with pytest.raises(ShippingError, match=r"dataset\.thing\.db\._conn: sqlite3\.Connection") as caught:
+        iter(DataLoader(Holder(Dict2(db=db)), **kind))
+    assert "worker_init_fn" in str(caught.value)
+    db._conn.close()
+
+
+class Dict2:
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+@SHIPPED
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        (lambda lock: {"a": [0, lock]}, r"dataset\.thing\['a'\]\[1\]: _thread\.lock"),
+        (lambda lock: partial(print, lock), r"dataset\.thing\.args\[0\]: _thread\.lock"),
+        (lambda lock: lambda: lock, r"dataset\.thing's variable lock: _thread\.lock"),
+    ],
+)
+def test_it_is_found_wherever_it_is(kind: dict[str, Any], place: Any, path: str) -> None:
+    with pytest.raises(ShippingError, match=path):
+        iter(DataLoader(Holder(place(threading.Lock())), **kind))
+
+
+@SHIPPED
+def test_a_collate_function_that_cannot_travel_is_named(kind: dict[str, Any]) -> None:
+    lock = threading.Lock()
+    with pytest.raises(ShippingError, match="collate_fn's variable lock"):
+        iter(DataLoader(Holder(0), collate_fn=lambda samples: lock, **kind))
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS])
+def test_where_nothing_is_shipped_anything_goes(kind: dict[str, Any]) -> None:
+    assert len(list(DataLoader(Holder(threading.Lock()), **kind))) == 4
+
+
+class Unloadable:
+    def __reduce__(self) -> Any:
+        return _refuse, ()
+
+
+def _refuse() -> Any:
+    raise ImportError("no module of that name in the worker")
+
+
+@SHIPPED
+def test_what_cannot_be_rebuilt_in_the_worker_is_an_error_not_a_hang(kind: dict[str, Any]) -> None:
+    with pytest.raises(ImportError, match="no module of that name") as caught:
+        list(DataLoader(Holder(Unloadable()), **kind))
+    assert "could not rebuild what was sent" in "".join(caught.value.__notes__)
+
+
+class Rows(Dataset[Any]):
+    """Large arrays and a way to see, from the worker, what they cost it and whether writing stays private."""
+
+    def __init__(self) -> None:
+        self.big = np.arange(8_000_000, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Any:
+        before = int(self.big[index])
+        self.big[index] = -1
+        private = psutil.Process().memory_full_info().uss
+        return before, int(self.big.sum() > 0), private
+
+
+@SHIPPED
+def test_large_arrays_are_shared_by_all_workers_and_writing_to_them_stays_private(kind: dict[str, Any]) -> None:
+    data = Rows()
+    batches = list(DataLoader(data, batch_size=1, **kind))
+    assert [int(before.item()) for before, _, _ in batches] == list(range(40))  # each index is read by one worker only
+    assert data.big[5] == 5
+    assert max(int(private.item()) for _, _, private in batches) < data.big.nbytes
+
+
+@SHIPPED
+def test_registered_leaf_types_travel(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collate, "_registered", {})
+    register_collate(complex, lambda values, empty: ("complex", len(values)))
+
+    class Waves(Holder):
+        def __getitem__(self, index: int) -> complex:
+            return complex(0, index)
+
+    assert list(DataLoader(Waves(0), batch_size=4, **kind)) == [("complex", 4)]
+
+
+@SHIPPED
+def test_an_array_dataset_travels_whole(kind: dict[str, Any]) -> None:
+    x = np.random.default_rng(0).random((1000, 50))
+    assert (np.concatenate([b for (b,) in DataLoader(ArrayDataset(x), batch_size=64, **kind)]) == x).all()
+
+
+def test_classes_typed_at_a_prompt_travel(tmp_path: Path) -> None:
+    """As in a notebook: __main__ has no file that a spawned worker could import."""
+    code = textwrap.dedent("""
+        from feedline import DataLoader, Dataset
+        class Typed(Dataset):
+            def __len__(self): return 4
+            def __getitem__(self, i): return i + 1
+        loader = DataLoader(Typed(), batch_size=2, num_workers=2, multiprocessing_context="spawn")
+        print([b.tolist() for b in loader])
+    """)
+    out = subprocess.run([sys.executable, "-"], input=code, text=True, capture_output=True, check=True, timeout=100)
+    assert out.stdout.strip() == "[[1, 2], [3, 4]]"
+    assert out.stderr == ""
+
+
+def test_a_spawned_worker_that_needs_only_numpy_loads_no_framework() -> None:
+    loaded = next(iter(DataLoader(Modules(), batch_size=None, num_workers=1, multiprocessing_context="spawn")))
+    assert loaded == []
+
+
+class Modules(Dataset[Any]):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        return [name for name in ("torch", "jax", "cloudpickle", "PIL") if name in sys.modules]

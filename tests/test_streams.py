@@ -1,0 +1,230 @@
+"""Iterable datasets: each element once over all workers, without the user writing sharding code."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import FORK, THREADS, every_kind, every_worker, quick_kinds
+
+from feedline import ChainDataset, DataLoader, IterableDataset, get_worker_info
+
+WHOLE = "the IterableDataset neither asks"
+
+
+class Count(IterableDataset[int]):
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.length))
+
+
+class SelfSharding(Count):
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        if info is None:
+            return iter(range(self.length))
+        return iter(range(info.id, self.length, info.num_workers))
+
+
+class SelfShardingLate(Count):
+    """A generator, whose code runs only when the first element is asked for."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        yield from range(first, self.length, step)
+
+
+class Shardable(Count):
+    def shard(self, index: int, count: int) -> Iterator[int]:
+        assert 0 <= index < count
+        return iter(range(index, self.length, count))
+
+
+def elements(loader: DataLoader) -> list[int]:
+    return [int(value) for batch in loader for value in batch]
+
+
+@every_worker
+@pytest.mark.parametrize("dataset", [SelfSharding, SelfShardingLate, Shardable])
+def test_a_stream_that_can_be_shared_is_shared(kind: dict[str, Any], dataset: type[Count]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sorted(elements(DataLoader(dataset(23), batch_size=4, **kind))) == list(range(23))
+
+
+@every_worker
+def test_any_other_stream_is_read_by_all_and_split_with_one_warning(kind: dict[str, Any]) -> None:
+    loader = DataLoader(Count(23), batch_size=4, **kind)
+    with pytest.warns(UserWarning, match=WHOLE) as warned:
+        twice = [elements(loader), elements(loader)]
+    assert twice == [list(range(23))] * 2
+    assert len(warned) == 1
+    assert "shard(index, count)" in str(warned[0].message)
+    assert warned[0].filename == __file__
+
+
+@settings(max_examples=15)
+@given(
+    length=st.integers(0, 25),
+    batch_size=st.one_of(st.none(), st.integers(1, 6)),
+    drop_last=st.booleans(),
+    workers=st.integers(0, 3),
+    dataset=st.sampled_from([Count, SelfShardingLate, Shardable]),
+    thread=st.booleans(),
+)
+def test_each_element_once(
+    length: int, batch_size: int | None, drop_last: bool, workers: int, dataset: type[Count], thread: bool
+) -> None:
+    drop_last = drop_last and batch_size is not None
+    loader = DataLoader(
+        dataset(length),
+        batch_size=batch_size,
+        drop_last=drop_last,
+        num_workers=workers,
+        workers="thread" if thread else "process",
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=WHOLE)
+        batches = [np.atleast_1d(batch).tolist() for batch in loader]
+    found = sorted(itertools.chain(*batches))
+    assert len(set(found)) == len(found)
+    if drop_last:
+        assert all(len(batch) == batch_size for batch in batches)
+        assert set(found) <= set(range(length))
+    else:
+        assert found == list(range(length))
+
+
+@quick_kinds
+def test_an_endless_stream_can_be_left(kind: dict[str, Any]) -> None:
+    class Endless(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            info = get_worker_info()
+            return itertools.count(0 if info is None else info.id, 1 if info is None else info.num_workers)
+
+    loader = DataLoader(Endless(), batch_size=2, **kind)
+    assert len([batch for batch, _ in zip(loader, range(5), strict=False)]) == 5
+    with pytest.raises(TypeError, match="no len"):
+        len(loader)
+    loader.close()
+
+
+@every_kind
+def test_the_shuffle_buffer_keeps_every_element_and_changes_with_the_epoch(kind: dict[str, Any]) -> None:
+    with DataLoader(Shardable(60), batch_size=7, shuffle_buffer=16, seed=1, **kind) as loader:
+        one, two = elements(loader), elements(loader)
+    assert sorted(one) == sorted(two) == list(range(60))
+    assert one != two
+    assert one != sorted(one)
+
+
+@pytest.mark.parametrize("kind", [{}, THREADS, FORK])
+@pytest.mark.parametrize(("says", "gives"), [(10, 13), (10, 7)])
+def test_a_length_that_lies_is_pointed_out_at_the_end(kind: dict[str, Any], says: int, gives: int) -> None:
+    class Lying(SelfSharding):
+        def __len__(self) -> int:
+            return says
+
+    loader = DataLoader(Lying(gives), batch_size=2, **kind)
+    with pytest.warns(UserWarning, match=f"__len__ says {says} but it gave {gives} elements"):
+        assert sorted(elements(loader)) == list(range(gives))
+
+
+@pytest.mark.parametrize("kind", [{}, THREADS, FORK])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_true_length_is_not_complained_about(kind: dict[str, Any], drop_last: bool) -> None:
+    class Honest(SelfSharding):
+        def __len__(self) -> int:
+            return self.length
+
+    loader = DataLoader(Honest(11), batch_size=3, drop_last=drop_last, **kind)
+    elements(loader)
+    assert len(loader) == (3 if drop_last else 4)
+
+
+@quick_kinds
+def test_chained_streams(kind: dict[str, Any]) -> None:
+    chained: ChainDataset[int] = ChainDataset([SelfSharding(4), SelfSharding(3)])
+    assert sorted(elements(DataLoader(chained, batch_size=2, **kind))) == [0, 0, 1, 1, 2, 2, 3]
+
+
+class Breaking(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        yield from range(5)
+        raise ValueError("the tape tore")
+
+
+@pytest.mark.filterwarnings(f"ignore:{WHOLE}")
+@every_kind
+def test_an_error_in_the_stream_comes_once_after_the_batches_before_it(kind: dict[str, Any]) -> None:
+    iterator = iter(DataLoader(Breaking(), batch_size=2, **kind))
+    assert [next(iterator).tolist(), next(iterator).tolist()] == [[0, 1], [2, 3]]
+    with pytest.raises(ValueError, match="the tape tore") as caught:
+        next(iterator)
+    assert "element 1 of batch 2" in "".join(caught.value.__notes__)
+    assert list(iterator) == []
+
+
+class Hiccup(IterableDataset[int]):
+    """An iterator that fails for one element and can go on."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = 0
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        if self.at == 3:
+            raise ValueError("element 3 is bad")
+        if self.at > 6:
+            raise StopIteration
+        return self.at
+
+
+def test_reading_goes_on_after_an_error_if_the_iterator_can() -> None:
+    iterator = iter(DataLoader(Hiccup(), batch_size=1))
+    found: list[Any] = []
+    while True:
+        try:
+            found.append(next(iterator).item())
+        except StopIteration:
+            break
+        except ValueError as error:
+            found.append(str(error))
+    assert found == [1, 2, "element 3 is bad", 4, 5, 6]
+
+
+def test_threads_refuse_an_iterator_they_would_have_to_share() -> None:
+    with pytest.raises(RuntimeError, match="iter\\(dataset\\) is dataset"):
+        iter(DataLoader(Hiccup(), **THREADS))
+
+
+@pytest.mark.parametrize("kind", [THREADS, FORK])
+def test_batches_of_shards_come_in_turn(kind: dict[str, Any]) -> None:
+    loader = DataLoader(Shardable(12), batch_size=2, **kind)
+    assert [batch.tolist() for batch in loader] == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11]]
+
+
+class Uneven(IterableDataset[int]):
+    def shard(self, index: int, count: int) -> Iterator[int]:
+        return iter(range(0) if index == 0 else range(7))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(7))
+
+
+@every_worker
+def test_a_shard_may_be_empty(kind: dict[str, Any]) -> None:
+    assert elements(DataLoader(Uneven(), batch_size=2, **kind)) == list(range(7))
