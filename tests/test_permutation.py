@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedline.line import permutation
 from feedline.line.permutation import (
     BLOCK,
     LARGEST,
@@ -311,3 +312,12 @@ def test_weighted_draws_follow_the_weights() -> None:
     possible = weights > 0
     assert counts[~possible].sum() == 0
     assert deviations(counts[possible], 100_000 * weights[possible] / weights.sum(), 3) < 4
+
+
+@pytest.mark.parametrize(("word", "place"), [(0, 1), (2**64 - 1, 3)])
+def test_the_outermost_draws_avoid_weights_of_zero(monkeypatch: pytest.MonkeyPatch, word: int, place: int) -> None:
+    def same_words(key: int, start: int, stop: int) -> npt.NDArray[np.uint64]:
+        return np.full(stop - start, word, np.uint64)
+
+    monkeypatch.setattr(permutation, "_words", same_words)
+    assert WeightedDraws(np.cumsum([0.0, 0.3, 0.1, 0.7, 0.0]), 2, key=3)[:].tolist() == [place, place]

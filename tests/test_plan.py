@@ -320,10 +320,10 @@ def test_a_map_style_plan_cannot_end_early() -> None:
 
 @given(LENGTHS, SIZES, st.booleans())
 def test_a_streams_length_is_counted_from_its_datasets(n: int, size: int, drop_last: bool) -> None:
-    assert len(StreamPlan(n, size, drop_last, 0, shards=2)) == count_batches(n, size, drop_last)
-    assert len(StreamPlan(n, None, False, 0, shards=2)) == n
+    assert len(StreamPlan(range(n), size, drop_last, 0, shards=2)) == count_batches(n, size, drop_last)
+    assert len(StreamPlan(range(n), None, False, 0, shards=2)) == n
 
 
 def test_a_stream_of_unknown_length_has_no_len() -> None:
     with pytest.raises(TypeError, match="__len__"):
-        len(StreamPlan(None, 2, False, 0, shards=1))
+        len(StreamPlan(iter([1]), 2, False, 0, shards=1))

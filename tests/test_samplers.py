@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from feedline.line import samplers
 from feedline.line.permutation import Permutation
 from feedline.line.samplers import (
-    COMPUTED_FROM,
     BatchSampler,
     Order,
     RandomSampler,
@@ -204,7 +203,7 @@ def test_with_replacement_each_index_is_equally_likely() -> None:
 
 
 def test_long_shuffles_are_computed_and_short_ones_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(RandomSampler(COMPUTED_FROM).order(7, 0), Permutation)
+    assert isinstance(RandomSampler(10_000_000).order(7, 0), Permutation)
     monkeypatch.setattr(samplers, "COMPUTED_FROM", 1000)
     assert isinstance(RandomSampler(999).order(7, 0), np.ndarray)
     for sampler in (
@@ -272,6 +271,14 @@ def test_weighted_without_replacement_is_successive_drawing() -> None:
 def test_weights_far_apart_are_still_ordered() -> None:
     sampler = WeightedRandomSampler([5e-324, 1e300, 1e-150], 3, replacement=False)
     assert all(indices(sampler.order(7, epoch)) == [1, 2, 0] for epoch in range(20))
+
+
+def test_without_replacement_the_heavy_come_first() -> None:
+    weights = np.ones(5000)
+    weights[[4321, 77, 2500]] = [1e20, 1e15, 1e10]
+    sampler = WeightedRandomSampler(weights, 2500, replacement=False)
+    for epoch in range(10):
+        assert indices(sampler.order(7, epoch))[:3] == [4321, 77, 2500]
 
 
 def test_more_than_two_to_the_24_weights() -> None:

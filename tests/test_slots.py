@@ -615,4 +615,4 @@ class Arena(RuleBasedStateMachine):
 
 
 class TestArena(Arena.TestCase):
-    settings = settings(max_examples=40, stateful_step_count=60)
+    settings = settings(max_examples=100, stateful_step_count=60)

@@ -82,11 +82,11 @@ class _Worker:
                 raise
             outcome = self._failed(task, error)
         try:
-            packed = pack(outcome, slot, writer)
+            packed = pack(tuple(outcome), slot, writer)  # a plain tuple: a class costs a look-up on either side
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)
-            packed = pack(self._failed(task, error), slot, Writer(slot, leased=False))
+            packed = pack(tuple(self._failed(task, error)), slot, Writer(slot, leased=False))
         send_done(self._done, DoneTicket(ticket.run, ticket.slot, *packed))
 
     def _run(self, task: Task, writer: Writer) -> Outcome:

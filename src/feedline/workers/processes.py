@@ -134,8 +134,7 @@ class ProcessWorkers:
             if ticket.run != self._run:
                 slot.capacity = max(slot.capacity, ticket.capacity)
                 return None
-            outcome: Outcome = unpack(ticket.packed, slot, self._pool)
-            return outcome
+            return Outcome(*unpack(ticket.packed, slot, self._pool))
         except Exception as error:
             add_note(error, f"feedline: batch {seq} came from its worker but could not be rebuilt in the main process")
             return Outcome(seq, failure=Failure.of(error, same_process=True))

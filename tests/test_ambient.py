@@ -1,0 +1,389 @@
+"""The global generators around a task: what is drawn follows from the number, and the user's stream goes on untouched."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedline import DataLoader
+from feedline.ambient import Ambient, Borrowed, Owned, PerThread
+
+NUMBERS = st.integers(0, 2**64 - 1)
+
+DRAWS: dict[str, Callable[[], Any]] = {
+    "random.random": lambda: random.random(),
+    "random.gauss": lambda: random.gauss(0, 1),
+    "random.randrange": lambda: random.randrange(10**9),
+    "random.shuffle": lambda: shuffled(random.shuffle),
+    "random.sample": lambda: random.sample(range(1000), 5),
+    "random.choices": lambda: random.choices(range(1000), k=5),
+    "random.getrandbits": lambda: random.getrandbits(64),
+    "random.randbytes": lambda: random.randbytes(8),
+    "random.seed": lambda: (random.seed(5), random.random())[1],
+    "random.setstate": lambda: random.setstate(random.Random(3).getstate()),
+    "np.random.rand": lambda: np.random.rand(3).tolist(),
+    "np.random.randn": lambda: np.random.randn(),
+    "np.random.normal": lambda: np.random.normal(size=3).tolist(),
+    "np.random.random": lambda: np.random.random(),
+    "np.random.sample": lambda: np.random.sample(2).tolist(),
+    "np.random.ranf": lambda: np.random.ranf(),
+    "np.random.randint": lambda: np.random.randint(10**9),
+    "np.random.choice": lambda: np.random.choice(1000, 5).tolist(),
+    "np.random.shuffle": lambda: shuffled(np.random.shuffle),
+    "np.random.permutation": lambda: np.random.permutation(50).tolist(),
+    "np.random.bytes": lambda: np.random.bytes(8),
+    "np.random.seed": lambda: (np.random.seed(5), np.random.rand())[1],
+    "np.random.set_state": lambda: np.random.set_state(np.random.RandomState(3).get_state()),
+}
+
+
+def shuffled(shuffle: Callable[[Any], Any]) -> list[int]:
+    items = list(range(50))
+    shuffle(items)
+    return items
+
+
+def draw_all() -> list[Any]:
+    return [draw() for draw in DRAWS.values()]
+
+
+def some_draws() -> list[Any]:
+    return [random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn(), np.random.randint(10**9)]
+
+
+def state() -> tuple[Any, ...]:
+    """Both modules' generators, to the last bit."""
+    name, words, *rest = np.random.get_state()
+    return random.getstate(), name, words.tolist(), *rest  # type: ignore[union-attr]
+
+
+@pytest.fixture(autouse=True)
+def half_used_generators() -> Iterator[None]:
+    """Somebody's streams, each with one of a pair of normal numbers still to come; put back afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()
+    random.seed(1234)
+    np.random.seed(1234)
+    random.gauss(0, 1)
+    np.random.randn()
+    assert random.getstate()[2] is not None
+    assert np.random.get_state()[3] == 1
+    yield
+    random.setstate(python)
+    np.random.set_state(numpy)
+
+
+def drawn_under(ambient: Ambient, number: int, draw: Callable[[], Any] = some_draws) -> Any:
+    ambient.enter(number)
+    try:
+        return draw()
+    finally:
+        ambient.leave()
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+@contextmanager
+def opened(ambient: Ambient) -> Iterator[Ambient]:
+    ambient.open()
+    try:
+        yield ambient
+    finally:
+        ambient.close()
+
+
+def functions() -> dict[tuple[str, str], Any]:
+    modules: tuple[ModuleType, ...] = (random, np.random)
+    return {(module.__name__, name): getattr(module, name) for module in modules for name in dir(module)}
+
+
+def isolated_draws(number: int, draw: Callable[[], Any] = some_draws) -> Any:
+    with opened(PerThread()) as ambient:
+        return drawn_under(ambient, number, draw)
+
+
+# --- the same number, the same draws, whoever draws ---
+
+
+@given(NUMBERS)
+def test_all_three_ways_draw_the_same_for_the_same_number(number: int) -> None:
+    drawn = drawn_under(Borrowed(), number)
+    assert drawn_under(Borrowed(), number) == drawn
+    assert drawn_under(Owned(), number) == drawn
+    assert in_thread(lambda: isolated_draws(number)) == drawn
+
+
+@pytest.mark.parametrize("make", [Owned, Borrowed, PerThread])
+def test_what_was_drawn_before_does_not_matter(make: Callable[[], Ambient]) -> None:
+    def work() -> list[Any]:
+        with opened(make()) as ambient:
+            first = drawn_under(ambient, 5)
+            drawn_under(ambient, 6, lambda: (random.gauss(0, 1), np.random.randn()))
+            assert drawn_under(ambient, 5) == first
+            return first
+
+    assert in_thread(work) == work()
+
+
+@pytest.mark.parametrize("make", [Owned, Borrowed, PerThread])
+def test_numbers_that_differ_in_any_of_64_bits_draw_differently(make: Callable[[], Ambient]) -> None:
+    numbers = [0, *(1 << bit for bit in range(64))]
+    with opened(make()) as ambient:
+        pairs = [drawn_under(ambient, number, lambda: (random.random(), np.random.rand())) for number in numbers]
+    assert len({python for python, _ in pairs}) == len(numbers)
+    assert len({numpy for _, numpy in pairs}) == len(numbers)
+
+
+# --- Borrowed ---
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_borrowed_generators_are_put_back_exactly(name: str) -> None:
+    before = state()
+    drawn_under(Borrowed(), 5, DRAWS[name])
+    assert state() == before
+
+
+def test_borrowed_generators_are_put_back_after_an_error_and_after_several_entries() -> None:
+    before = state()
+    ambient = Borrowed()
+    with pytest.raises(ZeroDivisionError):
+        drawn_under(ambient, 5, lambda: np.random.rand() / 0 if random.random() > 2 else 1 / 0)
+    assert state() == before
+    for number in range(3):  # a stream's batches passed over: seeded again without having left
+        ambient.enter(number)
+    ambient.leave()
+    assert state() == before
+    ambient.leave()
+    ambient.close()
+    assert state() == before
+
+
+def test_closing_puts_back_what_was_not_left() -> None:
+    before = state()
+    ambient = Borrowed()
+    ambient.enter(5)
+    ambient.close()
+    assert state() == before
+
+
+def test_one_borrowing_inside_another_goes_on_afterwards() -> None:
+    """A dataset that loads from another loader."""
+    before = state()
+    outer = Borrowed()
+    outer.enter(5)
+    alone = some_draws() + some_draws()
+    outer.enter(5)
+    again = some_draws()
+    drawn_under(Borrowed(), 6)
+    assert again + some_draws() == alone
+    outer.leave()
+    assert state() == before
+
+
+def test_a_users_stream_goes_on_as_if_nothing_had_been_loaded() -> None:
+    class Drawing:
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, index: int) -> float:
+            return random.gauss(0, 1) + float(np.random.randn())
+
+    kept = random.getstate(), np.random.get_state()
+    alone = [some_draws() for _ in range(3)]
+    random.setstate(kept[0])
+    np.random.set_state(kept[1])
+    first = []
+    loader = DataLoader(Drawing(), batch_size=2, seed=3)
+    for batch in loader:
+        first.append((batch.tolist(), some_draws()))
+    assert [drawn for _, drawn in first] == alone
+    loader.set_epoch(0)
+    assert [batch.tolist() for batch in loader] == [batch for batch, _ in first]
+
+
+# --- Owned ---
+
+
+def test_owned_generators_are_left_seeded() -> None:
+    ambient = Owned()
+    ambient.open()
+    drawn = drawn_under(ambient, 5)
+    ambient.enter(5)
+    ambient.leave()
+    ambient.close()
+    assert some_draws() == drawn
+
+
+# --- PerThread ---
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_worker_thread_draws_its_own_and_leaves_the_shared_generators_alone(name: str) -> None:
+    before = state()
+    drawn = in_thread(lambda: isolated_draws(5, DRAWS[name]))
+    assert state() == before
+    assert drawn == in_thread(lambda: isolated_draws(5, DRAWS[name]))
+
+
+def test_every_function_of_the_shared_generators_is_covered() -> None:
+    """Whatever a release of Python or NumPy adds."""
+    shared = {
+        name
+        for name, function in functions().items()
+        if getattr(function, "__self__", None) in (random._inst, np.random.mtrand._rand)  # type: ignore[attr-defined]
+    }
+    assert {
+        ("random", "random"),
+        ("random", "betavariate"),
+        ("numpy.random", "rand"),
+        ("numpy.random", "zipf"),
+    } <= shared
+    before = functions()
+    with opened(PerThread()):
+        held = functions()
+    assert {name for name in before if held[name] is not before[name]} == shared | {
+        ("numpy.random", name) for name in ("seed", "ranf", "sample")
+    }
+
+
+def test_threads_in_lock_step_draw_the_same_and_the_main_thread_goes_on() -> None:
+    steps, together = 20, threading.Barrier(3)
+    drawn: dict[str, list[Any]] = {}
+
+    def work(name: str) -> None:
+        with opened(PerThread()) as ambient:
+            ambient.enter(5)
+            drawn[name] = []
+            for _ in range(steps):
+                together.wait(60)
+                drawn[name].append(some_draws())
+
+    kept = random.getstate(), np.random.get_state()
+    alone = [some_draws() for _ in range(steps)]
+    random.setstate(kept[0])
+    np.random.set_state(kept[1])
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    mine = []
+    for _ in range(steps):
+        together.wait(60)
+        mine.append(some_draws())
+    for thread in threads:
+        thread.join()
+    assert mine == alone
+    assert drawn["one"] == drawn["two"]
+    assert drawn["one"][0] == drawn_under(Borrowed(), 5)
+
+
+def test_a_thread_that_is_no_worker_draws_from_the_shared_generators() -> None:
+    kept = random.getstate(), np.random.get_state()
+    alone = some_draws()
+    random.setstate(kept[0])
+    np.random.set_state(kept[1])
+    with opened(PerThread()):
+        assert in_thread(some_draws) == alone
+
+
+def test_the_modules_functions_are_put_back_after_the_last_close() -> None:
+    before = functions()
+    one, two = PerThread(), PerThread()
+    one.open()
+    two.open()
+    held = functions()
+    assert held[("random", "random")] is not before[("random", "random")]
+    one.close()
+    assert functions() == held
+    two.close()
+    after = functions()
+    assert all(after[name] is before[name] for name in before)
+
+
+def test_they_can_be_opened_again() -> None:
+    before = functions()
+    drawn = [in_thread(lambda: isolated_draws(5)) for _ in range(3)]
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert all(function is before[name] for name, function in functions().items())
+
+
+def test_closing_twice_takes_nothing_from_another_thread() -> None:
+    before = functions()
+    held = PerThread()
+    held.open()
+    hasty = PerThread()
+    hasty.open()
+    hasty.close()
+    hasty.close()
+    assert functions()[("random", "random")] is not before[("random", "random")]
+    held.close()
+    held.close()
+    assert in_thread(lambda: isolated_draws(5)) == drawn_under(Borrowed(), 5)
+    assert all(function is before[name] for name, function in functions().items())
+
+
+def test_somebody_elses_patch_is_left_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def patched() -> float:
+        return 0.5
+
+    original = random.random
+    ambient = PerThread()
+    ambient.open()
+    kept = random.random
+    monkeypatch.setattr(random, "random", patched)
+    ambient.close()
+    assert random.random is patched
+    monkeypatch.undo()
+    assert random.random is kept
+    random.random = original
+
+
+def test_a_function_fetched_while_held_still_works_afterwards() -> None:
+    with opened(PerThread()):
+        fetched = random.random, np.random.rand
+    before = state()
+    numbers = [fetch() for fetch in fetched]
+    random.setstate(before[0])
+    np.random.set_state((before[1], np.array(before[2], np.uint32), *before[3:]))
+    assert numbers == [random.random(), np.random.rand()]
+
+
+def test_borrowing_inside_a_worker_thread_borrows_the_threads_own() -> None:
+    """A dataset, read by a worker thread, that loads from another loader."""
+
+    def work() -> tuple[list[Any], list[Any]]:
+        with opened(PerThread()) as ambient:
+            alone = drawn_under(ambient, 5, lambda: some_draws() + some_draws())
+            ambient.enter(5)
+            first = some_draws()
+            drawn_under(Borrowed(), 6)
+            return alone, first + some_draws()
+
+    before = state()
+    alone, around = in_thread(work)
+    assert around == alone
+    assert state() == before
