@@ -1,0 +1,217 @@
+"""The loop, written once for every kind of worker and every front.
+
+Takes: checked options, an epoch's tasks, a job for workers. Gives: an iterator over batches.
+Promises: at most `prefetch_factor × num_workers` tasks out; every batch once; an error is raised by `next()` and
+nowhere else; whatever way the loop is left, nothing is left behind.
+Not its job: what the options mean (loader and fronts), anything a stop on the line does.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from feedline.errors import WorkerTimeout, add_note
+from feedline.line.deliver import Delivery
+from feedline.line.plan import Tasks
+from feedline.messages import Outcome
+from feedline.options import Options
+from feedline.workers.body import Job
+from feedline.workers.contract import Workers
+from feedline.workers.inline import InlineWorkers
+from feedline.workers.processes import ProcessWorkers
+from feedline.workers.threads import ThreadWorkers
+
+
+class Feed:
+    """What a loader keeps from one iteration to the next: persistent workers, and what it has warned of."""
+
+    def __init__(self) -> None:
+        self.warned: set[str] = set()
+        """Said once, not every epoch."""
+        self._kept: Workers | None = None
+        self._stop_kept: Callable[[], object] | None = None
+        self._latest: weakref.ref[BatchIterator] | None = None
+        self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
+
+    def begin(self, options: Options, tasks: Tasks, length: Callable[[], int], job: Job) -> BatchIterator:
+        """Start an iteration; with persistent workers one still under way on them is given up."""
+        workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
+        iterator = BatchIterator(self, options, tasks, length, workers)
+        self._iterators.add(iterator)
+        self._latest = weakref.ref(iterator)
+        return iterator
+
+    def close(self) -> None:
+        """End all workers and give back their memory."""
+        for iterator in list(self._iterators):
+            iterator.close()
+        self.drop_kept()
+
+    def drop_kept(self) -> None:
+        """End the persistent workers."""
+        self._kept = None
+        if self._stop_kept is not None:
+            self._stop_kept()
+
+    def _kept_workers(self, options: Options, job: Job) -> Workers:
+        latest = self._latest() if self._latest is not None else None
+        if latest is not None:
+            latest.give_up()
+        if self._kept is None:
+            self._kept = new_workers(options, job)
+            self._stop_kept = weakref.finalize(self, self._kept.stop)
+        self._kept.forget()
+        return self._kept
+
+
+class BatchIterator(Iterator[Any]):
+    """One epoch under way."""
+
+    def __init__(self, feed: Feed, options: Options, tasks: Tasks, length: Callable[[], int], workers: Workers) -> None:
+        self._feed = feed  # keeps it, and with it persistent workers, alive while the loop runs
+        self._options = options
+        self._workers = workers
+        self._owned = not options.persistent_workers
+        self._tasks = tasks
+        self._length = length
+        self._delivery = Delivery(options.in_order)
+        self._credits = max(1, options.prefetch_factor * workers.count)
+        self._more = True
+        self._sampler_error: Exception | None = None
+        self._over: str | None = None
+        self._samples = 0
+        # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
+        self._stop_workers: Callable[[], object] = (
+            weakref.finalize(self, workers.stop) if self._owned else workers.forget
+        )
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if self._over is not None:
+            if self._over:
+                raise RuntimeError(self._over)
+            raise StopIteration
+        try:
+            outcome = self._next_outcome()
+        except BaseException:  # Ctrl-C, a dead worker, no memory: whatever state that left, drop it
+            self._abandon()
+            raise
+        if outcome is None:
+            self._finish()
+            raise StopIteration
+        if outcome.failure is not None:
+            raise outcome.failure.exception()
+        return outcome.batch
+
+    def close(self) -> None:
+        """Leave the epoch; its workers end unless they are persistent."""
+        if self._over is None:
+            self._over = ""
+            self._stop_workers()
+
+    def give_up(self) -> None:
+        """A newer iteration has taken over the persistent workers."""
+        if self._over is None:
+            self._over = (
+                "this iterator was given up when iter() was called again on its loader (persistent_workers=True)"
+            )
+
+    def _next_outcome(self) -> Outcome | None:
+        delivery = self._delivery
+        while True:
+            self._fill()
+            outcome = delivery.pop()
+            if outcome is None:
+                if not len(delivery):
+                    return None
+                self._wait()
+                continue
+            if outcome.notice is not None:
+                self._warn(outcome.notice)
+            if outcome.size or outcome.failure is not None:
+                if self._workers.count:
+                    self._fill()  # the place just freed is used while the user computes
+                self._samples += outcome.size
+                return outcome
+
+    def _fill(self) -> None:
+        while self._more and len(self._delivery) < self._credits:
+            try:
+                task = next(self._tasks)
+            except StopIteration:
+                self._more = False
+            except Exception as error:  # raised after the batches before it
+                add_note(error, "feedline: raised by the sampler")
+                self._sampler_error, self._more = error, False
+            else:
+                self._delivery.expect(task.seq)
+                self._workers.submit(task)
+
+    def _wait(self) -> None:
+        timeout = self._options.timeout if self._options.timeout and self._workers.count else None
+        outcomes = self._workers.wait(timeout)
+        if not outcomes:
+            raise WorkerTimeout(
+                f"no batch came within timeout={self._options.timeout:g} s from {self._workers.count} workers. A "
+                "sample is stuck or slower than that: raise timeout, or look for it with num_workers=0."
+            )
+        for outcome in outcomes:
+            if outcome.ended:
+                self._tasks.ended(outcome.seq)
+            self._delivery.put(outcome)
+
+    def _finish(self) -> None:
+        self.close()
+        if self._sampler_error is not None:
+            error, self._sampler_error = self._sampler_error, None
+            raise error
+        if self._options.stream:
+            self._check_length()
+
+    def _check_length(self) -> None:
+        try:
+            said = len(self._options.dataset)
+        except TypeError:
+            return
+        dropped = self._options.drop_last and self._samples < said
+        if self._samples != said and not dropped:
+            self._warn(
+                f"the IterableDataset's __len__ says {said} but it gave {self._samples} elements, so len(loader) "
+                "is wrong too; let __len__ return the true count, or leave it out"
+            )
+
+    def _abandon(self) -> None:
+        self._over = ""
+        self._stop_workers()
+        if not self._owned:
+            self._feed.drop_kept()
+
+    def _warn(self, message: str) -> None:
+        if message not in self._feed.warned:
+            self._feed.warned.add(message)
+            warnings.warn(message, stacklevel=4)
+
+
+def new_workers(options: Options, job: Job) -> Workers:
+    """Started workers of the kind the options ask for."""
+    workers: Workers
+    if options.num_workers == 0:
+        workers = InlineWorkers(job)
+    elif options.workers == "thread":
+        workers = ThreadWorkers(job)
+    else:
+        workers = ProcessWorkers(job, options.multiprocessing_context)
+    try:
+        workers.start()
+    except BaseException:
+        workers.stop()
+        raise
+    return workers
