@@ -293,6 +293,7 @@ def test_every_open_shard_gets_its_turn_until_it_ends_in_whatever_order(
             passed_over = range(made[-1] + 1 if made else start, task.seq)
             assert {seq % shards for seq in passed_over} <= ended
             assert task.seq % shards not in ended
+            assert task.seq >= start
             made.append(task.seq)
             out.append(task.seq)
         if out:

@@ -115,16 +115,22 @@ def test_outside_a_loader_every_call_is_new() -> None:
 
 
 def test_another_thread_is_outside() -> None:
+    def work() -> None:
+        drawn.append(rng().random())
+        drawn.append(draw(1, 2, 3))
+
+    drawn: list[float] = []
     enter_task(1, 2)
     enter_sample(3)
-    before = rng().random()
-    drawn: list[float] = []
-    thread = threading.Thread(target=lambda: drawn.extend(rng().random() for _ in range(2)))
+    mine = [rng().random()]
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
+    mine += [rng().random(), rng().random()]
     enter_sample(3)
-    assert rng().random() == before
-    assert len({before, *drawn}) == 3
+    assert rng().random(3).tolist() == mine
+    assert drawn[0] not in mine
+    assert drawn[1] == mine[0]
 
 
 # --- through a loader ---

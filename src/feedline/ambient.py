@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -64,11 +64,14 @@ class Ambient(Protocol):
 class Owned:
     """For a worker process: the global generators are its own, so they are seeded and left."""
 
+    def __init__(self, further: Iterable[Source] = ()) -> None:
+        self._sources = (*GLOBAL_SOURCES, *further)
+
     def open(self) -> None:
         pass
 
     def enter(self, value: int) -> None:
-        for source in GLOBAL_SOURCES:
+        for source in self._sources:
             source.seed(value)
 
     def leave(self) -> None:
@@ -81,7 +84,8 @@ class Owned:
 class Borrowed:
     """For loading in the user's own thread: the user's random stream goes on afterwards as if nothing had been."""
 
-    def __init__(self) -> None:
+    def __init__(self, further: Iterable[Source] = ()) -> None:
+        self._sources = (*GLOBAL_SOURCES, *further)
         self._saved: list[Any] | None = None
 
     def open(self) -> None:
@@ -89,14 +93,14 @@ class Borrowed:
 
     def enter(self, value: int) -> None:
         if self._saved is None:
-            self._saved = [source.save() for source in GLOBAL_SOURCES]
-        for source in GLOBAL_SOURCES:
+            self._saved = [source.save() for source in self._sources]
+        for source in self._sources:
             source.seed(value)
 
     def leave(self) -> None:
         if self._saved is not None:
             saved, self._saved = self._saved, None
-            for source, state in zip(GLOBAL_SOURCES, saved, strict=True):
+            for source, state in zip(self._sources, saved, strict=True):
                 source.restore(state)
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ Not its job: streams (stream), collating (collate), seeding the global generator
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,24 +20,39 @@ from feedline.messages import Empty, IntArray, Task
 from feedline.rng import enter_sample
 
 
+class BatchReader(NamedTuple):
+    """Reads a whole collated batch; may answer NotImplemented."""
+
+    read: Callable[[IntArray, Empty], Any]
+    draws: bool
+    """Might it draw random numbers? Plain arrays do not, and seeding costs as much as gathering a small batch."""
+
+
+def batch_reader(dataset: Any) -> BatchReader | None:
+    """How to read whole batches from a NumPy dataset, if it can give them."""
+    if isinstance(dataset, np.ndarray):  # a bare array is a dataset of its rows
+        rows = ArrayDataset(rows=dataset)
+        return BatchReader(lambda indices, empty: _only(rows.__getbatch__(indices, empty)), draws=False)
+    if reads_batches(dataset):
+        return BatchReader(dataset.__getbatch__, draws=type(dataset) is not ArrayDataset)
+    return None
+
+
 class Fetcher:
     """Reads one dataset, task after task."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, reader: BatchReader | None) -> None:
         self.dataset = dataset
-        self._getbatch = dataset.__getbatch__ if reads_batches(dataset) else None
-        if isinstance(dataset, np.ndarray):  # a bare array is a dataset of its rows
-            rows = ArrayDataset(rows=dataset)
-            self._getbatch = lambda indices, empty: _only(rows.__getbatch__(indices, empty))
+        self._read = None if reader is None else reader.read
         self._at_once = reads_many(dataset)
 
     def gather(self, task: Task, empty: Empty) -> Any:
         """The collated batch, made by the dataset itself; NotImplemented if it cannot."""
-        if self._getbatch is None or not isinstance(task.indices, np.ndarray):
+        if self._read is None or not isinstance(task.indices, np.ndarray):
             return NotImplemented
         enter_sample(task.seq)
         try:
-            return self._getbatch(task.indices, empty)
+            return self._read(task.indices, empty)
         except Exception as error:
             self._explain(error, f"dataset.__getbatch__({brief(task.indices)})")
             raise

@@ -14,15 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.ambient import Ambient
-from feedline.datasets import ArrayDataset
 from feedline.errors import FeedlineError, add_note
-from feedline.line.collate import LeafCollate, default_collate, register_collate
+from feedline.line.collate import LeafCollate, register_collate
 from feedline.line.fetch import Fetcher, brief, index_list
-from feedline.line.own import own
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.rng import enter_task, leave_task, mix
 from feedline.worker_info import WorkerInfo, set_worker_info
+from feedline.workers.dialect import NUMPY, Dialect
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class Job:
     seed: int
     num_workers: int
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
+    dialect: Dialect = NUMPY
 
 
 class Body:
@@ -50,10 +50,10 @@ class Body:
         self._worker = worker
         self._ambient = ambient
         self._own_process = own_process
-        self._fetcher = Fetcher(job.dataset)
-        self._gathers = job.batched and job.collate_fn is None
-        # Plain arrays draw nothing, and seeding would cost as much as gathering a small batch of them.
-        self._draws = type(job.dataset) is not ArrayDataset or not self._gathers
+        self._gathers = job.batched and job.collate_fn is None and not job.stream
+        reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
+        self._fetcher = Fetcher(job.dataset, reader)
+        self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._stream_epoch = -1
         self._broken: Exception | None = None
@@ -67,7 +67,10 @@ class Body:
         for kind, collate in self._job.registrations.items():
             register_collate(kind, collate)
         seed = mix(self._job.seed, self._worker) >> 1
-        set_worker_info(WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset))
+        info = WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset)
+        set_worker_info(info)
+        if self._own_process:
+            self._job.dialect.enter_worker(info)
         if self._job.worker_init_fn is not None:
             self._ambient.enter(seed)
             try:
@@ -140,7 +143,7 @@ class Body:
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
         collate_fn = self._job.collate_fn
         if collate_fn is None:
-            return default_collate(samples, empty, names)
+            return self._job.dialect.collate(samples, empty, names)
         try:
             return self._owned(collate_fn(samples), empty)
         except Exception as error:
@@ -155,7 +158,7 @@ class Body:
 
     def _owned(self, tree: Any, empty: Empty) -> Any:
         # Another process's batch is pickled, which copies it anyway, and straight into the slot.
-        return tree if self._own_process else own(tree, empty)
+        return tree if self._own_process else self._job.dialect.own(tree, empty)
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(mix(task.seed, task.epoch, task.seq))

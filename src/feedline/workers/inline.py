@@ -19,7 +19,7 @@ class InlineWorkers:
     count = 0
 
     def __init__(self, job: Job) -> None:
-        self._body = Body(job, None, Borrowed(), own_process=False)
+        self._body = Body(job, None, Borrowed(job.dialect.sources), own_process=False)
         self._pool = SlotPool() if segment.available else None
         self._memory = LocalMemory(self._pool)
         self._task: Task | None = None

@@ -64,7 +64,7 @@ class _Worker:
         self._broken: Failure | None = None
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
-            self._body = Body(job, number, Owned(), own_process=True)
+            self._body = Body(job, number, Owned(job.dialect.sources), own_process=True)
             self._body.start()
         except Exception as error:
             add_note(error, f"feedline: worker {number} (pid {os.getpid()}) could not rebuild what was sent to it")

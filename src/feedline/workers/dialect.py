@@ -1,0 +1,44 @@
+"""What a framework changes on the line: its arrays, its generator, its idea of a worker.
+
+Takes: nothing. Gives: `Dialect`, a value of functions that travels with the job, and `NUMPY`, the core's own.
+Promises: the loop, the workers and the arena are the same for every dialect.
+Not its job: any framework (its front makes its own `Dialect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from feedline.ambient import Source
+from feedline.line.collate import default_collate
+from feedline.line.fetch import BatchReader, batch_reader
+from feedline.line.own import own
+from feedline.messages import Empty
+from feedline.worker_info import WorkerInfo
+
+
+def _nothing(info: WorkerInfo) -> None:
+    """NumPy needs no more than what every worker gets."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The functions in which frameworks differ; all of them importable, because they travel to workers by name."""
+
+    collate: Callable[[Sequence[Any], Empty, Sequence[Any] | None], Any]
+    """Samples into a batch, its large leaves in memory of `empty`; the samples' indices are for messages."""
+    own: Callable[[Any, Empty], Any]
+    """A tree whose arrays share memory with nothing else, for what a custom collate_fn returns in this process."""
+    batch_reader: Callable[[Any], BatchReader | None]
+    """How to read a whole batch from a dataset at once, if it can be."""
+    sources: tuple[Source, ...] = ()
+    """Further global random generators to seed before each task."""
+    reducers: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
+    """How to pickle the framework's arrays into a slot (arena.packing)."""
+    enter_worker: Callable[[WorkerInfo], None] = _nothing
+    """What to set up once in a new worker process."""
+
+
+NUMPY = Dialect(default_collate, own, batch_reader)
