@@ -20,6 +20,12 @@ settings.register_profile("feedline", deadline=None, suppress_health_check=[Heal
 settings.load_profile("feedline")
 
 
+def pytest_collection_finish() -> None:
+    """What was imported by now stays: the collector need not look at it after every test."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def what_multiprocessing_keeps() -> None:
     """Python's own helpers live as long as this process; start them before anything is counted."""

@@ -197,14 +197,14 @@ def test_few_descriptors_are_enough_for_many_large_tensors() -> None:
 @quick_kinds
 @pytest.mark.parametrize(("part", "size"), [("label", 8), ("embedding", 2 * SMALL_LEAF)])
 def test_a_kept_part_does_not_keep_the_rest(kind: dict[str, Any], part: str, size: int) -> None:
-    count, whole = 200, 200 * (4 * MB + 2 * SMALL_LEAF)
+    count, whole = 150, 150 * (4 * MB + 2 * SMALL_LEAF)
     with measured() as meter:
         with DataLoader(Images(count + 20), batch_size=None, **kind) as loader:
             iterator = iter(loader)
             kept = [next(iterator)[part]]
             meter.attach()
             kept.extend(next(iterator)[part] for _ in range(count - 1))
-            assert meter.everything - count * size < 0.12 * whole  # with those made ahead
+            assert meter.everything - count * size < 0.15 * whole  # with those made ahead
             del iterator
         assert meter.everything <= 1.1 * count * size + 8 * MB
         assert meter.shared <= 1.02 * count * size

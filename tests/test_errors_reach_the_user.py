@@ -177,6 +177,16 @@ def test_a_worker_init_function_that_raises_is_reported(kind: dict[str, Any]) ->
     assert "raised by worker_init_fn(" in told(caught.value)
 
 
+def exiting_init(worker: int) -> None:
+    sys.exit("no licence")
+
+
+@every_worker
+def test_a_worker_init_function_that_exits_is_reported(kind: dict[str, Any]) -> None:
+    with pytest.raises((SystemExit, WorkerDied)):
+        list(DataLoader(Failing(ValueError), worker_init_fn=exiting_init, **kind))
+
+
 def unpicklable_batch(samples: list[Any]) -> Any:
     return {"lock": threading.Lock(), "values": samples}
 

@@ -292,3 +292,8 @@ def test_a_user_made_sampler_class_with_a_getitem_is_taken() -> None:
 
     for sampler in (Old(), Ours()):
         assert [batch.tolist() for batch in DataLoader(TEN, sampler=sampler)] == [[5], [6]]
+
+
+def test_a_start_method_for_threads_is_refused() -> None:
+    with pytest.raises(ValueError, match="multiprocessing_context is for worker processes"):
+        DataLoader([1, 2], num_workers=1, workers="thread", multiprocessing_context="fork")

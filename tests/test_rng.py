@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedline import DataLoader, RandomSampler, Subset, random_split, rng
-from feedline.rng import enter_sample, enter_task, leave_task, mix
+from feedline.rng import _place, enter_sample, enter_task, leave_task, mix
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -21,7 +21,8 @@ WORDS = st.integers(0, 2**64 - 1)
 @pytest.fixture(autouse=True)
 def outside_afterwards() -> Iterator[None]:
     yield
-    leave_task()
+    while _place.task is not None:
+        leave_task()
 
 
 def draw(seed: int, epoch: int, *key: int) -> float:
@@ -214,6 +215,22 @@ def test_the_same_index_twice_in_one_batch_draws_anew() -> None:
 @given(st.integers(1, 10), st.integers(1, 10), st.integers(0, 2**63 - 1), st.integers(0, 2**40))
 def test_two_batch_sizes_never_differ(one: int, other: int, seed: int, epoch: int) -> None:
     assert draws(Noisy(), seed, epoch, batch_size=one) == draws(Noisy(), seed, epoch, batch_size=other)
+
+
+def test_a_sample_that_loads_from_another_loader_goes_on_with_its_own_draws() -> None:
+    class Loading(Noisy):
+        def __getitem__(self, index: int) -> Any:
+            first = rng().random()
+            assert draws(Noisy(), batch_size=4) == inner
+            return first, rng().random()
+
+    class Plain(Noisy):
+        def __getitem__(self, index: int) -> Any:
+            return rng().random(), rng().random()
+
+    inner = draws(Noisy())
+    assert draws(Loading(), seed=8) == draws(Plain(), seed=8)
+    assert rng().random() != rng().random()
 
 
 def test_between_batches_and_after_an_error_the_loop_is_outside() -> None:

@@ -111,6 +111,15 @@ class BatchIterator(Iterator[Any]):
             raise outcome.failure.exception()
         return outcome.batch
 
+    def is_ready(self) -> bool:
+        """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
+        if self._over is not None or not self._workers.count:
+            return False
+        self.fill()
+        if not self._delivery.ready:
+            self._put(self._workers.wait(0))
+        return self._delivery.ready
+
     def close(self) -> None:
         """Leave the epoch; its workers end unless they are persistent."""
         if self._over is None:
@@ -127,7 +136,7 @@ class BatchIterator(Iterator[Any]):
     def _next_outcome(self) -> Outcome | None:
         delivery = self._delivery
         while True:
-            self._fill()
+            self.fill()
             outcome = delivery.pop()
             if outcome is None:
                 if not len(delivery):
@@ -138,11 +147,12 @@ class BatchIterator(Iterator[Any]):
                 self._warn(outcome.notice)
             if outcome.size or outcome.failure is not None:
                 if self._workers.count:
-                    self._fill()  # the place just freed is used while the user computes
+                    self.fill()  # the place just freed is used while the user computes
                 self._samples += outcome.size
                 return outcome
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
+        """Send out tasks as far as there is credit; `next()` does this by itself."""
         while self._more and len(self._delivery) < self._credits:
             try:
                 task = next(self._tasks)
@@ -163,6 +173,9 @@ class BatchIterator(Iterator[Any]):
                 f"no batch came within timeout={self._options.timeout:g} s from {self._workers.count} workers. A "
                 "sample is stuck or slower than that: raise timeout, or look for it with num_workers=0."
             )
+        self._put(outcomes)
+
+    def _put(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             if outcome.ended:
                 self._tasks.ended(outcome.seq)

@@ -52,7 +52,7 @@ class Options:
 
 def check_options(given: dict[str, Any]) -> Options:
     """Check what was passed to DataLoader, torch's exclusions among them, and fill in what follows from it."""
-    dataset, num_workers = given["dataset"], _whole("num_workers", given["num_workers"], least=0)
+    dataset, num_workers = given["dataset"], check_whole("num_workers", given["num_workers"], least=0)
     stream = _is_stream(dataset)
     options = Options(
         dataset=dataset,
@@ -71,11 +71,19 @@ def check_options(given: dict[str, Any]) -> Options:
         persistent_workers=_persistent(given["persistent_workers"], num_workers),
         in_order=_flag("in_order", given["in_order"]),
         seed=_seed(given["seed"]),
-        workers=_kind(given["workers"]),
-        shuffle_buffer=_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
+        workers=check_kind(given["workers"]),
+        shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
     )
+    _check_workers(options)
     _check_sampling(options)
     return _without_default_batch_size(options)
+
+
+def _check_workers(options: Options) -> None:
+    if options.workers == "thread" and options.multiprocessing_context is not None:
+        raise OptionError(
+            "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
+        )
 
 
 def _check_sampling(options: Options) -> None:
@@ -152,10 +160,11 @@ def _is_stream(dataset: Any) -> bool:
 def _batch_size(value: Any) -> int | None:
     if value is None:
         return None
-    return _whole("batch_size", value, least=1, otherwise=", or None for no batching")
+    return check_whole("batch_size", value, least=1, otherwise=", or None for no batching")
 
 
-def _whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
+def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
+    """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise OptionTypeError(f"{name} must be a whole number of at least {least}{otherwise}; got {value!r}")
     if value < least:
@@ -213,7 +222,7 @@ def _prefetch(value: Any, num_workers: int) -> int:
         return 2  # torch's default
     if num_workers == 0:
         raise OptionError("prefetch_factor needs num_workers > 0: without workers nothing is loaded ahead")
-    return _whole("prefetch_factor", value, least=1)
+    return check_whole("prefetch_factor", value, least=1)
 
 
 def _persistent(value: Any, num_workers: int) -> bool:
@@ -225,13 +234,14 @@ def _persistent(value: Any, num_workers: int) -> bool:
 def _seed(value: Any) -> int:
     if value is None:
         return secrets.randbits(62)
-    seed = _whole("seed", value, least=0, otherwise=" and below 2**63")
+    seed = check_whole("seed", value, least=0, otherwise=" and below 2**63")
     if seed >= 1 << 63:
         raise OptionError(f"seed must be below 2**63; got {seed}")
     return seed
 
 
-def _kind(value: Any) -> str:
+def check_kind(value: Any) -> str:
+    """A kind of workers."""
     if not isinstance(value, str):
         raise OptionTypeError(
             f"workers says of which kind they are, {' or '.join(map(repr, KINDS))}; got {value!r}. "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -39,12 +39,16 @@ class _Place(threading.local):
     sample: tuple[int, ...] = ()
     generators: dict[tuple[int, ...], np.random.Generator] | None = None
 
+    def __init__(self) -> None:
+        self.outer: list[tuple[Any, ...]] = []  # a sample may be read by loading from another loader
+
 
 _place = _Place()
 
 
 def enter_task(seed: int, epoch: int) -> None:
     """From now on this thread reads samples of that epoch."""
+    _place.outer.append((_place.task, _place.sample, _place.generators))
     _place.task = (seed, epoch)
     _place.generators = None
 
@@ -56,9 +60,8 @@ def enter_sample(*key: int) -> None:
 
 
 def leave_task() -> None:
-    """This thread reads no sample any more."""
-    _place.task = None
-    _place.generators = None
+    """This thread reads no sample of that epoch any more, but goes on with what it was at before, if anything."""
+    _place.task, _place.sample, _place.generators = _place.outer.pop()
 
 
 def rng(index: SupportsIndex | None = None) -> np.random.Generator:

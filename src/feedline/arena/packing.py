@@ -13,15 +13,22 @@ import copyreg
 import io
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
+from feedline.datasets import Empty
 
-Reducer = Callable[[Any, Writer], Any]
+Reducers = Mapping[type, Callable[[Any, Empty], Any]]
+"""How a framework's arrays are pickled: what `__reduce__` would give, the bytes as one PickleBuffer."""
+
+
+NONE: Reducers = MappingProxyType({})
 
 
 class Packed(NamedTuple):
@@ -32,7 +39,7 @@ class Packed(NamedTuple):
     capacity: int
 
 
-def pack(value: Any, slot: Slot, writer: Writer) -> Packed:
+def pack(value: Any, slot: Slot, writer: Writer, reducers: Reducers = NONE) -> Packed:
     """Put an object into the slot that `writer` has been filling."""
     leaves: list[int] = []
 
@@ -46,7 +53,7 @@ def pack(value: Any, slot: Slot, writer: Writer) -> Packed:
 
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5, buffer_callback=out_of_band)
-    pickler.dispatch_table = _DispatchTable(writer)
+    pickler.dispatch_table = _DispatchTable(writer, reducers)
     pickler.dump(value)
     head = struct.pack(f"<q{len(leaves)}q", len(leaves), *leaves) + stream.getbuffer()
     start, mapping = writer.reserve(len(head))
@@ -82,10 +89,16 @@ def _place(raw: memoryview, writer: Writer) -> int:
 class _DispatchTable(dict[type, Callable[[Any], Any]]):
     """copyreg's table, plus arrays: all large ones out of band, and all of them writable on the other side."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, reducers: Reducers) -> None:
         super().__init__(copyreg.dispatch_table)
+        for kind, reducer in reducers.items():
+            self[kind] = partial(_reduced, reducer, writer)
         self[np.ndarray] = lambda array: _reduce_array(array, writer)
         self[np.memmap] = lambda array: _reduce_array(array.view(np.ndarray), writer)
+
+
+def _reduced(reducer: Callable[[Any, Empty], Any], writer: Writer, value: Any) -> Any:
+    return reducer(value, writer.empty)
 
 
 def _reduce_array(array: np.ndarray[Any, Any], writer: Writer) -> Any:

@@ -45,6 +45,14 @@ class Delivery:
             self._waited_for.discard(outcome.seq)
             self._back[outcome.seq] = outcome
 
+    @property
+    def ready(self) -> bool:
+        """Would `pop` give an outcome with something in it?"""
+        if not self._back:
+            return False
+        following = self._back.get(self._expected[0]) if self._in_order else next(iter(self._back.values()))
+        return following is not None and (following.size > 0 or following.failure is not None)
+
     def pop(self) -> Outcome | None:
         """The outcome that is next to leave, if it is back."""
         if not self._back:

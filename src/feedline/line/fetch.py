@@ -48,13 +48,16 @@ class Fetcher:
 
     def gather(self, task: Task, empty: Empty) -> Any:
         """The collated batch, made by the dataset itself; NotImplemented if it cannot."""
-        if self._read is None or not isinstance(task.indices, np.ndarray):
+        if self._read is None:
+            return NotImplemented
+        indices = _as_places(task.indices)
+        if indices is None:
             return NotImplemented
         enter_sample(task.seq)
         try:
-            return self._read(task.indices, empty)
+            return self._read(indices, empty)
         except Exception as error:
-            self._explain(error, f"dataset.__getbatch__({brief(task.indices)})")
+            self._explain(error, f"dataset.__getbatch__({brief(indices)})")
             raise
 
     def samples(self, task: Task) -> list[Any]:
@@ -91,6 +94,19 @@ class Fetcher:
         length = _length(self.dataset) if isinstance(error, (IndexError, KeyError)) else None
         told = "" if length is None else f"; the dataset's __len__ says {length}"
         add_note(error, f"feedline: raised by {what}{told}")
+
+
+def _as_places(indices: Any) -> IntArray | None:
+    """Indices of a foreign sampler as an array, if they are places counted from the front; else None."""
+    if isinstance(indices, np.ndarray):
+        return indices
+    try:
+        places = np.array(indices)
+    except ValueError:
+        return None
+    if places.ndim != 1 or places.dtype.kind not in "iu" or (places < 0).any():
+        return None
+    return places.astype(np.int64, copy=False)
 
 
 def index_list(task: Task) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,14 @@ _FLAT = (str, bytes, bytearray, memoryview, range)
 """Sequences that hold no arrays."""
 
 
-def own(tree: Any, empty: Empty) -> Any:
+CopyLeaf = Callable[[Any, Empty], Any]
+"""A copy of a leaf, or the very same object where there is nothing to copy."""
+
+
+def own(tree: Any, empty: Empty, copy_leaf: CopyLeaf | None = None) -> Any:
     """Copy the tree's arrays, wherever in mappings, sequences and dataclasses they are.
+
+    A framework passes `copy_leaf` for leaves of its own; arrays are known.
 
     >>> data = np.zeros(3)
     >>> mine = own({"x": data}, np.empty)
@@ -31,27 +37,33 @@ def own(tree: Any, empty: Empty) -> Any:
     >>> data
     array([0., 0., 0.])
     """
+
+    def inner(value: Any) -> Any:
+        return own(value, empty, copy_leaf)
+
     kind = type(tree)
     if isinstance(tree, np.ndarray):
-        return _own_array(tree, empty)
+        return _own_array(tree, empty, inner)
+    if copy_leaf is not None and (mine := copy_leaf(tree, empty)) is not tree:
+        return mine
     if kind is dict:
-        return {key: own(value, empty) for key, value in tree.items()}
+        return {key: inner(value) for key, value in tree.items()}
     if kind is list:
-        return [own(value, empty) for value in tree]
+        return [inner(value) for value in tree]
     if kind is tuple:
-        return tuple(own(value, empty) for value in tree)
+        return tuple(inner(value) for value in tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return kind(*(own(value, empty) for value in tree))
+        return kind(*(inner(value) for value in tree))
     if isinstance(tree, Mapping):
-        return like_mapping(tree, {key: own(value, empty) for key, value in tree.items()})
+        return like_mapping(tree, {key: inner(value) for key, value in tree.items()})
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        return _own_dataclass(tree, empty)
+        return _own_dataclass(tree, inner)
     if isinstance(tree, Sequence) and not isinstance(tree, _FLAT):
-        return like_sequence(tree, [own(value, empty) for value in tree])
+        return like_sequence(tree, [inner(value) for value in tree])
     return tree.copy() if isinstance(tree, np.void) else tree  # a record of a structured array is a view too
 
 
-def _own_array(array: Array, empty: Empty) -> Array:
+def _own_array(array: Array, empty: Empty, inner: Callable[[Any], Any]) -> Array:
     if type(array) not in (np.ndarray, np.memmap):
         copied: Array = array.copy()  # masked arrays and other subclasses know how
         return copied
@@ -59,16 +71,16 @@ def _own_array(array: Array, empty: Empty) -> Array:
     if array.dtype == object:
         places = mine.reshape(-1)
         for i, value in enumerate(array.flat):
-            places[i] = own(value, empty)
+            places[i] = inner(value)
     else:
         mine[...] = array
     return mine
 
 
-def _own_dataclass(tree: Any, empty: Empty) -> Any:
+def _own_dataclass(tree: Any, inner: Callable[[Any], Any]) -> Any:
     again = copy.copy(tree)
     names = {field.name for field in dataclasses.fields(tree)} | set(getattr(tree, "__dict__", ()))
     for name in names:
         if hasattr(tree, name):
-            object.__setattr__(again, name, own(getattr(tree, name), empty))
+            object.__setattr__(again, name, inner(getattr(tree, name)))
     return again

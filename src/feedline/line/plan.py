@@ -31,7 +31,7 @@ class Plan(Protocol):
     def tasks(self, epoch: int, start: int = 0) -> Tasks: ...
 
 
-class _MapTasks:
+class MapTasks:
     """Tasks over a map-style dataset: those of a generator."""
 
     def __init__(self, tasks: Iterator[Task]) -> None:
@@ -63,7 +63,7 @@ class OrderPlan:
         return count_batches(len(self._sampler), self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return _MapTasks(self._generate(epoch, start))
+        return MapTasks(self._generate(epoch, start))
 
     def _generate(self, epoch: int, start: int) -> Iterator[Task]:
         own_seed = self._sampler.seed
@@ -91,7 +91,7 @@ class IterablePlan:
         return length if self._batches else count_batches(length, self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return _MapTasks(self._generate(epoch, start))
+        return MapTasks(self._generate(epoch, start))
 
     def _generate(self, epoch: int, start: int) -> Iterator[Task]:
         first = 0
@@ -103,7 +103,7 @@ class IterablePlan:
     def _lists(self) -> Iterator[list[Any]]:
         source = iter(self._indices)
         if self._batches:
-            yield from map(_batch_of, source)
+            yield from map(batch_of, source)
             return
         while batch := list(islice(source, self._size)):
             if len(batch) < self._size and self._drop_last:
@@ -159,7 +159,8 @@ def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
     return IterablePlan(batch_sampler, None, False, seed, batches=True)
 
 
-def _batch_of(indices: Any) -> list[Any]:
+def batch_of(indices: Any) -> list[Any]:
+    """One batch of a batch sampler as a list."""
     if not hasattr(indices, "__iter__"):
         raise TypeError(
             f"batch_sampler must give lists of indices, but gave {indices!r}; single indices are for sampler"

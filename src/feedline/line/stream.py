@@ -103,7 +103,7 @@ class StreamReader:
 
     def _begin(self) -> None:
         self._seed(self._first)
-        enter_sample(self._first.seq, 0)
+        enter_sample(self._first.seq)  # opening the stream is no element
 
 
 class _Numbered:

@@ -56,7 +56,7 @@ class Body:
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._stream_epoch = -1
-        self._broken: Exception | None = None
+        self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Body:
             return
         for kind, collate in self._job.registrations.items():
             register_collate(kind, collate)
-        seed = mix(self._job.seed, self._worker) >> 1
+        seed = self._job.seed + self._worker  # torch's way
         info = WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset)
         set_worker_info(info)
         if self._own_process:
@@ -75,7 +75,9 @@ class Body:
             self._ambient.enter(seed)
             try:
                 self._job.worker_init_fn(self._worker)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
+                if isinstance(error, SystemExit) and self._own_process:  # it may be our own being told to leave
+                    raise
                 add_note(error, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
                 self._broken = error
 
@@ -152,9 +154,8 @@ class Body:
             raise
 
     def _unbatched(self, sample: Any, empty: Empty) -> Any:
-        if self._job.collate_fn is not None:
-            sample = self._job.collate_fn(sample)
-        return self._owned(sample, empty)
+        convert = self._job.collate_fn or self._job.dialect.convert
+        return self._owned(convert(sample), empty)
 
     def _owned(self, tree: Any, empty: Empty) -> Any:
         # Another process's batch is pickled, which copies it anyway, and straight into the slot.
@@ -164,7 +165,7 @@ class Body:
         self._ambient.enter(mix(task.seed, task.epoch, task.seq))
 
 
-def _fresh(error: Exception) -> Exception:
+def _fresh(error: BaseException) -> BaseException:
     """The same error as a new object: a raised one holds on to the consumer's frames, and this worker to it."""
     try:
         again = copy.copy(error)

@@ -23,6 +23,10 @@ def _nothing(info: WorkerInfo) -> None:
     """NumPy needs no more than what every worker gets."""
 
 
+def _as_it_is(sample: Any) -> Any:
+    return sample
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The functions in which frameworks differ; all of them importable, because they travel to workers by name."""
@@ -31,14 +35,16 @@ class Dialect:
     """Samples into a batch, its large leaves in memory of `empty`; the samples' indices are for messages."""
     own: Callable[[Any, Empty], Any]
     """A tree whose arrays share memory with nothing else, for what a custom collate_fn returns in this process."""
+    convert: Callable[[Any], Any]
+    """What becomes of a sample that is delivered unbatched."""
     batch_reader: Callable[[Any], BatchReader | None]
     """How to read a whole batch from a dataset at once, if it can be."""
     sources: tuple[Source, ...] = ()
     """Further global random generators to seed before each task."""
     reducers: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
-    """How to pickle the framework's arrays into a slot (arena.packing)."""
+    """How to pickle the framework's arrays: `reducer(array, empty)`, as `__reduce__` but the bytes one PickleBuffer."""
     enter_worker: Callable[[WorkerInfo], None] = _nothing
     """What to set up once in a new worker process."""
 
 
-NUMPY = Dialect(default_collate, own, batch_reader)
+NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader)

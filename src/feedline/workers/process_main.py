@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NamedTuple, NoReturn
 
 from feedline.ambient import Owned
-from feedline.arena.packing import pack
+from feedline.arena.packing import NONE, Reducers, pack
 from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
@@ -61,9 +61,11 @@ class _Worker:
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
+        self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
+            self._reducers = job.dialect.reducers
             self._body = Body(job, number, Owned(job.dialect.sources), own_process=True)
             self._body.start()
         except Exception as error:
@@ -82,7 +84,9 @@ class _Worker:
                 raise
             outcome = self._failed(task, error)
         try:
-            packed = pack(tuple(outcome), slot, writer)  # a plain tuple: a class costs a look-up on either side
+            packed = pack(
+                tuple(outcome), slot, writer, self._reducers
+            )  # a plain tuple: a class costs a look-up on either side
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)

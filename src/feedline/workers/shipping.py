@@ -10,12 +10,13 @@ Not its job: starting the workers (processes). Under fork nothing is shipped.
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import io
 import os
 import pickle
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from feedline.arena.segment import Segment, to_page
 from feedline.arena.slots import CARGO
+from feedline.datasets import Empty
 from feedline.errors import ShippingError
 from feedline.workers.body import Job
 
@@ -73,15 +75,28 @@ def ship(job: Job, segment: Segment) -> Parcel:
 def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
     if not _interactive():
         try:
-            return pickle.dumps(job, protocol=5, buffer_callback=out_of_band)
+            return _pickled(job, pickle.Pickler, out_of_band)
         except Exception:  # whatever it was, cloudpickle may manage, and if not says it better
             buffers.clear()
     import cloudpickle  # slow to import, and most datasets do not need it
 
     try:
-        return bytes(cloudpickle.dumps(job, protocol=5, buffer_callback=out_of_band))
+        return _pickled(job, cloudpickle.Pickler, out_of_band)
     except Exception as error:
         raise _explain(job, error) from error
+
+
+def _pickled(job: Job, make: Callable[..., Any], out_of_band: Any) -> bytes:
+    stream = io.BytesIO()
+    pickler = make(stream, protocol=5, buffer_callback=out_of_band)
+    reducers = {kind: partial(_reduced, reducer) for kind, reducer in job.dialect.reducers.items()}
+    pickler.dispatch_table = {**getattr(pickler, "dispatch_table", copyreg.dispatch_table), **reducers}
+    pickler.dump(job)
+    return stream.getvalue()
+
+
+def _reduced(reducer: Callable[[Any, Empty], Any], value: Any) -> Any:
+    return reducer(value, np.empty)
 
 
 def _interactive() -> bool:

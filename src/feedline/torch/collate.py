@@ -1,0 +1,76 @@
+"""Collation in torch's own words: torch's rules and registrations, with tensors stacked straight into a slot.
+
+Takes: samples, memory. Gives: type for type what torch's default_collate gives.
+Promises: torch's `default_collate_fn_map` is honoured, also when changed; a ragged batch names the dataset's indices.
+Not its job: custom collate functions (they run as they are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import _utils
+
+from feedline.datasets import Empty
+from feedline.errors import CollateError
+from feedline.line import own as line_own
+from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
+
+_stock = _utils.collate
+_STOCK_TENSOR = _stock.collate_tensor_fn
+
+
+def collate_into(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> Any:
+    """torch's default_collate, writing into memory of `empty`."""
+    if len(samples) == 0:
+        raise CollateError("there are no samples to make a batch of")
+    fn_map: dict[Any, Any] = dict(_stock.default_collate_fn_map)
+    if fn_map.get(torch.Tensor) is _STOCK_TENSOR:  # else the user's own registration stands
+
+        def stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+            return _stack(batch, empty, names)
+
+        fn_map[torch.Tensor] = stack
+    return _stock.collate(list(samples), collate_fn_map=fn_map)
+
+
+def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | None) -> torch.Tensor:
+    first = batch[0]
+    if not all(is_plain(tensor) for tensor in batch):
+        return _slow_stack(batch)
+    for position, tensor in enumerate(batch):
+        if tensor.shape != first.shape:
+            raise _ragged(batch, position, names)
+    if any(tensor.dtype is not first.dtype for tensor in batch):
+        return torch.stack(list(batch))
+    out = empty_tensor((len(batch), *first.shape), first.dtype, empty)
+    return torch.stack(list(batch), out=out)
+
+
+def _slow_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
+    # Nested and sparse ones are refused there as torch refuses them.
+    if batch[0].is_nested or batch[0].layout is not torch.strided:
+        refused: torch.Tensor = _STOCK_TENSOR(batch)
+        return refused
+    return torch.stack(list(batch))
+
+
+def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] | None) -> CollateError:
+    def who(place: int) -> str:
+        return f"entry {place}" if names is None else f"dataset index {names[place]!r} (entry {place})"
+
+    return CollateError(
+        f"stack expects each tensor to be equal size, but got {list(batch[0].shape)} at {who(0)} and "
+        f"{list(batch[position].shape)} at {who(position)}. Make them equal in __getitem__, or pad in a collate_fn."
+    )
+
+
+def own(tree: Any, empty: Empty) -> Any:
+    """The tree with its tensors and arrays copied, so that writing to them changes nothing else."""
+    return line_own.own(tree, empty, _copy_tensor)
+
+
+def _copy_tensor(value: Any, empty: Empty) -> Any:
+    return own_tensor(value, empty) if isinstance(value, torch.Tensor) else value

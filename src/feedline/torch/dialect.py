@@ -1,0 +1,13 @@
+"""feedline in torch's dialect: the value that travels to workers."""
+
+from __future__ import annotations
+
+from torch.utils.data import default_convert
+
+from feedline.torch.collate import collate_into, own
+from feedline.torch.reading import batch_reader
+from feedline.torch.tensors import REDUCERS
+from feedline.torch.worker import TorchGenerator, enter_worker
+from feedline.workers.dialect import Dialect
+
+TORCH = Dialect(collate_into, own, default_convert, batch_reader, (TorchGenerator(),), REDUCERS, enter_worker)

@@ -1,0 +1,66 @@
+"""Whole batches from torch's own in-memory datasets, and from feedline's, as tensors.
+
+Takes: a dataset. Gives: a `BatchReader` where a batch can be gathered at once.
+Promises: what torch's loader would give for the same indices: a list of tensors. Subclasses, which may have changed
+`__getitem__`, are read sample by sample.
+Not its job: any other dataset (line.fetch).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Subset, TensorDataset
+
+from feedline.arena.slots import SMALL_LEAF
+from feedline.datasets import Empty, IntArray
+from feedline.line.fetch import BatchReader
+from feedline.line.fetch import batch_reader as numpy_reader
+from feedline.torch.tensors import empty_tensor, is_plain
+
+
+def batch_reader(dataset: Any) -> BatchReader | None:
+    """How to read whole batches, if the dataset can give them."""
+    if type(dataset) is TensorDataset and all(is_plain(tensor) for tensor in dataset.tensors):
+        return BatchReader(lambda indices, empty: _rows(dataset.tensors, indices, empty), draws=False)
+    if type(dataset) is Subset:
+        return _subset_reader(dataset)
+    inner = numpy_reader(dataset)
+    if inner is None:
+        return None
+    return BatchReader(lambda indices, empty: _as_tensors(inner.read(indices, empty)), inner.draws)
+
+
+def _subset_reader(dataset: Subset[Any]) -> BatchReader | None:
+    inner = batch_reader(dataset.dataset)
+    if inner is None:
+        return None
+    try:
+        chosen = np.asarray(dataset.indices, dtype=np.int64)
+    except (TypeError, ValueError):
+        return None
+    return BatchReader(lambda indices, empty: inner.read(chosen.take(indices), empty), inner.draws)
+
+
+def _rows(tensors: tuple[torch.Tensor, ...], indices: IntArray, empty: Empty) -> list[torch.Tensor]:
+    index = torch.from_numpy(indices)
+    return [_gather(tensor, index, empty) for tensor in tensors]
+
+
+def _gather(tensor: torch.Tensor, index: torch.Tensor, empty: Empty) -> torch.Tensor:
+    if tensor.numel() == 0 or tensor[0].numel() * len(index) * tensor.itemsize < SMALL_LEAF:
+        return tensor.index_select(0, index)
+    out = empty_tensor((len(index), *tensor.shape[1:]), tensor.dtype, empty)
+    return torch.index_select(tensor, 0, index, out=out)
+
+
+def _as_tensors(batch: Any) -> Any:
+    if batch is NotImplemented:
+        return batch
+    if isinstance(batch, dict):
+        return {key: _as_tensors(value) for key, value in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return [_as_tensors(value) for value in batch]
+    return torch.as_tensor(batch)

@@ -1,0 +1,89 @@
+"""Tensors in slots: how they get memory there, are pickled into one, and are copied away from the dataset.
+
+Takes: tensors. Gives: tensors on memory of the arena, without a copy after collation; reducers for arena.packing.
+Promises: every dtype that has bytes, zero-size tensors, strides of dense tensors kept; anything else (sparse, nested,
+quantised, subclasses, other devices) goes the framework's own, slower way.
+Not its job: stacking (collate).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+
+from feedline.arena.slots import SMALL_LEAF
+from feedline.datasets import Empty
+
+
+def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> torch.Tensor:
+    """An uninitialised tensor: in the slot if it is large."""
+    size = prod(shape) * dtype.itemsize
+    if size < SMALL_LEAF:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(empty((size,), np.dtype(np.uint8))).view(dtype).view(shape)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Bytes in this process's memory and nothing else: no subclass, no graph, no device."""
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and not tensor.requires_grad
+        and not tensor.is_quantized
+        and not tensor.is_nested
+    )
+
+
+def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
+    """A copy that shares memory with nothing else."""
+    if not is_plain(tensor):
+        return tensor if tensor.requires_grad else tensor.clone()
+    if not tensor.is_contiguous():
+        return tensor.clone()  # keeps the strides of dense tensors
+    mine = empty_tensor(tuple(tensor.shape), tensor.dtype, empty)
+    return mine.copy_(tensor)
+
+
+def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
+    """Pickle a tensor as one buffer, which may then go out of band."""
+    if not is_plain(tensor):
+        return _frameworks_way(tensor)
+    tensor = tensor.resolve_conj().resolve_neg()
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride()[dim])
+    in_memory_order = tensor.permute(order)
+    if not in_memory_order.is_contiguous():
+        order = list(range(tensor.dim()))
+        in_memory_order = empty_tensor(tuple(tensor.shape), tensor.dtype, empty).copy_(tensor)
+    raw: Any = in_memory_order.reshape(-1).view(torch.uint8).numpy()
+    return tensor_from, (pickle.PickleBuffer(raw), tensor.dtype, tuple(in_memory_order.shape), order)
+
+
+def tensor_from(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], order: list[int]) -> torch.Tensor:
+    """The tensor again, on the bytes it is given."""
+    if prod(shape) == 0:
+        flat = torch.empty(shape, dtype=dtype)
+    else:
+        flat = torch.frombuffer(raw, dtype=torch.uint8).view(dtype).view(shape)
+    if order == sorted(order):
+        return flat
+    back = [0] * len(order)
+    for place, dim in enumerate(order):
+        back[dim] = place
+    return flat.permute(back)
+
+
+def _frameworks_way(tensor: torch.Tensor) -> Any:
+    reducer = copyreg.dispatch_table.get(type(tensor))
+    if reducer is not None:
+        return reducer(tensor)
+    return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+
+
+REDUCERS: dict[type, Callable[..., Any]] = {torch.Tensor: reduce_tensor}

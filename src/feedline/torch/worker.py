@@ -1,0 +1,47 @@
+"""A worker in torch's eyes: its generator, its threads, its `get_worker_info()`.
+
+Takes: who the worker is. Promises: `torch.utils.data.get_worker_info()` answers in a worker process as under torch's
+loader, and that it was asked is noticed (a stream that asks shards itself); one intra-op thread.
+Not its job: worker threads, which torch has no notion of per thread: ask `feedline.get_worker_info()` there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import _utils
+
+from feedline import worker_info
+
+_Stock: Any = _utils.worker.WorkerInfo
+
+
+class TorchGenerator:
+    """torch's default generator as a source of randomness: seeded before each task."""
+
+    def seed(self, value: int) -> None:
+        # torch.manual_seed would seed every device's generator too and costs 270 µs
+        torch.default_generator.manual_seed(value)
+
+    def save(self) -> Any:
+        return torch.default_generator.get_state()
+
+    def restore(self, state: Any) -> None:
+        torch.default_generator.set_state(state)
+
+
+class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
+    """torch's own answer; looking at who and how many tells the stream reader that the dataset shards itself."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("id", "num_workers"):
+            worker_info.get_worker_info()
+        return super().__getattribute__(name)
+
+
+def enter_worker(info: worker_info.WorkerInfo) -> None:
+    """Once in each new worker process."""
+    torch.set_num_threads(1)
+    torch.default_generator.manual_seed(info.seed)
+    _utils.worker._worker_info = _AskedWorkerInfo(info.id, info.num_workers, info.seed, info.dataset)
