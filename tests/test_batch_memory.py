@@ -274,7 +274,6 @@ def test_after_close_only_what_is_in_hand_stays(kind: dict[str, Any]) -> None:
         assert meter.shared == 0
 
 
-@pytest.mark.xfail(reason="batches made ahead live on in the iterator and in ThreadWorkers' queue", strict=False)
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("kind", [THREADS, FORK], ids=["threads", "fork"])
 def test_a_closed_loader_whose_iterator_is_still_in_hand_keeps_nothing_ready(

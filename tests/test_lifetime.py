@@ -251,3 +251,24 @@ def test_a_worker_told_to_leave_runs_its_finally_blocks(kind: dict[str, Any], tm
         threading.Event().wait(0.01)
     loader.close()
     assert len(list(tmp_path.glob("x-cleaned-*"))) == 2
+
+
+def test_a_forked_copy_of_an_iteration_is_refused(tmp_path: Path) -> None:
+    body = """
+        iterator = iter(DataLoader(Slow(sys.argv[1]), **KIND))
+        next(iterator)
+        child = os.fork()
+        if not child:
+            try:
+                next(iterator)
+            except RuntimeError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(next(iterator).item(), flush=True)
+    """
+    script = run_script(tmp_path, body, {"num_workers": 2, "multiprocessing_context": "fork"})
+    stdout, stderr = script.communicate(timeout=60)
+    assert "is a forked copy" in stdout
+    assert stdout.endswith("\n1\n")
+    assert stderr == ""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedline import DataLoader, RandomSampler, Subset, random_split, rng
-from feedline.rng import _place, enter_sample, enter_task, leave_task, mix
+from feedline.rng import _place, enter_sample, enter_task, leave_task, mix, task_seed
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -251,3 +251,15 @@ def test_between_batches_and_after_an_error_the_loop_is_outside() -> None:
     batches.close()
     inside = [drawn for _, drawn in draws(Noisy())]
     assert len({*outside, *inside}) == len(outside) + len(inside)
+
+
+@given(seed=st.integers(0, 2**63 - 1), epochs=st.sampled_from([1, 10, 100]), start=st.integers(0, 2**20))
+@settings(max_examples=20)
+def test_the_lower_half_of_a_tasks_seed_is_never_the_same_twice(seed: int, epochs: int, start: int) -> None:
+    seqs = range(start, start + 20_000 // epochs)
+    lower = {task_seed(seed, epoch, seq) & 0xFFFFFFFF for epoch in range(epochs) for seq in seqs}
+    assert len(lower) == epochs * len(seqs)
+
+
+def test_a_tasks_seed_follows_seed_epoch_and_number() -> None:
+    assert len({task_seed(seed, epoch, seq) for seed in range(9) for epoch in range(9) for seq in range(9)}) == 9**3

@@ -1,10 +1,10 @@
 """The global generators (`random`, `numpy.random`) around a task: seeded from the task, in every kind of worker.
 
-Takes: a 64-bit number per task. Gives: three ways to make user code that draws from the global generators
-deterministic — a worker process owns them, in-process loading borrows and restores them, a worker thread gets its own
-behind the same module functions.
+Takes: a 64-bit number per task (rng.task_seed), of which NumPy gets the lower half. Gives: three ways to make user
+code that draws from the global generators deterministic — a worker process owns them, in-process
+loading borrows and restores them, a worker thread gets its own behind the same module functions.
 Promises: what a batch draws depends on the number alone; the user's own stream of random numbers is left as it was.
-Not its job: deriving the number (rng.mix), torch's or another framework's generator (its front adds a `Source`).
+Not its job: deriving the number (rng), torch's or another framework's generator (its front adds a `Source`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _PythonRandom:
 
 class _NumPyRandom:
     def seed(self, value: int) -> None:
-        np.random.seed(_words(value))
+        np.random.seed(value & 0xFFFFFFFF)
 
     def save(self) -> Any:
         return np.random.get_state()
@@ -129,7 +129,7 @@ class PerThread:
         assert _own.python is not None
         assert _own.numpy is not None
         _own.python.seed(value)
-        _own.numpy.seed(_words(value))
+        _own.numpy.seed(value & 0xFFFFFFFF)
 
     def leave(self) -> None:
         pass
@@ -201,7 +201,3 @@ def _methods_of(instance: Any, module: ModuleType) -> dict[str, str]:
     """The module's functions that are methods of its hidden global instance, and which method each is."""
     functions = {name: getattr(module, name) for name in dir(module)}
     return {name: call.__name__ for name, call in functions.items() if getattr(call, "__self__", None) is instance}
-
-
-def _words(value: int) -> list[int]:
-    return [value & 0xFFFFFFFF, value >> 32]  # both halves: 2**32 states alone would repeat within a long run

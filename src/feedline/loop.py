@@ -124,6 +124,7 @@ class BatchIterator(Iterator[Any]):
         """Leave the epoch; its workers end unless they are persistent."""
         if self._over is None:
             self._over = ""
+            self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._stop_workers()
 
     def give_up(self) -> None:
@@ -203,6 +204,7 @@ class BatchIterator(Iterator[Any]):
 
     def _abandon(self) -> None:
         self._over = ""
+        self._delivery = Delivery(self._options.in_order)
         self._stop_workers()
         if not self._owned:
             self._feed.drop_kept()

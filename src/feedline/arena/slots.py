@@ -59,11 +59,11 @@ class Slot:
             self.mapping = self.segment.map(self.id, max(size, self.capacity))
         return self.mapping
 
-    def lease(self, start: int, size: int) -> Any:
+    def lease(self, start: int, size: int) -> memoryview:
         """A buffer on part of the slot; the slot is not written again before it is gone."""
         mapping = self.mapped(start + size)
         leaf = mapping.view(start, size)
-        lease = Lease(leaf, _ended)
+        lease = Lease(leaf.obj, _ended)
         lease.slot, lease.mapping, lease.start, lease.stop = self, mapping, start, start + size
         self.leases.add(lease)
         _live.add(lease)

@@ -60,6 +60,8 @@ def own(tree: Any, empty: Empty, copy_leaf: CopyLeaf | None = None) -> Any:
         return _own_dataclass(tree, inner)
     if isinstance(tree, Sequence) and not isinstance(tree, _FLAT):
         return like_sequence(tree, [inner(value) for value in tree])
+    if kind is bytearray:
+        return bytearray(tree)
     return tree.copy() if isinstance(tree, np.void) else tree  # a record of a structured array is a view too
 
 

@@ -19,7 +19,7 @@ from feedline.line.collate import LeafCollate, register_collate
 from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Outcome, Task
-from feedline.rng import enter_task, leave_task, mix
+from feedline.rng import enter_task, leave_task, task_seed
 from feedline.worker_info import WorkerInfo, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
 
@@ -162,7 +162,7 @@ class Body:
         return tree if self._own_process else self._job.dialect.own(tree, empty)
 
     def _seed(self, task: Task) -> None:
-        self._ambient.enter(mix(task.seed, task.epoch, task.seq))
+        self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))
 
 
 def _fresh(error: BaseException) -> BaseException:

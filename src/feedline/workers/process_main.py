@@ -75,7 +75,7 @@ class _Worker:
     def serve(self, ticket: TaskTicket) -> None:
         """Do one task and leave its outcome in the slot it came in."""
         slot = self._slot(ticket)
-        task = load_task(memoryview(slot.mapped(ticket.size).view(0, ticket.size)).cast("B"))
+        task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
         writer = Writer(slot, leased=False)
         try:
             outcome = self._run(task, writer)
@@ -84,9 +84,8 @@ class _Worker:
                 raise
             outcome = self._failed(task, error)
         try:
-            packed = pack(
-                tuple(outcome), slot, writer, self._reducers
-            )  # a plain tuple: a class costs a look-up on either side
+            # as a plain tuple: a class costs a look-up on either side
+            packed = pack(tuple(outcome), slot, writer, self._reducers)
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)

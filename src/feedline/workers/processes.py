@@ -21,7 +21,7 @@ from typing import Any
 
 from feedline.arena.packing import unpack
 from feedline.arena.slots import Slot, SlotPool
-from feedline.errors import WorkerDied, add_note
+from feedline.errors import WorkerDied, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.supervise import lifeline
 from feedline.supervise.shutdown import end, words_for
@@ -83,14 +83,16 @@ class ProcessWorkers:
         self._selector.register(process.sentinel, selectors.EVENT_READ, (number, process))
 
     def submit(self, task: Task) -> None:
+        self._check_owner()
         slot = self._pool.take()
         data = dump_task(task)
-        memoryview(slot.room(len(data)).view(0, len(data))).cast("B")[:] = data
+        slot.room(len(data)).view(0, len(data))[:] = data
         self._slots[slot.id] = (slot, task.seq)
         ticket = TaskTicket(self._run, slot.id, slot.capacity, len(data))
         self._lanes[task.seq % len(self._lanes)].post(ticket)
 
     def wait(self, timeout: float | None) -> list[Outcome]:
+        self._check_owner()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             tickets = receive_done(self._done[0])
@@ -127,6 +129,13 @@ class ProcessWorkers:
         self._lanes = []
         self._slots.clear()
         self._pool.close()
+
+    def _check_owner(self) -> None:
+        if self._owner != os.getpid():  # both would take outcomes meant for the other
+            raise WorkerError(
+                f"this iteration belongs to process {self._owner}, of which this one ({os.getpid()}) is a forked copy: "
+                "begin a new one here with iter(loader)"
+            )
 
     def _open(self, ticket: DoneTicket) -> Outcome | None:
         slot, seq = self._slots.pop(ticket.slot)

@@ -43,8 +43,7 @@ class Parcel(NamedTuple):
         """Rebuild the job, in a worker."""
         mapping = segment.map(CARGO, self.size, private=True)
         buffers = [mapping.view(start, size) for start, size in self.buffers]
-        head = memoryview(mapping.view(*self.head)).cast("B")
-        job = pickle.loads(head, buffers=buffers)
+        job = pickle.loads(mapping.view(*self.head), buffers=buffers)
         assert isinstance(job, Job)
         return job
 

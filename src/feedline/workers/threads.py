@@ -78,6 +78,7 @@ class ThreadWorkers:
                 if thread.is_alive():
                     log.warning("%s is still busy with a sample and is left behind", thread.name)
         self._threads = []
+        self._done = queue.SimpleQueue()
         if self._pool is not None:
             self._pool.close()
 

@@ -1,0 +1,99 @@
+"""What the integration tests train: a dataset without randomness, a model with dropout, and who loads for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+import torch.utils.data
+from torch.nn.functional import cross_entropy
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+import feedline.torch
+
+HERE = Path(__file__).parent
+SIZE, BATCH, EPOCHS, SEED = 50, 8, 2, 3
+
+with_and_without_workers = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="inline"),
+        pytest.param({"num_workers": 2}, id="processes"),
+        pytest.param({"num_workers": 2, "workers": "thread"}, id="threads"),
+    ],
+)
+
+
+class Images(torch.utils.data.Dataset):
+    """Sample i is always the same; a batch is large enough (96 KB) to travel in shared memory."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.images = torch.randn(SIZE, 3, 32, 32, generator=generator)
+        self.labels = torch.randint(0, 3, (SIZE,), generator=generator)
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+        return self.images[index], self.labels[index], index
+
+
+def network() -> torch.nn.Module:
+    """Dropout draws from torch's global generator: a loader that disturbs it changes the losses."""
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, stride=2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Dropout(0.2),
+        torch.nn.Linear(4 * 15 * 15, 3),
+    )
+
+
+def loss_of(model: torch.nn.Module, batch: Any) -> torch.Tensor:
+    images, labels, _ = batch
+    return cross_entropy(model(images), labels)
+
+
+def torchs(**options: Any) -> torch.utils.data.DataLoader:
+    """The reference: torch's own loader."""
+    return torch.utils.data.DataLoader(Images(), batch_size=BATCH, **options)
+
+
+def feedlines(**options: Any) -> torch.utils.data.DataLoader:
+    return feedline.torch.DataLoader(Images(), batch_size=BATCH, **options)
+
+
+@contextmanager
+def torchs_engine_forbidden():
+    """Inside, beginning an iteration with torch's own iterator is an error."""
+
+    def refuse(self: Any, loader: Any) -> None:
+        raise AssertionError("torch's own engine was used")
+
+    with mock.patch.object(_BaseDataLoaderIter, "__init__", refuse):
+        yield
+
+
+def two_ranks(script: str, folder: Path) -> list[Any]:
+    """Launch the script as two processes over gloo; what each rank wrote to <folder>/<rank>.json."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [*command, str(HERE / script), str(folder)], env=environment, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+def report(folder: str, rank: int, result: Any) -> None:
+    """What a rank has to say, for `two_ranks`."""
+    Path(folder, f"{rank}.json").write_text(json.dumps(result))
