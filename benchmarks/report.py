@@ -125,7 +125,8 @@ def table(all_rows: list[Row]) -> str:
 
 
 def _is_noisy(row: Row) -> bool:
-    return row.noise is not None and row.noise > BUSY
+    """Whether the ratio is in doubt. Memory is the same on a busy machine."""
+    return row.noise is not None and row.noise > BUSY and not row.metric.endswith("MB")
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         "—" if row.ratio is None else f"{_number(row.ratio)}×{doubt}",
         spread,
         ", ".join(targets),
-        verdict,
+        f"{verdict}{doubt}" if verdict else "",
     )
 
 
@@ -218,7 +219,7 @@ def _commit() -> str | None:
 def _draw(drawn: list[Row], folder: Path, date: str) -> list[Path]:
     """One bar per ratio on a logarithmic scale, its spread as a line, its target as a mark."""
     figure, axes = plt.subplots(figsize=(9, 1.2 + 0.42 * len(drawn)), layout="constrained")
-    colours = ["#2b8a5f" if row.reached is not False else "#c2571a" for row in drawn]
+    colours = [_colour(row) for row in drawn]
     places = range(len(drawn))[::-1]
     axes.barh(places, [row.ratio or 1 for row in drawn], color=colours, height=0.6)
     for place, row in zip(places, drawn, strict=True):
@@ -240,6 +241,13 @@ def _draw(drawn: list[Row], folder: Path, date: str) -> list[Path]:
         figure.savefig(path, dpi=150)
     plt.close(figure)
     return paths
+
+
+def _colour(row: Row) -> str:
+    """Green, orange where the target is missed, grey where noise forbids to say."""
+    if _is_noisy(row):
+        return "#9a9a94"
+    return "#c2571a" if row.reached is False else "#2b8a5f"
 
 
 def _label(row: Row) -> str:

@@ -21,10 +21,16 @@ class WorkerInfo:
     seed: int
     dataset: Any
 
+    def __getattribute__(self, name: str) -> Any:
+        if name == "num_workers":
+            count_was_asked()
+        return super().__getattribute__(name)
+
 
 class _Current(threading.local):
     info: WorkerInfo | None = None
     when_asked: Callable[[], None] | None = None
+    when_counted: Callable[[], None] | None = None
 
 
 _current = _Current()
@@ -51,3 +57,14 @@ def set_worker_info(info: WorkerInfo | None) -> None:
 def watch_for_question(when_asked: Callable[[], None] | None) -> None:
     """Have a function called whenever this thread calls `get_worker_info`; None to stop."""
     _current.when_asked = when_asked
+
+
+def count_was_asked() -> None:
+    """Someone looks at how many workers there are: nobody needs that but to take a share."""
+    if _current.when_counted is not None:
+        _current.when_counted()
+
+
+def watch_for_count(when_counted: Callable[[], None] | None) -> None:
+    """Have a function called whenever this thread looks at a `WorkerInfo`'s `num_workers`; None to stop."""
+    _current.when_counted = when_counted

@@ -1,7 +1,7 @@
 """Elements of an iterable dataset for one task, each element once over all workers.
 
 Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
-Promises: a dataset that asks `get_worker_info()` shards itself; one with `shard(index, count)` is asked for its part;
+Promises: a dataset that asks `get_worker_info()` shards itself, or has been cut by its worker_init_fn; one with `shard(index, count)` is asked for its part;
 any other is read whole by every worker, which keeps each `shards`-th batch. In all three cases task k's batch is the
 same however often the stream was reopened, because each batch is read under its own seed, those passed over too.
 Not its job: collating, seeding itself (a callback is handed in).
@@ -27,14 +27,23 @@ Seed = Callable[[Task], None]
 READ_WHOLE = (
     "the IterableDataset neither asks feedline.get_worker_info() nor has a method shard(index, count), so each of the "
     "{shards} workers reads the whole stream and keeps every {shards}th batch: correct, but the reading is done "
-    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__) to share it."
+    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or by its num_workers in worker_init_fn) to share it."
 )
 
 
 class StreamReader:
     """One epoch of one shard of a stream, opened for the first task that wants it."""
 
-    def __init__(self, dataset: Any, task: Task, shards: int, size: int, shuffle_buffer: int, seed: Seed) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        task: Task,
+        shards: int,
+        size: int,
+        shuffle_buffer: int,
+        seed: Seed,
+        is_own_share: bool = False,
+    ) -> None:
         self._shards = shards
         self._size = size
         self._seed = seed
@@ -42,7 +51,7 @@ class StreamReader:
         self._first = task._replace(seq=0)
         self._ended = False
         self.notice: str | None = None
-        self._elements = self._open(dataset, task.seq % shards)
+        self._elements = self._open(dataset, task.seq % shards, is_own_share)
         self._at = self._first.seq
         self._step = 1 if self._whole else shards
         if shuffle_buffer:
@@ -74,7 +83,10 @@ class StreamReader:
             raise
         return elements
 
-    def _open(self, dataset: Any, shard: int) -> Iterator[Any]:
+    def _open(self, dataset: Any, shard: int, is_own_share: bool) -> Iterator[Any]:
+        if self._shards > 1 and is_own_share:
+            self._begin_own(shard)
+            return self._numbered(iter(dataset))
         if self._shards > 1 and callable(getattr(dataset, "shard", None)):
             self._begin_own(shard)
             return self._numbered(iter(dataset.shard(shard, self._shards)))

@@ -14,8 +14,9 @@ import torch
 from torch.utils.data import _utils
 
 from feedline.datasets import Empty
-from feedline.errors import CollateError
+from feedline.errors import CollateError, add_note
 from feedline.line import own as line_own
+from feedline.line.fetch import brief
 from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
 
 _stock = _utils.collate
@@ -27,13 +28,43 @@ def collate_into(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | No
     if len(samples) == 0:
         raise CollateError("there are no samples to make a batch of")
     fn_map: dict[Any, Any] = dict(_stock.default_collate_fn_map)
-    if fn_map.get(torch.Tensor) is _STOCK_TENSOR:  # else the user's own registration stands
+    if is_stock(torch.Tensor):  # else the user's own registration stands
 
         def stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
             return _stack(batch, empty, names)
 
         fn_map[torch.Tensor] = stack
-    return _stock.collate(list(samples), collate_fn_map=fn_map)
+    try:
+        return _stock.collate(list(samples), collate_fn_map=fn_map)
+    except Exception as error:
+        if names is not None and not isinstance(error, CollateError):
+            add_note(error, f"feedline: raised when collating dataset indices {brief(names)}")
+        raise
+
+
+def is_stock(*kinds: type) -> bool:
+    """Are these types collated by torch's own rules, no registration in `default_collate_fn_map` having a say?"""
+    return all(_function_for(kind) in _STOCK for kind in kinds)
+
+
+def _function_for(kind: type) -> Any:
+    fn_map: dict[Any, Any] = _stock.default_collate_fn_map
+    if kind in fn_map:
+        return fn_map[kind]
+    return next((function for types, function in fn_map.items() if issubclass(kind, types)), None)
+
+
+def collate_without_shared_files() -> None:
+    """In a worker process: torch's default_collate, when a custom collate_fn calls it, stacks in ordinary memory.
+
+    torch's own would ask for a file in /dev/shm per tensor, which a container may not have room for.
+    """
+    if is_stock(torch.Tensor):
+        _stock.default_collate_fn_map[torch.Tensor] = _stack_plainly
+
+
+def _stack_plainly(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+    return _slow_stack(batch)
 
 
 def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | None) -> torch.Tensor:
@@ -43,8 +74,8 @@ def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | N
     for position, tensor in enumerate(batch):
         if tensor.shape != first.shape:
             raise _ragged(batch, position, names)
-    if any(tensor.dtype is not first.dtype for tensor in batch):
-        return torch.stack(list(batch))
+    if any(tensor.dtype is not first.dtype for tensor in batch) or (first.dim() == 4 and not first.is_contiguous()):
+        return torch.stack(list(batch))  # of a common dtype, or channels-last: torch decides
     out = empty_tensor((len(batch), *first.shape), first.dtype, empty)
     return torch.stack(list(batch), out=out)
 
@@ -55,6 +86,9 @@ def _slow_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
         refused: torch.Tensor = _STOCK_TENSOR(batch)
         return refused
     return torch.stack(list(batch))
+
+
+_STOCK = (_STOCK_TENSOR, _stack_plainly, _stock.collate_numpy_array_fn, _stock.collate_numpy_scalar_fn, None)
 
 
 def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] | None) -> CollateError:

@@ -10,4 +10,13 @@ from feedline.torch.tensors import REDUCERS
 from feedline.torch.worker import TorchGenerator, enter_worker
 from feedline.workers.dialect import Dialect
 
-TORCH = Dialect(collate_into, own, default_convert, batch_reader, (TorchGenerator(),), REDUCERS, enter_worker)
+TORCH = Dialect(
+    collate=collate_into,
+    own=own,
+    convert=default_convert,
+    batch_reader=batch_reader,
+    sources=(TorchGenerator(),),
+    reducers=REDUCERS,
+    preload=("feedline.workers.process_main", "feedline.torch.dialect"),
+    enter_worker=enter_worker,
+)

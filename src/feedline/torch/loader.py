@@ -95,7 +95,18 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             raise OptionError(
                 "shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead"
             )
+        if self.workers == "thread" and multiprocessing_context is not None:
+            raise OptionError(
+                "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
+            )
         self._begin_anew()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "_iterator" and value is None and "_feed" in self.__dict__:
+            # Lightning and others end torch's persistent workers so; the next iteration begins with new ones.
+            self.close()
+            self._base_seed = None
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         """Begin an epoch; draws from the generator exactly as torch's loader does."""
@@ -145,13 +156,17 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         sampler: Any = self._index_sampler
         # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
         indices = indices_of(sampler, self._auto_collation)
-        self._draw_base_seed()
+        if self._draw_base_seed() and self.num_workers:
+            # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
+            indices = indices_of(sampler, self._auto_collation)
         return indices.tasks(self._seed, self._epochs)
 
-    def _draw_base_seed(self) -> None:
+    def _draw_base_seed(self) -> bool:
         # torch draws it once for persistent workers, and once per iteration otherwise.
-        if self._base_seed is None or not (self.persistent_workers and self.num_workers):
-            self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
+        if self._base_seed is not None and self.persistent_workers and self.num_workers:
+            return False
+        self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
+        return True
 
     @property
     def _seed(self) -> int:

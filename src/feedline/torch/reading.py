@@ -18,11 +18,14 @@ from feedline.arena.slots import SMALL_LEAF
 from feedline.datasets import Empty, IntArray
 from feedline.line.fetch import BatchReader
 from feedline.line.fetch import batch_reader as numpy_reader
+from feedline.torch.collate import is_stock
 from feedline.torch.tensors import empty_tensor, is_plain
 
 
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches, if the dataset can give them."""
+    if not is_stock(torch.Tensor, np.ndarray, np.number, tuple, dict):
+        return None  # a registration of the user's has its say, sample by sample
     if type(dataset) is TensorDataset and all(is_plain(tensor) for tensor in dataset.tensors):
         return BatchReader(lambda indices, empty: _rows(dataset.tensors, indices, empty), draws=False)
     if type(dataset) is Subset:
@@ -38,14 +41,17 @@ def _subset_reader(dataset: Subset[Any]) -> BatchReader | None:
     if inner is None:
         return None
     try:
-        chosen = np.asarray(dataset.indices, dtype=np.int64)
+        chosen = np.asarray(dataset.indices)
     except (TypeError, ValueError):
         return None
+    if chosen.dtype.kind not in "iu" or chosen.ndim != 1 or (chosen < 0).any():
+        return None  # the dataset itself knows what those mean
+    chosen = chosen.astype(np.int64, copy=False)
     return BatchReader(lambda indices, empty: inner.read(chosen.take(indices), empty), inner.draws)
 
 
 def _rows(tensors: tuple[torch.Tensor, ...], indices: IntArray, empty: Empty) -> list[torch.Tensor]:
-    index = torch.from_numpy(indices)
+    index = torch.from_numpy(indices if indices.flags.writeable else indices.copy())  # torch warns of read-only ones
     return [_gather(tensor, index, empty) for tensor in tensors]
 
 

@@ -56,27 +56,26 @@ def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
     if not is_plain(tensor):
         return _frameworks_way(tensor)
     tensor = tensor.resolve_conj().resolve_neg()
-    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride()[dim])
-    in_memory_order = tensor.permute(order)
-    if not in_memory_order.is_contiguous():
-        order = list(range(tensor.dim()))
-        in_memory_order = empty_tensor(tuple(tensor.shape), tensor.dtype, empty).copy_(tensor)
-    raw: Any = in_memory_order.reshape(-1).view(torch.uint8).numpy()
-    return tensor_from, (pickle.PickleBuffer(raw), tensor.dtype, tuple(in_memory_order.shape), order)
+    if not _is_dense(tensor):
+        tensor = empty_tensor(tuple(tensor.shape), tensor.dtype, empty).copy_(tensor)
+    in_memory_order = tensor.as_strided((tensor.numel(),), (1,))
+    raw: Any = in_memory_order.view(torch.uint8).numpy()
+    return tensor_from, (pickle.PickleBuffer(raw), tensor.dtype, tuple(tensor.shape), tensor.stride())
 
 
-def tensor_from(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], order: list[int]) -> torch.Tensor:
+def tensor_from(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     """The tensor again, on the bytes it is given."""
     if prod(shape) == 0:
-        flat = torch.empty(shape, dtype=dtype)
-    else:
-        flat = torch.frombuffer(raw, dtype=torch.uint8).view(dtype).view(shape)
-    if order == sorted(order):
-        return flat
-    back = [0] * len(order)
-    for place, dim in enumerate(order):
-        back[dim] = place
-    return flat.permute(back)
+        return torch.empty_strided(shape, stride, dtype=dtype)
+    return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).as_strided(shape, stride)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Do its elements fill a stretch of memory, each place once, whatever the order of its axes?"""
+    if tensor.is_contiguous():
+        return True
+    stride = tensor.stride()
+    return tensor.permute(sorted(range(tensor.dim()), key=lambda dim: -stride[dim])).is_contiguous()
 
 
 def _frameworks_way(tensor: torch.Tensor) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import _utils
 
 from feedline import worker_info
+from feedline.torch.collate import collate_without_shared_files
 
 _Stock: Any = _utils.worker.WorkerInfo
 
@@ -37,6 +38,8 @@ class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
     def __getattribute__(self, name: str) -> Any:
         if name in ("id", "num_workers"):
             worker_info.get_worker_info()
+        if name == "num_workers":
+            worker_info.count_was_asked()
         return super().__getattribute__(name)
 
 
@@ -44,4 +47,7 @@ def enter_worker(info: worker_info.WorkerInfo) -> None:
     """Once in each new worker process."""
     torch.set_num_threads(1)
     torch.default_generator.manual_seed(info.seed)
-    _utils.worker._worker_info = _AskedWorkerInfo(info.id, info.num_workers, info.seed, info.dataset)
+    _utils.worker._worker_info = _AskedWorkerInfo(
+        id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
+    )
+    collate_without_shared_files()

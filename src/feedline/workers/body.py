@@ -20,7 +20,7 @@ from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.rng import enter_task, leave_task, task_seed
-from feedline.worker_info import WorkerInfo, set_worker_info
+from feedline.worker_info import WorkerInfo, set_worker_info, watch_for_count
 from feedline.workers.dialect import NUMPY, Dialect
 
 
@@ -56,6 +56,7 @@ class Body:
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._stream_epoch = -1
+        self._shares = False
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -73,6 +74,7 @@ class Body:
             self._job.dialect.enter_worker(info)
         if self._job.worker_init_fn is not None:
             self._ambient.enter(seed)
+            watch_for_count(self._note_own_share if self._own_process else None)
             try:
                 self._job.worker_init_fn(self._worker)
             except (Exception, SystemExit) as error:
@@ -80,6 +82,12 @@ class Body:
                     raise
                 add_note(error, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
                 self._broken = error
+            finally:
+                watch_for_count(None)
+
+    def _note_own_share(self) -> None:
+        # A worker_init_fn that asks how many workers there are cuts its copy of the stream to its share: torch's manual.
+        self._shares = True
 
     def stop(self) -> None:
         """Be no worker any more."""
@@ -117,11 +125,12 @@ class Body:
         if self._gathers:
             batch = self._fetcher.gather(task, empty)
             if batch is not NotImplemented:
-                return Outcome(task.seq, batch, len(task.indices))
+                return Outcome(task.seq, batch, max(1, len(task.indices)))
         if not self._job.batched:
             return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)
         samples = self._fetcher.samples(task)
-        return Outcome(task.seq, self._batch(samples, empty, index_list(task)), len(samples))
+        batch = self._batch(samples, empty, index_list(task))
+        return Outcome(task.seq, batch, max(1, len(samples)))  # a batch of nothing is a batch, if collate_fn makes one
 
     def _run_stream(self, task: Task, empty: Empty) -> Outcome:
         reader = self._reader(task)
@@ -138,7 +147,9 @@ class Body:
         if self._stream is None or self._stream_epoch != task.epoch:
             job = self._job
             shards = max(1, job.num_workers)
-            self._stream = StreamReader(job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed)
+            self._stream = StreamReader(
+                job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed, self._shares
+            )
             self._stream_epoch = task.epoch
         return self._stream
 

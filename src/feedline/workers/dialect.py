@@ -43,6 +43,8 @@ class Dialect:
     """Further global random generators to seed before each task."""
     reducers: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
     """How to pickle the framework's arrays: `reducer(array, empty)`, as `__reduce__` but the bytes one PickleBuffer."""
+    preload: tuple[str, ...] = ("feedline.workers.process_main",)
+    """Modules that every worker needs, imported once in the server that spawned workers come from."""
     enter_worker: Callable[[WorkerInfo], None] = _nothing
     """What to set up once in a new worker process."""
 

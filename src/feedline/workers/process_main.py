@@ -34,6 +34,8 @@ class Wiring(NamedTuple):
     segment: Descriptor
     lifeline: Descriptor
     parents_own: tuple[int, ...]
+    environment: dict[str, str]
+    """As it is now; a server that workers are forked from may be older."""
 
 
 def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
@@ -41,6 +43,8 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # blocked since birth, but not under forkserver
     for fd in wiring.parents_own:
         os.close(fd)
+    os.environ.clear()
+    os.environ.update(wiring.environment)
     lifeline.hold(wiring.lifeline.fd)
     signal.signal(signal.SIGTERM, _leave)
     use_one_thread()

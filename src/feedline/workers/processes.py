@@ -8,6 +8,7 @@ Not its job: what a worker does (process_main, body), repairing after a death (s
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import selectors
@@ -29,6 +30,7 @@ from feedline.workers import process_main
 from feedline.workers.body import Job
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, ship, without_unimportable_main
+from feedline.workers.warm import processes_from
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, dump_task, receive_done, send_task
 
 
@@ -39,6 +41,10 @@ class ProcessWorkers:
         self._job = job
         self.count = job.num_workers
         self._context: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
+        self._origin: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._context.get_start_method() == "spawn":
+            self._context = multiprocessing.get_context("forkserver")
+            self._origin = processes_from(job.dialect.preload)
         self._owner = os.getpid()
         self._pool = SlotPool()
         self._lanes: list[_Lane] = []
@@ -60,7 +66,7 @@ class ProcessWorkers:
             resource_tracker.ensure_running()  # or the first start runs it, and that unblocks SIGINT again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ctrl-C is the parent's to handle
         try:
-            with environment_of_new_workers(), without_unimportable_main():
+            with self._origin, environment_of_new_workers(), without_unimportable_main():
                 for number in range(self.count):
                     self._start_one(number, cargo, parents_own)
         finally:
@@ -74,6 +80,7 @@ class ProcessWorkers:
             Descriptor(self._pool.segment.fd),
             Descriptor(lifeline.reading_end()),
             parents_own,
+            dict(os.environ),
         )
         process = self._context.Process(
             target=process_main.main, args=(wiring, cargo, number), name=f"feedline-{number}", daemon=True

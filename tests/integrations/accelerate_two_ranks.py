@@ -1,0 +1,23 @@
+"""Launched by test_accelerate as two processes: trains with torch's loader and ours, and tells losses and indices."""
+
+from __future__ import annotations
+
+import sys
+
+from accelerate import PartialState
+from proposed import with_feedline
+from test_accelerate import train
+from training import feedlines, report, torchs, torchs_engine_forbidden
+
+
+def main(folder: str) -> None:
+    results = [train(torchs)]
+    with torchs_engine_forbidden():
+        results += [train(feedlines, with_feedline), train(feedlines, with_feedline, num_workers=2)]
+    assert PartialState().backend == "gloo"
+    report(folder, PartialState().process_index, results)
+    PartialState().destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,40 @@
+"""Every example runs, and says that what it shows is true (its exit code) and the line that shows it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SHOWS = {
+    "image_classification.py": r"the same batches with 0 and 2 workers: yes",
+    "variable_length_text.py": r"padding: \d+% of the places in a batch; the model's answers depend on it: no",
+    "imbalanced_classes.py": r"each class about a third, and in every batch: yes",
+    "detection.py": r"200 images, (\d+) boxes, \1 of them around an object of their own image",
+    "distributed.py": r"both ranks have the same model",
+}
+NOT_RUN_HERE = {"demo.py", "demo_report.py"}  # `make demo`: writes files
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_example_shows_what_it_says(name):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # two cores are enough to run them quickly
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(SHOWS[name], done.stdout), done.stdout
+    assert not done.stderr, done.stderr
+
+
+def test_every_example_is_run_and_short():
+    files = {path.name: path for path in EXAMPLES.glob("*.py")}
+    assert set(files) == set(SHOWS) | NOT_RUN_HERE
+    for name in SHOWS:
+        text = files[name].read_text()
+        assert len(text.splitlines()) <= 120
+        assert "from feedline.torch import" in text
