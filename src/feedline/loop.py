@@ -115,9 +115,13 @@ class BatchIterator(Iterator[Any]):
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
         if self._over is not None or not self._workers.count:
             return False
-        self.fill()
-        if not self._delivery.ready:
-            self._put(self._workers.wait(0))
+        try:
+            self.fill()
+            if not self._delivery.ready:
+                self._put(self._workers.wait(0))
+        except BaseException:
+            self._abandon()
+            raise
         return self._delivery.ready
 
     def close(self) -> None:

@@ -41,10 +41,10 @@ def batch_reader(dataset: Any) -> BatchReader | None:
 class Fetcher:
     """Reads one dataset, task after task."""
 
-    def __init__(self, dataset: Any, reader: BatchReader | None) -> None:
+    def __init__(self, dataset: Any, reader: BatchReader | None, at_once: bool | None = None) -> None:
         self.dataset = dataset
         self._read = None if reader is None else reader.read
-        self._at_once = reads_many(dataset)
+        self._at_once = reads_many(dataset) if at_once is None else at_once
 
     def gather(self, task: Task, empty: Empty) -> Any:
         """The collated batch, made by the dataset itself; NotImplemented if it cannot."""

@@ -1,9 +1,10 @@
 """Elements of an iterable dataset for one task, each element once over all workers.
 
 Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
-Promises: a dataset that asks `get_worker_info()` shards itself, or has been cut by its worker_init_fn; one with `shard(index, count)` is asked for its part;
-any other is read whole by every worker, which keeps each `shards`-th batch. In all three cases task k's batch is the
-same however often the stream was reopened, because each batch is read under its own seed, those passed over too.
+Promises: a dataset that asks `get_worker_info()` shards itself, as does one whose worker_init_fn asks how many workers
+there are; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps
+each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
+batch is read under its own seed, those passed over too.
 Not its job: collating, seeding itself (a callback is handed in).
 """
 
@@ -27,7 +28,8 @@ Seed = Callable[[Task], None]
 READ_WHOLE = (
     "the IterableDataset neither asks feedline.get_worker_info() nor has a method shard(index, count), so each of the "
     "{shards} workers reads the whole stream and keeps every {shards}th batch: correct, but the reading is done "
-    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or by its num_workers in worker_init_fn) to share it."
+    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or by "
+    "get_worker_info().num_workers in worker_init_fn) to share it."
 )
 
 

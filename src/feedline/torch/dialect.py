@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.utils.data import default_convert
 
 from feedline.torch.collate import collate_into, own
-from feedline.torch.reading import batch_reader
+from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
 from feedline.torch.worker import TorchGenerator, enter_worker
 from feedline.workers.dialect import Dialect
@@ -15,6 +15,7 @@ TORCH = Dialect(
     own=own,
     convert=default_convert,
     batch_reader=batch_reader,
+    reads_many=reads_many,
     sources=(TorchGenerator(),),
     reducers=REDUCERS,
     preload=("feedline.workers.process_main", "feedline.torch.dialect"),

@@ -105,8 +105,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         super().__setattr__(name, value)
         if name == "_iterator" and value is None and "_feed" in self.__dict__:
             # Lightning and others end torch's persistent workers so; the next iteration begins with new ones.
-            self.close()
-            self._base_seed = None
+            self._feed.close()
+            self.__dict__["_base_seed"] = None
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         """Begin an epoch; draws from the generator exactly as torch's loader does."""

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Subset, TensorDataset
+from torch.utils.data import StackDataset, Subset, TensorDataset
 
 from feedline.arena.slots import SMALL_LEAF
 from feedline.datasets import Empty, IntArray
+from feedline.datasets import reads_many as numpy_reads_many
 from feedline.line.fetch import BatchReader
 from feedline.line.fetch import batch_reader as numpy_reader
 from feedline.torch.collate import is_stock
@@ -34,6 +35,16 @@ def batch_reader(dataset: Any) -> BatchReader | None:
     if inner is None:
         return None
     return BatchReader(lambda indices, empty: _as_tensors(inner.read(indices, empty)), inner.draws)
+
+
+def reads_many(dataset: Any) -> bool:
+    """Whether `__getitems__` does more than read one by one; torch's Subset and StackDataset always have it."""
+    if type(dataset) is Subset:
+        return reads_many(dataset.dataset)
+    if type(dataset) is StackDataset:
+        parts = dataset.datasets
+        return any(reads_many(part) for part in (parts.values() if isinstance(parts, dict) else parts))
+    return numpy_reads_many(dataset)
 
 
 def _subset_reader(dataset: Subset[Any]) -> BatchReader | None:

@@ -9,13 +9,14 @@ Not its job: the batches (loop). It has been tried against a stand-in for torch.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -48,6 +49,13 @@ class Transfer:
                 stacklevel=3,
             )
         pin = pin_memory and torch.accelerator.is_available()
+        if pin and _accelerator_type() == "mps":
+            warnings.warn(
+                "'pin_memory' argument is set as true but not supported on MPS now, "
+                "device pinned memory won't be used.",
+                stacklevel=3,
+            )
+            pin = False
         onto = device if device is not None and device.type != "cpu" else None
         # A copy is asynchronous only from pinned memory, so a device implies it.
         return cls(pin or onto is not None, onto) if pin or onto is not None else None
@@ -63,10 +71,14 @@ class Transferred(Iterator[Any]):
 
     def __init__(self, batches: BatchIterator, transfer: Transfer) -> None:
         self._batches = batches
-        self._thread = ThreadPoolExecutor(1, "feedline-pin")
-        self._copier = None if transfer.device is None else DeviceCopier(transfer.device)
+        device = transfer.device
+        index = device.index if device is not None else None
+        if index is None:
+            index = torch.accelerator.current_device_index()
+        self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
+        self._copier = None if device is None else DeviceCopier(device)
         self._ahead: Callable[[], Any] | None = None
-        weakref.finalize(self, self._thread.shutdown, False)
+        weakref.finalize(self, _leave_thread, self._thread)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -75,9 +87,14 @@ class Transferred(Iterator[Any]):
         ready = self._ahead if self._ahead is not None else self._prepare()
         self._ahead = None
         batch = ready()
-        if self._batches.is_ready():
-            self._ahead = self._prepare()
+        self._ahead = self._begin_next()
         return batch
+
+    def _begin_next(self) -> Callable[[], Any] | None:
+        try:
+            return self._prepare() if self._batches.is_ready() else None
+        except Exception as error:  # a worker has died, say: the batch at hand is still good
+            return _raising(error)
 
     def _prepare(self) -> Callable[[], Any]:
         """Begin the transfer of the next batch. An error of its own is kept until its turn has come."""
@@ -87,15 +104,38 @@ class Transferred(Iterator[Any]):
             self._thread.shutdown()
             raise
         except Exception as error:
-            failure = error
-
-            def fail() -> Any:
-                raise failure
-
-            return fail
+            return _raising(error)
         if self._copier is None:
             return self._thread.submit(_utils.pin_memory.pin_memory, batch).result
         return self._copier.copy(batch, self._thread)
+
+
+def _enter_thread(device_index: int) -> None:
+    torch.set_num_threads(1)  # of this thread: pinning is a copy, and the cores are the user's
+    torch.accelerator.set_device_index(device_index)  # or pinning would make itself a context on device 0
+
+
+def _leave_thread(thread: ThreadPoolExecutor) -> None:
+    with contextlib.suppress(RuntimeError):  # the collector may run this in that very thread
+        thread.shutdown()
+
+
+def _raising(error: Exception) -> Callable[[], Any]:
+    def fail() -> Any:
+        raise error
+
+    return fail
+
+
+def _accelerator_type() -> str | None:
+    accelerator = torch.accelerator.current_accelerator()
+    return None if accelerator is None else accelerator.type
+
+
+class _Later(NamedTuple):
+    """An object that moves by a `to` method of its own."""
+
+    value: Any
 
 
 class DeviceCopier:
@@ -114,7 +154,7 @@ class DeviceCopier:
         def finish() -> Any:
             source, arrived, event = begun.result()
             self._backend.current_stream(self._device).wait_event(event)
-            own(arrived, np.empty, self._used_here)
+            arrived = own(arrived, np.empty, self._hand_over)
             self._hold(source, event)
             return arrived
 
@@ -129,15 +169,30 @@ class DeviceCopier:
         return pinned, arrived, event
 
     def _to_device(self, value: Any, empty: Any) -> Any:
-        return value.to(self._device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-
-    def _used_here(self, value: Any, empty: Any) -> Any:
-        # Its memory came from the side stream: the allocator must not reuse it before this stream is done with it.
         if isinstance(value, torch.Tensor):
+            return value.to(self._device, non_blocking=True)
+        moves_itself = callable(getattr(value, "to", None)) and not isinstance(value, Mapping)
+        return _Later(value) if moves_itself else value
+
+    def _hand_over(self, value: Any, empty: Any) -> Any:
+        """In the user's thread, where their stream is the current one."""
+        if isinstance(value, torch.Tensor):
+            # Its memory came from the side stream: the allocator must not reuse it before this stream is done with it.
             value.record_stream(self._backend.current_stream(self._device))
+        if isinstance(value, _Later):
+            # What such an object holds is not known here, so it is copied on the user's stream, where nothing can go
+            # wrong; pinned memory is kept by torch until such a copy is done.
+            return _moved(value.value, self._device)
         return value
 
     def _hold(self, source: Any, event: Any) -> None:
         self._under_way.append((source, event))
         while self._under_way and self._under_way[0][1].query():
             self._under_way.popleft()
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    try:
+        return value.to(device, non_blocking=True)
+    except TypeError:  # the user's own class may know of the device alone
+        return value.to(device)

@@ -52,7 +52,7 @@ class Body:
         self._own_process = own_process
         self._gathers = job.batched and job.collate_fn is None and not job.stream
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
-        self._fetcher = Fetcher(job.dataset, reader)
+        self._fetcher = Fetcher(job.dataset, reader, job.dialect.reads_many(job.dataset))
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._stream_epoch = -1
@@ -86,7 +86,7 @@ class Body:
                 watch_for_count(None)
 
     def _note_own_share(self) -> None:
-        # A worker_init_fn that asks how many workers there are cuts its copy of the stream to its share: torch's manual.
+        # A worker_init_fn that asks how many workers there are cuts its copy of the stream to its share, as in torch.
         self._shares = True
 
     def stop(self) -> None:

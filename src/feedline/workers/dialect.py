@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.ambient import Source
+from feedline.datasets import reads_many
 from feedline.line.collate import default_collate
 from feedline.line.fetch import BatchReader, batch_reader
 from feedline.line.own import own
@@ -39,6 +40,8 @@ class Dialect:
     """What becomes of a sample that is delivered unbatched."""
     batch_reader: Callable[[Any], BatchReader | None]
     """How to read a whole batch from a dataset at once, if it can be."""
+    reads_many: Callable[[Any], bool] = reads_many
+    """Does the dataset's `__getitems__` do more than read one sample after the other?"""
     sources: tuple[Source, ...] = ()
     """Further global random generators to seed before each task."""
     reducers: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
