@@ -228,3 +228,12 @@ class Uneven(IterableDataset[int]):
 @every_worker
 def test_a_shard_may_be_empty(kind: dict[str, Any]) -> None:
     assert elements(DataLoader(Uneven(), batch_size=2, **kind)) == list(range(7))
+
+
+@every_worker
+def test_an_epoch_begun_again_is_read_again(kind: dict[str, Any]) -> None:
+    with DataLoader(Shardable(12), batch_size=2, persistent_workers=True, **kind) as loader:
+        for leave_after in (6, 2, 6):
+            loader.set_epoch(3)
+            batches = [batch.tolist() for batch, _ in zip(loader, range(leave_after), strict=False)]
+            assert batches == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11]][:leave_after]

@@ -60,6 +60,10 @@ class StreamReader:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
             self._elements = shuffled(self._elements, shuffle_buffer, key)
 
+    def can_serve(self, task: Task) -> bool:
+        """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
+        return (task.seed, task.epoch) == (self._first.seed, self._first.epoch) and task.seq >= self._at
+
     def take(self, task: Task) -> tuple[list[Any], bool]:
         """The elements of the task's batch, and whether the stream has ended."""
         while self._at < task.seq and not self._ended:

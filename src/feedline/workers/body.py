@@ -55,7 +55,6 @@ class Body:
         self._fetcher = Fetcher(job.dataset, reader, job.dialect.reads_many(job.dataset))
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
-        self._stream_epoch = -1
         self._shares = False
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
@@ -144,13 +143,12 @@ class Body:
         return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice)
 
     def _reader(self, task: Task) -> StreamReader:
-        if self._stream is None or self._stream_epoch != task.epoch:
+        if self._stream is None or not self._stream.can_serve(task):
             job = self._job
             shards = max(1, job.num_workers)
             self._stream = StreamReader(
                 job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed, self._shares
             )
-            self._stream_epoch = task.epoch
         return self._stream
 
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
