@@ -116,8 +116,8 @@ class SideProcess:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    """This checkout's feedline, and a temporary directory that is removed after the run."""
-    path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
+    """The copy of feedline made for this run, and a temporary directory that is removed after it."""
+    path = os.pathsep.join(filter(None, [str(scratch / "src"), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
 
 

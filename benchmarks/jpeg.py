@@ -12,7 +12,7 @@ from PIL import Image
 
 from harness import Case, Samples, Workload, epochs, serve
 
-FILES, LENGTH, BATCH = 256, 1024, 32
+FILES, LENGTH, BATCH = 256, 512, 32
 WIDTH, HEIGHT, SIDE = 500, 375, 224
 
 

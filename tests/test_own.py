@@ -169,3 +169,19 @@ def test_a_bare_array_as_dataset_is_never_handed_out(make: Callable[[], Any]) ->
         for batch in DataLoader(data, batch_size=batch_size):
             batch[...] = 1
     assert np.array_equal(data, before)
+
+
+def test_one_array_in_two_places_stays_one() -> None:
+    array = np.arange(3)
+    mine = own({"a": array, "b": [array, array.copy()]}, np.empty)
+    assert mine["a"] is mine["b"][0]
+    assert mine["a"] is not array
+    assert mine["b"][1] is not mine["a"]
+
+
+def test_arrays_made_on_the_way_are_not_taken_for_one() -> None:
+    class Fresh(list[Any]):
+        def __iter__(self) -> Any:
+            return (np.full(3, i) for i in range(50))
+
+    assert [array.tolist() for array in own(Fresh([0] * 50), np.empty)] == [[i] * 3 for i in range(50)]

@@ -78,7 +78,7 @@ class BatchIterator(Iterator[Any]):
         self._tasks = tasks
         self._length = length
         self._delivery = Delivery(options.in_order)
-        self._credits = max(1, options.prefetch_factor * workers.count)
+        self._credits = workers.credits(options.prefetch_factor)
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None

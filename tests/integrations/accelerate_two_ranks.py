@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 from accelerate import PartialState
-from proposed import with_feedline
 from test_accelerate import train
 from training import feedlines, report, torchs, torchs_engine_forbidden
+
+from feedline.torch import with_feedline
 
 
 def main(folder: str) -> None:

@@ -13,7 +13,6 @@ import torch
 from accelerate import Accelerator, skip_first_batches
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from accelerate.utils import set_seed
-from proposed import with_feedline
 from training import (
     BATCH,
     EPOCHS,
@@ -29,6 +28,7 @@ from training import (
 )
 
 import feedline.torch
+from feedline.torch import with_feedline
 
 
 @pytest.fixture(autouse=True)

@@ -151,7 +151,6 @@ def test_persistent_workers_give_the_losses_of_torchs_persistent_workers():
         assert fit(feedlines, **persistent) == losses
 
 
-@pytest.mark.xfail(reason="Lightning ends torch's workers by setting loader._iterator = None; ours live on")
 def test_persistent_workers_end_with_fit_and_a_second_fit_is_torchs():
     left: list[int] = []
 

@@ -37,15 +37,28 @@ def own(tree: Any, empty: Empty, copy_leaf: CopyLeaf | None = None) -> Any:
     >>> data
     array([0., 0., 0.])
     """
+    copies: dict[int, tuple[Any, Any]] = {}  # the original is held too, so that its id stays its own
 
     def inner(value: Any) -> Any:
-        return own(value, empty, copy_leaf)
-
-    kind = type(tree)
-    if isinstance(tree, np.ndarray):
-        return _own_array(tree, empty, inner)
-    if copy_leaf is not None and (mine := copy_leaf(tree, empty)) is not tree:
+        if id(value) in copies:  # one array in two places stays one array
+            return copies[id(value)][1]
+        mine = _copy_leaf(value, empty, copy_leaf, inner)
+        if mine is value:
+            return _rebuilt(value, inner)
+        copies[id(value)] = value, mine
         return mine
+
+    return inner(tree)
+
+
+def _copy_leaf(value: Any, empty: Empty, further: CopyLeaf | None, inner: Callable[[Any], Any]) -> Any:
+    if isinstance(value, np.ndarray):
+        return _own_array(value, empty, inner)
+    return value if further is None else further(value, empty)
+
+
+def _rebuilt(tree: Any, inner: Callable[[Any], Any]) -> Any:
+    kind = type(tree)
     if kind is dict:
         return {key: inner(value) for key, value in tree.items()}
     if kind is list:

@@ -27,7 +27,7 @@ Seed = Callable[[Task], None]
 
 READ_WHOLE = (
     "the IterableDataset neither asks feedline.get_worker_info() nor has a method shard(index, count), so each of the "
-    "{shards} workers reads the whole stream and keeps every {shards}th batch: correct, but the reading is done "
+    "{shards} workers reads the whole stream and keeps one batch in {shards}: correct, but the reading is done "
     "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or by "
     "get_worker_info().num_workers in worker_init_fn) to share it."
 )

@@ -28,6 +28,7 @@ from torch.utils.data import (
 )
 
 from feedline.rng import rng
+from feedline.torch.adopt import with_feedline
 from feedline.torch.loader import DataLoader
 
 __all__ = [
@@ -51,4 +52,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
     "rng",
+    "with_feedline",
 ]

@@ -23,7 +23,9 @@ class TorchGenerator:
 
     def seed(self, value: int) -> None:
         # torch.manual_seed would seed every device's generator too and costs 270 µs
-        torch.default_generator.manual_seed(value)
+        torch.default_generator.manual_seed(
+            value & 0x7FFFFFFFFFFFFFFF
+        )  # so that initial_seed() fits an int64, as torch's
 
     def save(self) -> Any:
         return torch.default_generator.get_state()

@@ -13,10 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from feedline.ambient import Ambient
+from feedline.arena.slots import SMALL_LEAF
 from feedline.errors import FeedlineError, add_note
 from feedline.line.collate import LeafCollate, register_collate
-from feedline.line.fetch import Fetcher, brief, index_list
+from feedline.line.fetch import Fetcher, brief, index_list, largest_leaf, split
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.rng import enter_task, leave_task, task_seed
@@ -40,6 +43,8 @@ class Job:
     num_workers: int
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
+    gather_ahead: bool = True
+    """May indices be taken from the sampler a few batches ahead although there are no workers?"""
 
 
 class Body:
@@ -56,6 +61,7 @@ class Body:
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._shares = False
+        self._small = False  # until a batch has been seen
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -107,6 +113,26 @@ class Body:
             leave_task()
             self._ambient.leave()
 
+    @property
+    def gathers_plainly(self) -> bool:
+        """Do batches come straight out of arrays in memory, with none of the user's code in between?"""
+        return self._gathers and not self._draws and self._job.gather_ahead
+
+    def run_together(self, tasks: list[Task], empty: Empty) -> list[Outcome] | None:
+        """Several small batches out of one gathering; None if each had better be run alone."""
+        if not (self.gathers_plainly and self._small):
+            return None
+        sizes = [len(task.indices) for task in tasks if task.indices is not None]
+        try:
+            indices = np.concatenate([np.asarray(task.indices, np.int64) for task in tasks])
+            whole = self._fetcher.gather(tasks[0]._replace(indices=indices), empty)
+        except Exception:  # whose batch it was is found by running each alone
+            return None
+        if whole is NotImplemented:
+            return None
+        parts = zip(tasks, split(whole, sizes), sizes, strict=True)
+        return [Outcome(task.seq, part, size) for task, part, size in parts]
+
     def failed(self, task: Task, error: BaseException) -> Outcome:
         """The outcome of a task that raised."""
         if isinstance(error, (StopIteration, StopAsyncIteration)):  # would end the user's loop without a word
@@ -124,6 +150,7 @@ class Body:
         if self._gathers:
             batch = self._fetcher.gather(task, empty)
             if batch is not NotImplemented:
+                self._small = largest_leaf(batch) < SMALL_LEAF
                 return Outcome(task.seq, batch, max(1, len(task.indices)))
         if not self._job.batched:
             return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)

@@ -18,6 +18,9 @@ class Workers(Protocol):
     count: int
     """How many there are; 0 when the loop does the work itself."""
 
+    def credits(self, prefetch_factor: int) -> int:
+        """How many tasks may be out at once."""
+
     def start(self) -> None:
         """Have them ready to take tasks."""
 

@@ -6,11 +6,16 @@ Not its job: prefetching.
 
 from __future__ import annotations
 
+from collections import deque
+
 from feedline.ambient import Borrowed
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.messages import Outcome, Task
 from feedline.workers.body import Body, Job
+
+GATHERED_AT_ONCE = 8
+"""Batches of plain in-memory arrays that are gathered together when they are small: benchmarks/in_memory.py."""
 
 
 class InlineWorkers:
@@ -22,27 +27,30 @@ class InlineWorkers:
         self._body = Body(job, None, Borrowed(job.dialect.sources), own_process=False)
         self._pool = SlotPool() if segment.available else None
         self._memory = LocalMemory(self._pool)
-        self._task: Task | None = None
+        self._tasks: deque[Task] = deque()
+
+    def credits(self, prefetch_factor: int) -> int:
+        return GATHERED_AT_ONCE if self._body.gathers_plainly else 1
 
     def start(self) -> None:
         self._body.start()
 
     def submit(self, task: Task) -> None:
-        self._task = task
+        self._tasks.append(task)
 
     def wait(self, timeout: float | None) -> list[Outcome]:
-        task, self._task = self._task, None
-        if task is None:
-            return []
         try:
-            return [self._body.run(task, self._memory.empty)]
+            if len(self._tasks) > 1 and (together := self._body.run_together(list(self._tasks), self._memory.empty)):
+                self._tasks.clear()
+                return together
+            return [self._body.run(self._tasks.popleft(), self._memory.empty)] if self._tasks else []
         finally:
             self._memory.finish()
 
     def forget(self) -> None:
-        self._task = None
+        self._tasks.clear()
 
     def stop(self) -> None:
-        self._task = None
+        self._tasks.clear()
         if self._pool is not None:
             self._pool.close()

@@ -54,6 +54,9 @@ class ProcessWorkers:
         self._slots: dict[int, tuple[Slot, int]] = {}  # slot number → slot, and the task's number for messages
         self._run = 0
 
+    def credits(self, prefetch_factor: int) -> int:
+        return prefetch_factor * self.count
+
     def start(self) -> None:
         forked = self._context.get_start_method() == "fork"
         cargo: Job | Parcel = self._job if forked else ship(self._job, self._pool.segment)

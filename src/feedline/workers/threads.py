@@ -38,6 +38,9 @@ class ThreadWorkers:
         self._threads: list[threading.Thread] = []
         self._run = 0
 
+    def credits(self, prefetch_factor: int) -> int:
+        return prefetch_factor * self.count
+
     def start(self) -> None:
         if self._job.stream and self.count > 1 and iter(self._job.dataset) is self._job.dataset:
             raise WorkerError(

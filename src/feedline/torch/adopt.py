@@ -1,6 +1,4 @@
-"""PROPOSED for src/feedline/torch/adopt.py, exported as `feedline.torch.with_feedline`; here until it is there.
-
-Loaders that a framework has made, with feedline's engine.
+"""Loaders that a framework has made, with feedline's engine.
 
 Takes: a torch DataLoader, or Accelerate's wrapper around one. Gives: the same loader on feedline's engine.
 Promises: the same dataset, sampler, batch sampler, generator and options; what the wrapper does stays as it is.
@@ -14,7 +12,7 @@ from typing import Any
 import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset
 
-from feedline.torch import DataLoader
+from feedline.torch.loader import DataLoader
 
 _CARRIED = (
     "num_workers",

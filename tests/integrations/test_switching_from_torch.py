@@ -1,0 +1,326 @@
+"""Each difference from torch's loader that docs/switching-from-torch.md names: what torch does, and what we do."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sqlite3
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.datapipes.iter import IterableWrapper
+
+import feedline
+import feedline.torch
+
+ROOT = Path(__file__).parent.parent.parent
+TORCHS, OURS = torch.utils.data.DataLoader, feedline.torch.DataLoader
+
+
+class Plain(torch.utils.data.Dataset):
+    """Twelve tensors that it keeps."""
+
+    def __init__(self) -> None:
+        self.tensors = [torch.full((3,), float(number)) for number in range(12)]
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return self.tensors[index]
+
+
+class Drawing(Plain):
+    """Draws from all three global generators, as many an augmentation does."""
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor([index, random.random(), np.random.rand(), torch.rand(()).item()], dtype=torch.float64)
+
+
+def seed_all() -> None:
+    torch.manual_seed(1)
+    random.seed(1)
+    np.random.seed(1)
+
+
+def epoch(loader_class: Any, dataset: Any, **options: Any) -> torch.Tensor:
+    """All batches of one epoch, from the same seed."""
+    seed_all()
+    return torch.cat(list(loader_class(dataset, batch_size=3, shuffle=True, **options)))
+
+
+def next_draws() -> tuple[float, float, float]:
+    return random.random(), np.random.rand(), torch.rand(()).item()
+
+
+def test_draws_of_a_dataset_do_not_depend_on_the_number_of_workers():
+    assert not torch.equal(epoch(TORCHS, Drawing(), num_workers=1), epoch(TORCHS, Drawing(), num_workers=2))
+    ours = epoch(OURS, Drawing())
+    for options in ({"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "multiprocessing_context": "spawn"}):
+        assert torch.equal(epoch(OURS, Drawing(), **options), ours)
+    assert torch.equal(epoch(TORCHS, Drawing())[:, 0], ours[:, 0]), "the order is torch's"
+
+
+def test_draws_of_a_dataset_in_the_main_process_leave_your_random_state_alone():
+    def draws_after(loader_class: Any, dataset: Any) -> tuple[float, float, float]:
+        epoch(loader_class, dataset)
+        return next_draws()
+
+    assert draws_after(TORCHS, Drawing()) != draws_after(TORCHS, Plain())
+    assert draws_after(OURS, Drawing()) == draws_after(OURS, Plain()) == draws_after(TORCHS, Plain())
+
+
+def seed_with_five(worker: int) -> None:
+    torch.manual_seed(5)
+    random.seed(5)
+    np.random.seed(5)
+
+
+def test_seeding_in_worker_init_fn_does_not_make_workers_alike():
+    options = {"num_workers": 2, "worker_init_fn": seed_with_five}
+    theirs, ours = (epoch(loader_class, Drawing(), **options)[:, 1:] for loader_class in (TORCHS, OURS))
+    assert torch.equal(theirs[:3], theirs[3:6]), "the first batches of both workers: the same draws"
+    assert len(ours[:, 0].unique()) == 12
+
+
+class Seeds(Plain):
+    def __getitem__(self, index: int) -> int:
+        return torch.initial_seed() % 2**31
+
+
+def test_initial_seed_in_a_worker_is_the_batchs():
+    theirs = epoch(TORCHS, Seeds(), num_workers=2)
+    assert len(theirs.unique()) == 2, "one per worker"
+    ours = epoch(OURS, Seeds(), num_workers=2)
+    assert len(ours.unique()) == 4, "one per batch"
+
+
+def test_thread_workers_share_torchs_generator_but_not_the_others():
+    ours = epoch(OURS, Drawing())
+    in_threads = epoch(OURS, Drawing(), num_workers=2, workers="thread")
+    assert torch.equal(in_threads[:, :3], ours[:, :3])
+    assert not torch.equal(in_threads[:, 3], ours[:, 3])
+
+
+class OurDraws(Plain):
+    def __getitem__(self, index: int) -> float:
+        return feedline.torch.rng().random()
+
+
+def test_rng_is_the_same_in_every_kind_of_worker():
+    ours = epoch(OURS, OurDraws())
+    for options in ({"num_workers": 2}, {"num_workers": 2, "workers": "thread"}):
+        assert torch.equal(epoch(OURS, OurDraws(), **options), ours)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(6))
+
+
+def test_a_stream_that_does_not_shard_itself_is_read_once_with_a_warning():
+    def elements(loader_class: Any) -> list[int]:
+        return torch.cat(list(loader_class(Stream(), batch_size=2, num_workers=2))).tolist()
+
+    assert sorted(elements(TORCHS)) == sorted([*range(6), *range(6)])
+    with pytest.warns(UserWarning, match="reads the whole stream and keeps one batch in 2"):
+        assert elements(OURS) == list(range(6))
+
+
+class Sharding(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        return iter(range(info.id, 6, info.num_workers))
+
+
+def test_a_stream_that_shards_itself_is_read_as_by_torch():
+    theirs, ours = (list(loader_class(Sharding(), batch_size=2, num_workers=2)) for loader_class in (TORCHS, OURS))
+    assert [batch.tolist() for batch in ours] == [batch.tolist() for batch in theirs]
+
+
+class Lying(torch.utils.data.IterableDataset):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self):
+        return iter(range(self.count))
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_a_wrong_length_of_a_stream_is_pointed_out_whether_or_not_anybody_asked_for_it(count):
+    assert len(list(TORCHS(Lying(count)))) == count
+    with pytest.warns(UserWarning, match=rf"__len__ says 4 but it gave {count}"):
+        assert len(list(OURS(Lying(count)))) == count
+
+
+@pytest.mark.parametrize("options", [{"batch_size": None}, {"batch_size": 2, "collate_fn": list}])
+def test_writing_into_a_batch_never_changes_the_dataset(options):
+    def changed_by(loader_class: Any) -> bool:
+        dataset = Plain()
+        for batch in loader_class(dataset, **options):
+            for tensor in batch if isinstance(batch, list) else [batch]:
+                tensor.add_(100)
+        return bool((torch.stack(dataset.tensors) >= 100).any())
+
+    assert changed_by(TORCHS)
+    assert not changed_by(OURS)
+
+
+def views(samples: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    whole = torch.zeros(50_000)
+    return whole, whole[:25_000]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_tensors_on_one_storage_arrive_as_separate_tensors(workers):
+    def is_second_changed_with_the_first(loader_class: Any) -> bool:
+        whole, part = next(iter(loader_class(Plain(), num_workers=workers, collate_fn=views)))
+        whole[0] = 5
+        return part[0].item() == 5
+
+    assert is_second_changed_with_the_first(TORCHS)
+    assert not is_second_changed_with_the_first(OURS)
+
+
+def test_a_delivered_tensor_is_not_torchs_shared_memory():
+    theirs, ours = (next(iter(loader_class(Plain(), 2, num_workers=1))) for loader_class in (TORCHS, OURS))
+    assert theirs.is_shared()
+    assert not ours.is_shared()
+
+
+class Missing(Plain):
+    def __getitem__(self, index: int) -> Any:
+        if index == 2:
+            raise FileNotFoundError(2, "No such file or directory", "/nowhere/2.jpg")
+        return index
+
+
+def test_an_exception_keeps_its_object_and_gets_notes():
+    def error_of(loader_class: Any) -> Any:
+        try:
+            list(loader_class(Missing(), batch_size=2, num_workers=2))
+        except FileNotFoundError as error:
+            return error.with_traceback(None)  # which would keep torch's workers alive
+
+    theirs, ours = error_of(TORCHS), error_of(OURS)
+    assert theirs.filename is None
+    assert str(theirs).startswith("Caught FileNotFoundError in DataLoader worker process")
+    assert ours.filename == "/nowhere/2.jpg"
+    assert ours.__notes__[0] == "feedline: raised by dataset[2]"
+    assert "__getitem__" in str(ours.__cause__), "the worker's traceback"
+
+
+class Ragged(Plain):
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(index)
+
+
+def test_a_ragged_batch_is_a_runtime_error_that_names_dataset_indices():
+    with pytest.raises(RuntimeError, match=r"\[7\] at dataset index 7 .* \[3\] at dataset index 3 "):
+        list(OURS(Ragged(), batch_sampler=[[7, 3]], num_workers=1))
+
+
+class Connected(Plain):
+    def __init__(self) -> None:
+        self.db = sqlite3.connect(":memory:")
+
+
+def test_what_cannot_be_sent_to_a_worker_is_named_and_lambdas_travel():
+    spawned = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    dataset = Connected()
+    with pytest.raises(TypeError, match=r"dataset\.db: sqlite3\.Connection"):
+        list(OURS(dataset, **spawned))
+    dataset.db.close()
+    assert list(OURS(range(2), collate_fn=lambda samples: samples, **spawned)) == [[0], [1]]
+
+
+class Parents(Plain):
+    def __getitem__(self, index: int) -> int:
+        return os.getppid()
+
+
+def test_spawned_workers_come_from_one_clean_helper_process():
+    def parents(loader_class: Any) -> set[int]:
+        loader = loader_class(Parents(), batch_size=6, num_workers=1, multiprocessing_context="spawn")
+        return {parent for batch in loader for parent in batch.tolist()}
+
+    assert parents(TORCHS) == {os.getpid()}
+    assert len(parents(OURS)) == 1
+    assert parents(OURS) != {os.getpid()}
+
+
+class Waiting(Plain):
+    """Sample 0 waits until sample 3 has been read."""
+
+    def __init__(self, sign: Path) -> None:
+        self.sign = sign
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        deadline = time.monotonic() + 60
+        while index == 0 and not self.sign.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if index == 3:
+            self.sign.touch()
+        return torch.utils.data.get_worker_info().id
+
+
+def test_batches_go_to_whichever_worker_is_free(tmp_path):
+    def workers_of(loader_class: Any, sign: Path) -> list[int]:
+        return [int(worker) for worker in loader_class(Waiting(sign), num_workers=2)]
+
+    assert workers_of(TORCHS, tmp_path / "theirs") == [0, 1, 0, 1]
+    first, *others = workers_of(OURS, tmp_path / "ours")
+    assert others == [1 - first] * 3
+
+
+class Where(Plain):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        torchs, ours = torch.utils.data.get_worker_info(), feedline.get_worker_info()
+        return -1 if torchs is None else torchs.id, -1 if ours is None else ours.id
+
+
+def test_torchs_get_worker_info_answers_in_processes_and_ours_also_in_threads():
+    for torchs, ours in OURS(Where(), num_workers=2):
+        assert torchs == ours >= 0
+    for torchs, ours in OURS(Where(), num_workers=2, workers="thread"):
+        assert torchs == -1
+        assert ours >= 0
+
+
+def test_data_pipes_go_through_torchs_own_iterator():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, about data pipes
+        loader = OURS(IterableWrapper([1, 2, 3]))
+        iterator = iter(loader)
+    assert isinstance(iterator, _BaseDataLoaderIter)
+    assert [int(batch) for batch in iterator] == [1, 2, 3]
+
+
+def test_the_iterator_is_ours_and_has_none_of_torchs_inner_parts():
+    iterator = iter(OURS(Plain()))
+    assert not isinstance(iterator, _BaseDataLoaderIter)
+    assert not hasattr(iterator, "_dataset_kind")
+
+
+def test_every_test_that_the_page_names_exists():
+    page = (ROOT / "docs" / "switching-from-torch.md").read_text()
+    named = set(re.findall(r"\btest_\w+(?!\.py)\b", page))
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    files = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    missing = {name for name in named - files if f"def {name}(" not in tests}
+    assert named - files
+    assert not missing
