@@ -16,6 +16,8 @@ import jpeg
 import large_samples
 import large_shuffle
 import tiny_batches
+import torch_first_batch
+import torch_front
 import worker_memory
 from contest import HERE, Contest, Terms, hold
 from harness import Workload
@@ -23,7 +25,17 @@ from report import rows, save, table, unfinished
 
 WORKLOADS = [
     module.WORKLOAD
-    for module in (in_memory, large_samples, tiny_batches, jpeg, first_batch, worker_memory, large_shuffle)
+    for module in (
+        in_memory,
+        large_samples,
+        tiny_batches,
+        jpeg,
+        first_batch,
+        worker_memory,
+        large_shuffle,
+        torch_front,
+        torch_first_batch,
+    )
 ]
 
 

@@ -85,7 +85,7 @@ def test_a_stop_iteration_does_not_end_the_loop_silently(kind: dict[str, Any], e
 
 @every_worker
 def test_a_dataset_that_calls_sys_exit_is_reported(kind: dict[str, Any]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(RuntimeError, match=r"raised SystemExit\(3\)") as caught:
         list(DataLoader(Failing(lambda: SystemExit(3)), batch_size=2, **kind))
     assert "making batch 2" in told(caught.value)
 

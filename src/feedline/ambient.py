@@ -141,6 +141,60 @@ class PerThread:
             _switch.drop()
 
 
+class Visiting(PerThread):
+    """For loading in a thread of the user's: its own generators during a task, the shared ones in between."""
+
+    def __init__(self) -> None:
+        self._python = random.Random()
+        self._numpy = np.random.RandomState()
+
+    def open(self) -> None:
+        _switch.hold()
+
+    def enter(self, value: int) -> None:
+        _own.python, _own.numpy = self._python, self._numpy
+        super().enter(value)
+
+    def leave(self) -> None:
+        _own.python = _own.numpy = None
+
+    def close(self) -> None:
+        _switch.drop()
+
+
+class ThisThread:
+    """For loading wherever the user's loop runs: the main thread borrows, any other thread visits.
+
+    Borrowing there would change the main thread's draws, and those of other loops, under their hands.
+    """
+
+    def __init__(self, further: Iterable[Source] = ()) -> None:
+        self._borrowed = Borrowed(further)
+        self._visiting: Visiting | None = None
+        self._current: Ambient = self._borrowed
+
+    def open(self) -> None:
+        pass
+
+    def enter(self, value: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._current = self._borrowed
+        else:
+            if self._visiting is None:
+                self._visiting = Visiting()
+                self._visiting.open()
+            self._current = self._visiting
+        self._current.enter(value)
+
+    def leave(self) -> None:
+        self._current.leave()
+
+    def close(self) -> None:
+        visiting, self._visiting = self._visiting, None
+        if visiting is not None:
+            visiting.close()
+
+
 class _Own(threading.local):
     python: random.Random | None = None
     numpy: np.random.RandomState | None = None

@@ -81,5 +81,9 @@ def add_note(error: BaseException, note: str) -> None:
     notes = getattr(error, "__notes__", None)
     if not isinstance(notes, list):
         notes = []
-        error.__notes__ = notes  # type: ignore[attr-defined, unused-ignore]
-    notes.append(note)
+        try:
+            error.__notes__ = notes  # type: ignore[attr-defined, unused-ignore]
+        except Exception:  # an exception that cannot be written to, such as a frozen dataclass, goes without
+            return
+    if note not in notes:  # one object may be raised again and again
+        notes.append(note)

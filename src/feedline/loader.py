@@ -14,7 +14,7 @@ from typing import Any
 
 from feedline.line.collate import registrations
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
-from feedline.line.samplers import RandomSampler, Sampler, SequentialSampler
+from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
 from feedline.loop import BatchIterator, Feed
 from feedline.options import Options, check_options
 from feedline.workers.body import Job
@@ -64,10 +64,18 @@ class DataLoader:
         self._plan = _plan(self.options)
         self._feed = Feed()
 
-    @property
-    def dataset(self) -> Any:
-        """The dataset that is loaded."""
-        return self.options.dataset
+    def __getattr__(self, name: str) -> Any:
+        """`dataset`, `batch_size`, `num_workers` and the other options, under their names."""
+        if name in Options.__dataclass_fields__:
+            return getattr(self.options, name)
+        raise AttributeError(f"DataLoader has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_feed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._feed = Feed()
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -106,7 +114,7 @@ def _plan(options: Options) -> Plan:
     sampler = options.sampler
     if sampler is None:
         sampler = RandomSampler(options.dataset) if options.shuffle else SequentialSampler(options.dataset)
-    if isinstance(sampler, Sampler):
+    if has_order(sampler):
         return OrderPlan(sampler, size, drop, seed)
     return IterablePlan(sampler, size, drop, seed)
 

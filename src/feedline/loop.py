@@ -8,6 +8,7 @@ Not its job: what the options mean (loader and fronts), anything a stop on the l
 
 from __future__ import annotations
 
+import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ class Feed:
     def __init__(self) -> None:
         self.warned: set[str] = set()
         """Said once, not every epoch."""
+        self._owner = os.getpid()
         self._kept: Workers | None = None
         self._stop_kept: Callable[[], object] | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
@@ -60,9 +62,11 @@ class Feed:
         latest = self._latest() if self._latest is not None else None
         if latest is not None:
             latest.give_up()
+        if self._owner != os.getpid():  # a forked child: the workers are the parent's
+            self._kept, self._owner = None, os.getpid()
         if self._kept is None:
             self._kept = new_workers(options, job)
-            self._stop_kept = weakref.finalize(self, self._kept.stop)
+            self._stop_kept = weakref.finalize(self, self._kept.release)
         self._kept.forget()
         return self._kept
 
@@ -85,7 +89,7 @@ class BatchIterator(Iterator[Any]):
         self._samples = 0
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         self._stop_workers: Callable[[], object] = (
-            weakref.finalize(self, workers.stop) if self._owned else workers.forget
+            weakref.finalize(self, workers.release) if self._owned else workers.forget
         )
 
     def __len__(self) -> int:
@@ -126,8 +130,11 @@ class BatchIterator(Iterator[Any]):
 
     def close(self) -> None:
         """Leave the epoch; its workers end unless they are persistent."""
+        self._leave("this iteration was closed before its end; begin another with iter(loader)")
+
+    def _leave(self, over: str) -> None:
         if self._over is None:
-            self._over = ""
+            self._over = over
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._stop_workers()
 
@@ -187,7 +194,7 @@ class BatchIterator(Iterator[Any]):
             self._delivery.put(outcome)
 
     def _finish(self) -> None:
-        self.close()
+        self._leave("")
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
@@ -197,19 +204,18 @@ class BatchIterator(Iterator[Any]):
     def _check_length(self) -> None:
         try:
             said = len(self._options.dataset)
-        except TypeError:
+        except Exception:  # it has no length, or none that can be had
             return
-        dropped = self._options.drop_last and self._samples < said
-        if self._samples != said and not dropped:
+        options = self._options
+        short_batches = (options.batch_size or 1) * max(1, options.num_workers) if options.drop_last else 0
+        if not said - short_batches < self._samples <= said and self._samples != said:
             self._warn(
                 f"the IterableDataset's __len__ says {said} but it gave {self._samples} elements, so len(loader) "
                 "is wrong too; let __len__ return the true count, or leave it out"
             )
 
     def _abandon(self) -> None:
-        self._over = ""
-        self._delivery = Delivery(self._options.in_order)
-        self._stop_workers()
+        self._leave("")
         if not self._owned:
             self._feed.drop_kept()
 
@@ -231,6 +237,6 @@ def new_workers(options: Options, job: Job) -> Workers:
     try:
         workers.start()
     except BaseException:
-        workers.stop()
+        workers.release()
         raise
     return workers

@@ -7,7 +7,6 @@ Not its job: acting on the options.
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from feedline.errors import OptionError, OptionTypeError
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
+_LONGEST = 2_000_000  # the operating system counts milliseconds in 31 bits
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,10 @@ def _timeout(value: Any, num_workers: int) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionTypeError(f"timeout must be a number of seconds; got {value!r}")
     seconds = float(value)
-    if not seconds >= 0 or math.isinf(seconds):
-        raise OptionError(f"timeout must be 0 (wait as long as it takes) or a positive number of seconds; got {value}")
+    if not 0 <= seconds <= _LONGEST:
+        raise OptionError(
+            f"timeout must be 0 (wait as long as it takes) or a number of seconds up to {_LONGEST:,}; got {value}"
+        )
     if seconds and num_workers == 0:
         raise OptionError("timeout needs num_workers > 0: without workers nothing is waited for")
     return seconds

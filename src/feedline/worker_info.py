@@ -21,16 +21,11 @@ class WorkerInfo:
     seed: int
     dataset: Any
 
-    def __getattribute__(self, name: str) -> Any:
-        if name == "num_workers":
-            count_was_asked()
-        return super().__getattribute__(name)
-
 
 class _Current(threading.local):
     info: WorkerInfo | None = None
     when_asked: Callable[[], None] | None = None
-    when_counted: Callable[[], None] | None = None
+    questions: int = 0
 
 
 _current = _Current()
@@ -44,6 +39,7 @@ def get_worker_info() -> WorkerInfo | None:
     >>> get_worker_info() is None
     True
     """
+    _current.questions += 1
     if _current.when_asked is not None:
         _current.when_asked()
     return _current.info
@@ -59,12 +55,11 @@ def watch_for_question(when_asked: Callable[[], None] | None) -> None:
     _current.when_asked = when_asked
 
 
-def count_was_asked() -> None:
-    """Someone looks at how many workers there are: nobody needs that but to take a share."""
-    if _current.when_counted is not None:
-        _current.when_counted()
+def questions() -> int:
+    """How often this thread has called `get_worker_info`."""
+    return _current.questions
 
 
-def watch_for_count(when_counted: Callable[[], None] | None) -> None:
-    """Have a function called whenever this thread looks at a `WorkerInfo`'s `num_workers`; None to stop."""
-    _current.when_counted = when_counted
+def is_one_of_many() -> bool:
+    """Is this thread one of several workers? Asking so is no question of the dataset's."""
+    return _current.info is not None and _current.info.num_workers > 1

@@ -21,6 +21,8 @@ from feedline.errors import MemoryShortage
 
 STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
+CARGO, BOARD, FIRST_FREE = range(3)
+"""Slots with a purpose: what travels to the workers, what all look at; batches come after them."""
 
 available = hasattr(os, "memfd_create") and hasattr(os, "posix_fallocate")
 """Linux has it. Elsewhere batches are made in ordinary memory, and there are no worker processes."""
@@ -59,7 +61,14 @@ class Segment:
     """The shared file. Give `fd` to another process and build a `Segment` around it there."""
 
     def __init__(self, fd: int | None = None) -> None:
-        self.fd = os.memfd_create("feedline", os.MFD_CLOEXEC) if fd is None else fd
+        self._fd = fd
+
+    @property
+    def fd(self) -> int:
+        """The descriptor; made when first needed, because many loaders never need it."""
+        if self._fd is None:
+            self._fd = os.memfd_create("feedline", os.MFD_CLOEXEC)
+        return self._fd
 
     def allocate(self, slot: int, start: int, stop: int) -> None:
         """Have memory for bytes start…stop of a slot, now."""
@@ -81,11 +90,17 @@ class Segment:
         """The first `size` bytes of a slot as memory of this process; writes to a private one are seen by nobody."""
         return Mapping(self.fd, slot * STRIDE, to_page(size), _MAP_PRIVATE if private else _MAP_SHARED)
 
+    def board(self, create: bool = False) -> memoryview:
+        """A page of integers that parent and workers see together."""
+        if create:
+            self.allocate(BOARD, 0, PAGE)
+        return self.map(BOARD, PAGE).view(0, PAGE).cast("q")
+
     def close(self) -> None:
         """Let go of the descriptor; mappings live on."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd, self._fd = self._fd, -1
+        if fd is not None and fd >= 0:
+            os.close(fd)
 
 
 class Mapping:

@@ -10,6 +10,7 @@ Not its job: holding Python records (SharedList).
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -72,7 +73,7 @@ class ArrayDataset(Dataset[Any]):
             raise outside(index, self._length, "ArrayDataset") from None
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        inside = self._inside(np.asarray(indices, dtype=np.int64))
+        inside = self._inside(np.array([operator.index(index) for index in indices], dtype=np.int64))
         columns = [_gather(rows, inside, np.empty) for rows in self._rows]
         return [self._sample(values) for values in zip(*columns, strict=True)]
 

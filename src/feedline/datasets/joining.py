@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from itertools import accumulate, chain
+from itertools import accumulate, islice
 from typing import Any, Generic, cast
 
 from feedline.datasets.reading import (
@@ -25,6 +25,7 @@ from feedline.datasets.reading import (
     reads_batches,
     reads_many,
 )
+from feedline.worker_info import is_one_of_many, questions
 
 
 class Dataset(Generic[T_co]):
@@ -144,7 +145,20 @@ class ChainDataset(IterableDataset[T_co]):
                 raise TypeError(f"datasets[{number}] ({name}) has no __iter__; ConcatDataset joins map-style datasets")
 
     def __iter__(self) -> Iterator[T_co]:
-        return chain.from_iterable(self.datasets)
+        shares: bool | None = None
+        for dataset in self.datasets:
+            before = questions()
+            elements = iter(dataset)
+            first = list(islice(elements, 1))
+            asked = questions() > before
+            if shares is not None and asked is not shares and is_one_of_many():
+                raise RuntimeError(
+                    "some of the chained datasets read their own share (they ask get_worker_info()) and others read "
+                    "everything: with several workers elements would come twice or not at all. Let all ask, or none"
+                )
+            shares = asked
+            yield from first
+            yield from elements
 
     def __len__(self) -> int:
         # Python asks list() and the like for a length first and takes a TypeError for "unknown".

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,30 +94,6 @@ class Fetcher:
         length = _length(self.dataset) if isinstance(error, (IndexError, KeyError)) else None
         told = "" if length is None else f"; the dataset's __len__ says {length}"
         add_note(error, f"feedline: raised by {what}{told}")
-
-
-def split(batch: Any, sizes: Sequence[int]) -> list[Any]:
-    """A batch of plain containers and arrays cut into several, one after the other.
-
-    >>> split((np.arange(5), {"y": np.arange(5)}), [2, 3])[1]
-    (array([2, 3, 4]), {'y': array([2, 3, 4])})
-    """
-    if isinstance(batch, dict):
-        columns = [split(value, sizes) for value in batch.values()]
-        return [dict(zip(batch, row, strict=True)) for row in zip(*columns, strict=True)]
-    if isinstance(batch, (tuple, list)):
-        return [type(batch)(row) for row in zip(*(split(value, sizes) for value in batch), strict=True)]
-    ends = list(accumulate(sizes))
-    return [batch[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-
-
-def largest_leaf(batch: Any) -> int:
-    """Bytes of the largest array of a batch."""
-    if isinstance(batch, dict):
-        return max(map(largest_leaf, batch.values()), default=0)
-    if isinstance(batch, (tuple, list)):
-        return max(map(largest_leaf, batch), default=0)
-    return int(batch.nbytes)
 
 
 def _as_places(indices: Any) -> IntArray | None:

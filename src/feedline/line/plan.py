@@ -8,11 +8,14 @@ Not its job: reading data (fetch, stream), how many tasks may be out (loader).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from feedline.line.samplers import BatchSampler, Sampler
+import numpy as np
+
+from feedline.line.samplers import BatchSampler, Sampler, has_order
 from feedline.messages import Task
 
 
@@ -71,7 +74,8 @@ class OrderPlan:
         size, seed, repeats = self._size, self._seed, self._sampler.repeats
         for seq in range(start, count_batches(len(order), size, self._drop_last)):
             first = seq * size
-            yield Task(seq, epoch, seed, order[first : first + size], first if repeats else -1)
+            indices = np.asarray(order[first : first + size], np.int64)
+            yield Task(seq, epoch, seed, indices, first if repeats else -1)
 
 
 class IterablePlan:
@@ -105,7 +109,7 @@ class IterablePlan:
         if self._batches:
             yield from map(batch_of, source)
             return
-        while batch := list(islice(source, self._size)):
+        while batch := list(islice(source, min(self._size, sys.maxsize))):
             if len(batch) < self._size and self._drop_last:
                 return
             yield batch
@@ -154,7 +158,7 @@ class _StreamTasks:
 
 def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
     """A plan of the user's batch sampler; ours over one of our samplers stays seekable."""
-    if type(batch_sampler) is BatchSampler and isinstance(batch_sampler.sampler, Sampler):
+    if type(batch_sampler) is BatchSampler and has_order(batch_sampler.sampler):
         return OrderPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last, seed)
     return IterablePlan(batch_sampler, None, False, seed, batches=True)
 

@@ -14,7 +14,7 @@ import operator
 import secrets
 import types
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,11 @@ class Sampler:
         (True, False)
         """
         self._epoch = _whole("epoch", epoch, at_least=0)
+
+
+def has_order(sampler: object) -> TypeGuard[Sampler]:
+    """Is it one of ours, by what it does? One whose `__iter__` was written anew is iterated, as any iterable is."""
+    return isinstance(sampler, Sampler) and type(sampler).__iter__ is Sampler.__iter__
 
 
 class SequentialSampler(Sampler):

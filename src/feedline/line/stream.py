@@ -1,8 +1,8 @@
 """Elements of an iterable dataset for one task, each element once over all workers.
 
 Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
-Promises: a dataset that asks `get_worker_info()` shards itself, as does one whose worker_init_fn asks how many workers
-there are; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps
+Promises: a dataset that asks `get_worker_info()` shards itself, as does one that worker_init_fn has changed in its
+worker; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps
 each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
 batch is read under its own seed, those passed over too.
 Not its job: collating, seeding itself (a callback is handed in).
@@ -28,8 +28,12 @@ Seed = Callable[[Task], None]
 READ_WHOLE = (
     "the IterableDataset neither asks feedline.get_worker_info() nor has a method shard(index, count), so each of the "
     "{shards} workers reads the whole stream and keeps one batch in {shards}: correct, but the reading is done "
-    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or by "
-    "get_worker_info().num_workers in worker_init_fn) to share it."
+    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or set "
+    "the dataset's bounds in worker_init_fn) to share it."
+)
+ASKED_LATE = (
+    "the IterableDataset asks feedline.get_worker_info() only after its first element, when it has already been taken "
+    "for one that reads everything: ask at the start of __iter__, or define shard(index, count)"
 )
 
 
@@ -58,7 +62,7 @@ class StreamReader:
         self._step = 1 if self._whole else shards
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
-            self._elements = shuffled(self._elements, shuffle_buffer, key)
+            self._elements = Shuffled(self._elements, shuffle_buffer, key)
 
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
@@ -79,6 +83,8 @@ class StreamReader:
             self._seed(task)
         self._at += self._step
         elements: list[Any] = []
+        if self._whole and self._shards > 1:
+            watch_for_question(_asked_late)
         try:
             while len(elements) < self._size:
                 elements.append(next(self._elements))
@@ -87,6 +93,8 @@ class StreamReader:
         except Exception as error:
             add_note(error, f"feedline: raised by the IterableDataset at element {len(elements)} of batch {task.seq}")
             raise
+        finally:
+            watch_for_question(None)
         return elements
 
     def _open(self, dataset: Any, shard: int, is_own_share: bool) -> Iterator[Any]:
@@ -144,17 +152,39 @@ class _Numbered:
         return next(self._elements)
 
 
-def shuffled(elements: Iterator[Any], size: int, key: int) -> Iterator[Any]:
+def _asked_late() -> None:
+    raise RuntimeError(ASKED_LATE)
+
+
+class Shuffled:
     """Elements in random order, as far as a buffer of `size` of them allows; a function of the key.
 
-    >>> sorted(shuffled(iter(range(10)), 4, key=1))
+    >>> sorted(Shuffled(iter(range(10)), 4, key=1))
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
-    draw = random.Random(key)
-    buffer = list(islice(elements, size))
-    for element in elements:
-        place = int(draw.random() * len(buffer))
-        buffer[place], element = element, buffer[place]
-        yield element
-    draw.shuffle(buffer)
-    yield from buffer
+
+    def __init__(self, elements: Iterator[Any], size: int, key: int) -> None:
+        self._elements = elements
+        self._size = size
+        self._draw = random.Random(key)
+        self._buffer: list[Any] = []
+        self._ended = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        # An element that raises is passed on as that, and nothing in the buffer is lost.
+        while len(self._buffer) < self._size and not self._ended:
+            self._read()
+        if not self._buffer:
+            raise StopIteration
+        place = int(self._draw.random() * len(self._buffer))
+        self._buffer[place], self._buffer[-1] = self._buffer[-1], self._buffer[place]
+        return self._buffer.pop()
+
+    def _read(self) -> None:
+        try:
+            self._buffer.append(next(self._elements))
+        except StopIteration:
+            self._ended = True

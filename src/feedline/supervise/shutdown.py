@@ -14,6 +14,10 @@ GRACE_SECONDS = 0.5
 """For `finally` blocks and exit handlers of the user's code; a worker stuck in C is then killed."""
 
 
+TOLD_TO_LEAVE = 128 + signal.SIGTERM
+"""A worker's exit code after SIGTERM."""
+
+
 def end(processes: list[BaseProcess]) -> None:
     """Ask all to leave (SIGTERM becomes SystemExit there), wait a little, kill those that stay."""
     alive = [process for process in processes if process.pid is not None]
@@ -29,13 +33,16 @@ def end(processes: list[BaseProcess]) -> None:
             process.kill()
     for process in alive:
         process.join()
-        process.close()
+        with contextlib.suppress(ValueError):  # with SIGCHLD ignored its end goes unnoticed
+            process.close()
 
 
 def words_for(exitcode: int | None) -> str:
     """An exit code as a sentence."""
     if exitcode is None:
         return "ended"
+    if exitcode == TOLD_TO_LEAVE:
+        return "was told to leave (SIGTERM) by somebody else"
     if exitcode >= 0:
         return f"left with exit code {exitcode}"
     try:

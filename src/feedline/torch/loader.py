@@ -211,6 +211,4 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             num_workers=self.num_workers,
             registrations=registrations(),
             dialect=TORCH,
-            # A generator of the user's is drawn from just when torch's loader would, not a few batches earlier.
-            gather_ahead=getattr(self.sampler, "generator", None) is None,
         )

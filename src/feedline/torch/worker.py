@@ -40,8 +40,6 @@ class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
     def __getattribute__(self, name: str) -> Any:
         if name in ("id", "num_workers"):
             worker_info.get_worker_info()
-        if name == "num_workers":
-            worker_info.count_was_asked()
         return super().__getattribute__(name)
 
 

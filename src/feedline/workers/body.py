@@ -13,18 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from feedline.ambient import Ambient
-from feedline.arena.slots import SMALL_LEAF
 from feedline.errors import FeedlineError, add_note
 from feedline.line.collate import LeafCollate, register_collate
-from feedline.line.fetch import Fetcher, brief, index_list, largest_leaf, split
+from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.rng import enter_task, leave_task, task_seed
-from feedline.worker_info import WorkerInfo, set_worker_info, watch_for_count
+from feedline.worker_info import WorkerInfo, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
+from feedline.workers.own_share import watch_attributes
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,6 @@ class Job:
     num_workers: int
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
-    gather_ahead: bool = True
-    """May indices be taken from the sampler a few batches ahead although there are no workers?"""
 
 
 class Body:
@@ -61,7 +57,6 @@ class Body:
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._shares = False
-        self._small = False  # until a batch has been seen
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -79,20 +74,15 @@ class Body:
             self._job.dialect.enter_worker(info)
         if self._job.worker_init_fn is not None:
             self._ambient.enter(seed)
-            watch_for_count(self._note_own_share if self._own_process else None)
             try:
-                self._job.worker_init_fn(self._worker)
+                with watch_attributes(self._job.dataset) as attributes:
+                    self._job.worker_init_fn(self._worker)
+                self._shares = bool(attributes)
             except (Exception, SystemExit) as error:
                 if isinstance(error, SystemExit) and self._own_process:  # it may be our own being told to leave
                     raise
                 add_note(error, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
                 self._broken = error
-            finally:
-                watch_for_count(None)
-
-    def _note_own_share(self) -> None:
-        # A worker_init_fn that asks how many workers there are cuts its copy of the stream to its share, as in torch.
-        self._shares = True
 
     def stop(self) -> None:
         """Be no worker any more."""
@@ -113,29 +103,10 @@ class Body:
             leave_task()
             self._ambient.leave()
 
-    @property
-    def gathers_plainly(self) -> bool:
-        """Do batches come straight out of arrays in memory, with none of the user's code in between?"""
-        return self._gathers and not self._draws and self._job.gather_ahead
-
-    def run_together(self, tasks: list[Task], empty: Empty) -> list[Outcome] | None:
-        """Several small batches out of one gathering; None if each had better be run alone."""
-        if not (self.gathers_plainly and self._small):
-            return None
-        sizes = [len(task.indices) for task in tasks if task.indices is not None]
-        try:
-            indices = np.concatenate([np.asarray(task.indices, np.int64) for task in tasks])
-            whole = self._fetcher.gather(tasks[0]._replace(indices=indices), empty)
-        except Exception:  # whose batch it was is found by running each alone
-            return None
-        if whole is NotImplemented:
-            return None
-        parts = zip(tasks, split(whole, sizes), sizes, strict=True)
-        return [Outcome(task.seq, part, size) for task, part, size in parts]
-
     def failed(self, task: Task, error: BaseException) -> Outcome:
         """The outcome of a task that raised."""
-        if isinstance(error, (StopIteration, StopAsyncIteration)):  # would end the user's loop without a word
+        # These would end the user's loop, or program, without a word.
+        if isinstance(error, (StopIteration, StopAsyncIteration, SystemExit)):
             wrapped = RuntimeError(f"the dataset or collate_fn raised {error!r}")
             wrapped.__cause__ = error
             wrapped.__notes__ = getattr(error, "__notes__", [])  # type: ignore[attr-defined, unused-ignore]
@@ -150,7 +121,6 @@ class Body:
         if self._gathers:
             batch = self._fetcher.gather(task, empty)
             if batch is not NotImplemented:
-                self._small = largest_leaf(batch) < SMALL_LEAF
                 return Outcome(task.seq, batch, max(1, len(task.indices)))
         if not self._job.batched:
             return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)
@@ -159,7 +129,10 @@ class Body:
         return Outcome(task.seq, batch, max(1, len(samples)))  # a batch of nothing is a batch, if collate_fn makes one
 
     def _run_stream(self, task: Task, empty: Empty) -> Outcome:
-        reader = self._reader(task)
+        try:
+            reader = self._reader(task)
+        except Exception as error:
+            return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
         notice, reader.notice = reader.notice, None
         elements, ended = reader.take(task)
         if len(elements) < self._job.batch_size and self._job.drop_last:

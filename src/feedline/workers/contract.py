@@ -7,6 +7,7 @@ Not its job: order and limits (loader), what a task does (body).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from feedline.messages import Outcome, Task
@@ -33,5 +34,6 @@ class Workers(Protocol):
     def forget(self) -> None:
         """Drop the outcomes of all tasks submitted so far: their consumer has left."""
 
-    def stop(self) -> None:
-        """End the workers and give everything back. May be called twice, and in any state."""
+    release: Callable[[], None]
+    """Ends the workers and gives everything back. May be called twice, and in any state. It holds nothing of the job,
+    so that a job which refers to its own loader does not keep that alive."""

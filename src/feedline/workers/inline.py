@@ -6,16 +6,14 @@ Not its job: prefetching.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable
+from functools import partial
 
-from feedline.ambient import Borrowed
+from feedline.ambient import ThisThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.messages import Outcome, Task
 from feedline.workers.body import Body, Job
-
-GATHERED_AT_ONCE = 8
-"""Batches of plain in-memory arrays that are gathered together when they are small: benchmarks/in_memory.py."""
 
 
 class InlineWorkers:
@@ -24,33 +22,37 @@ class InlineWorkers:
     count = 0
 
     def __init__(self, job: Job) -> None:
-        self._body = Body(job, None, Borrowed(job.dialect.sources), own_process=False)
-        self._pool = SlotPool() if segment.available else None
-        self._memory = LocalMemory(self._pool)
-        self._tasks: deque[Task] = deque()
+        ambient = ThisThread(job.dialect.sources)
+        pool = SlotPool() if segment.available else None
+        self._body = Body(job, None, ambient, own_process=False)
+        self._memory = LocalMemory(pool)
+        self._task: Task | None = None
+        # Not a method of ours: what ends us must not keep the job alive, which may refer to the loader.
+        self.release: Callable[[], None] = partial(_release, ambient, pool)
 
     def credits(self, prefetch_factor: int) -> int:
-        return GATHERED_AT_ONCE if self._body.gathers_plainly else 1
+        return 1
 
     def start(self) -> None:
         self._body.start()
 
     def submit(self, task: Task) -> None:
-        self._tasks.append(task)
+        self._task = task
 
     def wait(self, timeout: float | None) -> list[Outcome]:
+        task, self._task = self._task, None
+        if task is None:
+            return []
         try:
-            if len(self._tasks) > 1 and (together := self._body.run_together(list(self._tasks), self._memory.empty)):
-                self._tasks.clear()
-                return together
-            return [self._body.run(self._tasks.popleft(), self._memory.empty)] if self._tasks else []
+            return [self._body.run(task, self._memory.empty)]
         finally:
             self._memory.finish()
 
     def forget(self) -> None:
-        self._tasks.clear()
+        self._task = None
 
-    def stop(self) -> None:
-        self._tasks.clear()
-        if self._pool is not None:
-            self._pool.close()
+
+def _release(ambient: ThisThread, pool: SlotPool | None) -> None:
+    ambient.close()
+    if pool is not None:
+        pool.close()

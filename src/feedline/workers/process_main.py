@@ -20,6 +20,7 @@ from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.supervise import lifeline
+from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, Job, remedy_for
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
@@ -56,12 +57,13 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
 
 def _leave(signum: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signum, signal.SIG_IGN)
-    raise SystemExit(0)
+    raise SystemExit(TOLD_TO_LEAVE)
 
 
 class _Worker:
     def __init__(self, wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
         self._segment = Segment(wiring.segment.fd)
+        self._board = self._segment.board()
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
@@ -73,12 +75,20 @@ class _Worker:
             self._body = Body(job, number, Owned(job.dialect.sources), own_process=True)
             self._body.start()
         except Exception as error:
-            add_note(error, f"feedline: worker {number} (pid {os.getpid()}) could not rebuild what was sent to it")
+            add_note(
+                error,
+                f"feedline: worker {number} (pid {os.getpid()}) could not rebuild what was sent to it. "
+                "Classes and functions it names must be importable there: define them at the top of a module, not "
+                "under if __name__ == '__main__'",
+            )
             self._broken = Failure.of(error, same_process=False)
 
     def serve(self, ticket: TaskTicket) -> None:
         """Do one task and leave its outcome in the slot it came in."""
         slot = self._slot(ticket)
+        if self._board[0] != ticket.run:  # its consumer has left
+            send_done(self._done, DoneTicket(ticket.run, ticket.slot, 0, 0, slot.capacity))
+            return
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
         writer = Writer(slot, leased=False)
         try:

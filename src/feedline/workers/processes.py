@@ -9,12 +9,14 @@ Not its job: what a worker does (process_main, body), repairing after a death (s
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import selectors
 import signal
 import time
 from collections import deque
+from collections.abc import Callable
 from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -38,7 +40,8 @@ class ProcessWorkers:
     """The contract, kept by `job.num_workers` processes."""
 
     def __init__(self, job: Job, context: str | BaseContext | None) -> None:
-        self._job = job
+        self._job: Job | None = job  # until it has been sent: it may refer to the loader
+        self._streams = job.stream
         self.count = job.num_workers
         self._context: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
         self._origin: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
@@ -53,14 +56,31 @@ class ProcessWorkers:
         self._selector = selectors.DefaultSelector()
         self._slots: dict[int, tuple[Slot, int]] = {}  # slot number → slot, and the task's number for messages
         self._run = 0
+        self._board: memoryview | None = None
+        self.release: Callable[[], None] = self._stop
 
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
 
     def start(self) -> None:
+        if multiprocessing.current_process().daemon:
+            raise WorkerError(
+                "a worker process cannot start worker processes: inside a dataset use num_workers=0 or workers='thread'"
+            )
+        try:
+            self._start()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                add_note(error, "feedline: each worker takes a few descriptors: lower num_workers or raise `ulimit -n`")
+            raise
+
+    def _start(self) -> None:
+        assert self._job is not None
+        self._board = self._pool.segment.board(create=True)
         forked = self._context.get_start_method() == "fork"
         cargo: Job | Parcel = self._job if forked else ship(self._job, self._pool.segment)
-        self._lanes = [_Lane() for _ in range(self.count if self._job.stream else 1)]
+        for _ in range(self.count if self._streams else 1):
+            self._lanes.append(_Lane())
         self._done = os.pipe()
         os.set_blocking(self._done[0], False)
         self._selector.register(self._done[0], selectors.EVENT_READ, None)
@@ -74,6 +94,7 @@ class ProcessWorkers:
                     self._start_one(number, cargo, parents_own)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._job = None
 
     def _start_one(self, number: int, cargo: Job | Parcel, parents_own: tuple[int, ...]) -> None:
         lane = self._lanes[number % len(self._lanes)]
@@ -123,8 +144,10 @@ class ProcessWorkers:
 
     def forget(self) -> None:
         self._run += 1
+        if self._board is not None:
+            self._board[0] = self._run
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         if self._owner != os.getpid():  # a forked child's copy: the workers are not its own
             return
         processes, self._processes = self._processes, []
@@ -137,6 +160,7 @@ class ProcessWorkers:
                 os.close(fd)
             self._done = (-1, -1)
         self._lanes = []
+        self._board = None
         self._slots.clear()
         self._pool.close()
 

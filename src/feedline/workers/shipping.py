@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feedline.arena.segment import Segment, to_page
-from feedline.arena.slots import CARGO
+from feedline.arena.segment import CARGO, Segment, to_page
 from feedline.datasets import Empty
 from feedline.errors import ShippingError
 from feedline.workers.body import Job

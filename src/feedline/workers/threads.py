@@ -7,22 +7,28 @@ Not its job: stopping a thread that is stuck in user code, which Python cannot d
 
 from __future__ import annotations
 
+import copy
 import logging
+import os
 import queue
 import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.errors import WorkerError
-from feedline.messages import Outcome, Task
+from feedline.messages import Failure, Outcome, Task
 from feedline.workers.body import Body, Job
 
 log = logging.getLogger("feedline")
 
 Lane = queue.SimpleQueue["tuple[int, Task] | None"]
-Done = queue.SimpleQueue["tuple[int, Outcome]"]
-STOP_SECONDS = 5.0
+Done = queue.SimpleQueue["tuple[int, Outcome] | None"]
+STOP_SECONDS = 1.0
+"""For all threads together: a sample under way may end, but nobody waits long after Ctrl-C."""
 
 
 class ThreadWorkers:
@@ -31,75 +37,115 @@ class ThreadWorkers:
     def __init__(self, job: Job) -> None:
         self._job = job
         self.count = job.num_workers
+        self._owner = os.getpid()
         self._pool = SlotPool() if segment.available else None
         self._lanes: list[Lane] = [queue.SimpleQueue() for _ in range(self.count if job.stream else 1)]
         self._done: Done = queue.SimpleQueue()
-        self._stopping = threading.Event()
+        self._now = _Now()
         self._threads: list[threading.Thread] = []
-        self._run = 0
+        self.release: Callable[[], None] = self._stop
 
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
 
     def start(self) -> None:
-        if self._job.stream and self.count > 1 and iter(self._job.dataset) is self._job.dataset:
+        if self._job.stream and self.count > 1 and isinstance(self._job.dataset, Iterator):
             raise WorkerError(
-                "the dataset is an iterator (iter(dataset) is dataset), which several threads cannot share without "
-                "losing elements: let __iter__ return a new iterator each time, or use one worker or processes"
+                "the dataset is an iterator (it has __next__), which several threads cannot share without losing "
+                "elements: let __iter__ return a new iterator each time, or use one worker or processes"
             )
         for number in range(self.count):
             lane = self._lanes[number % len(self._lanes)]
-            arguments = (self._job, number, lane, self._done, self._pool, self._stopping)
+            arguments = (self._job, number, lane, self._done, self._pool, self._now)
             thread = threading.Thread(target=_work, args=arguments, name=f"feedline-{number}", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def submit(self, task: Task) -> None:
-        self._lanes[task.seq % len(self._lanes)].put((self._run, task))
+        self._check_owner()
+        self._lanes[task.seq % len(self._lanes)].put((self._now.run, task))
 
     def wait(self, timeout: float | None) -> list[Outcome]:
-        outcomes = []
+        self._check_owner()
+        outcomes: list[Outcome] = []
         try:
             arrived = self._done.get(timeout=timeout)
-            while True:
-                if arrived[0] == self._run:
+            while arrived is not None:
+                if arrived[0] == self._now.run:
                     outcomes.append(arrived[1])
                 arrived = self._done.get(block=not outcomes, timeout=timeout)
         except queue.Empty:
             return outcomes
+        raise WorkerError("the loader was closed by another thread while this one waited for a batch")
 
     def forget(self) -> None:
-        self._run += 1
+        self._now.run += 1
 
-    def stop(self) -> None:
-        self._stopping.set()
+    def _check_owner(self) -> None:
+        if self._owner != os.getpid():
+            raise WorkerError(
+                "the worker threads are not in this forked copy of the process: begin anew with iter(loader)"
+            )
+
+    def _stop(self) -> None:
+        self._now.stopping = True
+        if self._owner != os.getpid():
+            return
         for number in range(len(self._threads)):
             self._lanes[number % len(self._lanes)].put(None)
+        deadline = time.monotonic() + STOP_SECONDS
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(STOP_SECONDS)
+                thread.join(max(0.0, deadline - time.monotonic()))
                 if thread.is_alive():
                     log.warning("%s is still busy with a sample and is left behind", thread.name)
         self._threads = []
+        self._done.put(None)
         self._done = queue.SimpleQueue()
         if self._pool is not None:
             self._pool.close()
 
 
-def _work(job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, stopping: threading.Event) -> None:
+class _Now:
+    """What the threads look at before each task: is it still wanted?"""
+
+    run = 0
+    stopping = False
+
+
+def _work(job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, now: _Now) -> None:
     # A function of what it needs, not a method: a running thread must not keep a dropped loader alive.
-    body = Body(job, number, PerThread(), own_process=False)
+    ambient = PerThread()
     memory = LocalMemory(pool)
-    body.start()
+    body, broken = _body(job, number, ambient)
     try:
-        while (message := lane.get()) is not None and not stopping.is_set():
+        while (message := lane.get()) is not None and not now.stopping:
             run, task = message
-            try:
-                outcome = body.run(task, memory.empty)
-            except BaseException as error:  # SystemExit and the like: the loop waits for an outcome
-                outcome = body.failed(task, error)
-            memory.finish()
-            done.put((run, outcome))
-            del message, task, outcome  # a batch must not live on here until the next one
+            if run == now.run:  # else its consumer has left
+                done.put((run, _outcome(body, broken, task, memory)))
+            del message, task  # a batch must not live on here until the next one
     finally:
-        body.stop()
+        if body is not None:
+            body.stop()
+
+
+def _body(job: Job, number: int, ambient: PerThread) -> tuple[Body | None, Failure | None]:
+    try:
+        if job.stream:  # each thread its own, so that worker_init_fn can give it its own share
+            job = replace(job, dataset=copy.copy(job.dataset))
+        body = Body(job, number, ambient, own_process=False)
+        body.start()
+    except BaseException as error:  # the loop waits for an outcome, whatever it is
+        return None, Failure.of(error, same_process=False)
+    return body, None
+
+
+def _outcome(body: Body | None, broken: Failure | None, task: Task, memory: LocalMemory) -> Outcome:
+    if body is None:
+        return Outcome(task.seq, failure=broken)
+    try:
+        return body.run(task, memory.empty)
+    except BaseException as error:  # SystemExit and the like
+        return body.failed(task, error)
+    finally:
+        memory.finish()
