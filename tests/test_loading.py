@@ -252,12 +252,14 @@ class Gate(Dataset[int]):
 
 
 @pytest.mark.parametrize("kind", [THREADS, FORK])
-@pytest.mark.parametrize(("in_order", "expected"), [(True, [0, 1, 2, 3]), (False, [1, 2, 3, 0])])
-def test_in_order_or_as_they_come(kind: dict[str, Any], in_order: bool, expected: list[int]) -> None:
+@pytest.mark.parametrize("in_order", [True, False])
+def test_in_order_or_as_they_come(kind: dict[str, Any], in_order: bool) -> None:
     """A free worker takes the tasks behind a slow one: otherwise sample 0 would wait for ever."""
     others = multiprocessing.get_context("fork").Semaphore(0)
     loader = DataLoader(Gate(others), in_order=in_order, prefetch_factor=2, timeout=60, **kind)
-    assert [value for batch in values(loader) for value in batch] == expected
+    came = [value for batch in values(loader) for value in batch]
+    assert sorted(came) == [0, 1, 2, 3]
+    assert came[:2] == ([0, 1] if in_order else [1, 2])  # 3 lets 0 go before it is done itself
 
 
 @every_worker

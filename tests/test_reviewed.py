@@ -202,7 +202,7 @@ def test_a_stream_that_cannot_be_opened_ends(kind: dict[str, Any]) -> None:
             errors += 1
         except StopIteration:
             break
-    assert 1 <= errors <= 4
+    assert 1 <= errors <= 8  # those that were out when the first came
 
 
 def interrupted(worker: int) -> None:

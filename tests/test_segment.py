@@ -121,6 +121,7 @@ def test_writes_to_a_private_mapping_are_seen_by_nobody(segment: Segment) -> Non
 
 
 def test_mappings_need_no_descriptor_and_outlive_the_segments(segment: Segment) -> None:
+    assert segment.fd >= 0  # made when first needed
     before = len(os.listdir("/proc/self/fd"))
     views = [bytes_of(room(segment, slot, PAGE)) for slot in range(200)]
     assert len(os.listdir("/proc/self/fd")) == before

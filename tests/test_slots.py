@@ -308,6 +308,7 @@ def test_after_close_only_what_is_held_stays(pool: SlotPool) -> None:
 
 
 def test_closing_takes_one_descriptor_and_every_idle_mapping_along(pool: SlotPool) -> None:
+    assert pool.segment.fd >= 0  # made when first needed
     before = len(os.listdir("/proc/self/fd"))
     for number in range(20):
         deliver(pool, number, BIG)

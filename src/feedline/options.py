@@ -198,7 +198,8 @@ def _timeout(value: Any, num_workers: int) -> float:
     seconds = float(value)
     if not 0 <= seconds <= _LONGEST:
         raise OptionError(
-            f"timeout must be 0 (wait as long as it takes) or a number of seconds up to {_LONGEST:,}; got {value}"
+            f"timeout must be 0 (wait as long as it takes) or a positive number of seconds, {_LONGEST:,} at most; "
+            f"got {value}"
         )
     if seconds and num_workers == 0:
         raise OptionError("timeout needs num_workers > 0: without workers nothing is waited for")

@@ -15,14 +15,15 @@ import ctypes
 import errno
 import mmap
 import os
+import threading
 from typing import Any
 
 from feedline.errors import MemoryShortage
 
 STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
-CARGO, BOARD, FIRST_FREE = range(3)
-"""Slots with a purpose: what travels to the workers, what all look at; batches come after them."""
+CARGO, BOARD = 0, 1 << 24
+"""Slots with a purpose: what travels to the workers, and what all look at. Batches are in between."""
 
 available = hasattr(os, "memfd_create") and hasattr(os, "posix_fallocate")
 """Linux has it. Elsewhere batches are made in ordinary memory, and there are no worker processes."""
@@ -62,13 +63,18 @@ class Segment:
 
     def __init__(self, fd: int | None = None) -> None:
         self._fd = fd
+        self._lock = threading.Lock()
 
     @property
     def fd(self) -> int:
         """The descriptor; made when first needed, because many loaders never need it."""
-        if self._fd is None:
-            self._fd = os.memfd_create("feedline", os.MFD_CLOEXEC)
-        return self._fd
+        fd = self._fd
+        if fd is None:
+            with self._lock:  # worker threads may need it at the same moment
+                if self._fd is None:
+                    self._fd = os.memfd_create("feedline", os.MFD_CLOEXEC)
+                fd = self._fd
+        return fd
 
     def allocate(self, slot: int, start: int, stop: int) -> None:
         """Have memory for bytes start…stop of a slot, now."""
@@ -98,7 +104,8 @@ class Segment:
 
     def close(self) -> None:
         """Let go of the descriptor; mappings live on."""
-        fd, self._fd = self._fd, -1
+        with self._lock:
+            fd, self._fd = self._fd, -1
         if fd is not None and fd >= 0:
             os.close(fd)
 

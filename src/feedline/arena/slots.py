@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.arena.segment import FIRST_FREE, STRIDE, Mapping, Segment, mappings, to_page
+from feedline.arena.segment import CARGO, STRIDE, Mapping, Segment, mappings, to_page
 
 SMALL_LEAF = 1 << 16
 """Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
@@ -27,7 +27,7 @@ MAX_LEASED = 8
 """Slots the user may hold before the oldest is taken out of circulation; a loop holds two at most."""
 MAX_MAPPED = 32768
 """With more mappings than this, batches are copied out: Linux allows a process 65,530."""
-LEAST_ROOM = 1 << 14
+LEAST_ROOM = 1 << 15
 """A slot is never smaller, so that a worker refused memory for a batch can still say so in it."""
 
 
@@ -164,7 +164,7 @@ class SlotPool:
         self._retired: list[Slot] = []
         self._sweep_at = 64
         self._spare_numbers: list[int] = []
-        self._numbers = FIRST_FREE
+        self._numbers = CARGO + 1
         self._closed = False
         self._owner = os.getpid()
 

@@ -37,65 +37,68 @@ def own(tree: Any, empty: Empty, copy_leaf: CopyLeaf | None = None) -> Any:
     >>> data
     array([0., 0., 0.])
     """
-    copies: dict[int, tuple[Any, Any]] = {}  # the original is held too, so that its id stays its own
+    return _Owner(empty, copy_leaf).own(tree)
 
-    def inner(value: Any) -> Any:
-        if id(value) in copies:  # one array in two places stays one array
-            return copies[id(value)][1]
-        mine = _copy_leaf(value, empty, copy_leaf, inner)
+
+class _Owner:
+    """One tree being copied. No closure: one that calls itself is a cycle, and would hold the copies until collected."""
+
+    def __init__(self, empty: Empty, copy_leaf: CopyLeaf | None) -> None:
+        self._empty = empty
+        self._further = copy_leaf
+        self._copies: dict[int, tuple[Any, Any]] = {}  # the original is held too, so that its id stays its own
+
+    def own(self, value: Any) -> Any:
+        if id(value) in self._copies:  # one array in two places stays one array
+            return self._copies[id(value)][1]
+        mine = self._leaf(value)
         if mine is value:
-            return _rebuilt(value, inner)
-        copies[id(value)] = value, mine
+            return self._container(value)
+        self._copies[id(value)] = value, mine
         return mine
 
-    return inner(tree)
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        return value if self._further is None else self._further(value, self._empty)
 
+    def _container(self, tree: Any) -> Any:
+        kind = type(tree)
+        if kind is dict:
+            return {key: self.own(value) for key, value in tree.items()}
+        if kind is list:
+            return [self.own(value) for value in tree]
+        if kind is tuple:
+            return tuple(self.own(value) for value in tree)
+        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            return kind(*(self.own(value) for value in tree))
+        if isinstance(tree, Mapping):
+            return like_mapping(tree, {key: self.own(value) for key, value in tree.items()})
+        if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+            return self._dataclass(tree)
+        if isinstance(tree, Sequence) and not isinstance(tree, _FLAT):
+            return like_sequence(tree, [self.own(value) for value in tree])
+        if kind is bytearray:
+            return bytearray(tree)
+        return tree.copy() if isinstance(tree, np.void) else tree  # a record of a structured array is a view too
 
-def _copy_leaf(value: Any, empty: Empty, further: CopyLeaf | None, inner: Callable[[Any], Any]) -> Any:
-    if isinstance(value, np.ndarray):
-        return _own_array(value, empty, inner)
-    return value if further is None else further(value, empty)
+    def _array(self, array: Array) -> Array:
+        if type(array) not in (np.ndarray, np.memmap):
+            copied: Array = array.copy()  # masked arrays and other subclasses know how
+            return copied
+        mine = self._empty(array.shape, array.dtype)
+        if array.dtype == object:
+            places = mine.reshape(-1)
+            for i, value in enumerate(array.flat):
+                places[i] = self.own(value)
+        else:
+            mine[...] = array
+        return mine
 
-
-def _rebuilt(tree: Any, inner: Callable[[Any], Any]) -> Any:
-    kind = type(tree)
-    if kind is dict:
-        return {key: inner(value) for key, value in tree.items()}
-    if kind is list:
-        return [inner(value) for value in tree]
-    if kind is tuple:
-        return tuple(inner(value) for value in tree)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return kind(*(inner(value) for value in tree))
-    if isinstance(tree, Mapping):
-        return like_mapping(tree, {key: inner(value) for key, value in tree.items()})
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        return _own_dataclass(tree, inner)
-    if isinstance(tree, Sequence) and not isinstance(tree, _FLAT):
-        return like_sequence(tree, [inner(value) for value in tree])
-    if kind is bytearray:
-        return bytearray(tree)
-    return tree.copy() if isinstance(tree, np.void) else tree  # a record of a structured array is a view too
-
-
-def _own_array(array: Array, empty: Empty, inner: Callable[[Any], Any]) -> Array:
-    if type(array) not in (np.ndarray, np.memmap):
-        copied: Array = array.copy()  # masked arrays and other subclasses know how
-        return copied
-    mine = empty(array.shape, array.dtype)
-    if array.dtype == object:
-        places = mine.reshape(-1)
-        for i, value in enumerate(array.flat):
-            places[i] = inner(value)
-    else:
-        mine[...] = array
-    return mine
-
-
-def _own_dataclass(tree: Any, inner: Callable[[Any], Any]) -> Any:
-    again = copy.copy(tree)
-    names = {field.name for field in dataclasses.fields(tree)} | set(getattr(tree, "__dict__", ()))
-    for name in names:
-        if hasattr(tree, name):
-            object.__setattr__(again, name, inner(getattr(tree, name)))
-    return again
+    def _dataclass(self, tree: Any) -> Any:
+        again = copy.copy(tree)
+        names = {field.name for field in dataclasses.fields(tree)} | set(getattr(tree, "__dict__", ()))
+        for name in names:
+            if hasattr(tree, name):
+                object.__setattr__(again, name, self.own(getattr(tree, name)))
+        return again

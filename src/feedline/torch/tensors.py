@@ -8,7 +8,7 @@ Not its job: stacking (collate).
 
 from __future__ import annotations
 
-import copyreg
+import io
 import pickle
 from collections.abc import Callable
 from math import prod
@@ -54,6 +54,8 @@ def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
 def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
     """Pickle a tensor as one buffer, which may then go out of band."""
     if not is_plain(tensor):
+        if is_plain(tensor.detach()):
+            return _with_grad, (tensor.detach(),)  # a graph does not leave its process
         return _frameworks_way(tensor)
     tensor = tensor.resolve_conj().resolve_neg()
     if not _is_dense(tensor):
@@ -78,11 +80,21 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return tensor.permute(sorted(range(tensor.dim()), key=lambda dim: -stride[dim])).is_contiguous()
 
 
+def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.requires_grad_()
+
+
 def _frameworks_way(tensor: torch.Tensor) -> Any:
-    reducer = copyreg.dispatch_table.get(type(tensor))
-    if reducer is not None:
-        return reducer(tensor)
+    if tensor.is_quantized:  # by its own __reduce__ torch warns of a deprecation inside torch
+        saved = io.BytesIO()
+        torch.save(tensor.clone(), saved)  # the clone without what it may be a part of
+        return _loaded, (saved.getvalue(),)
     return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+
+
+def _loaded(saved: bytes) -> torch.Tensor:
+    tensor: torch.Tensor = torch.load(io.BytesIO(saved), weights_only=False)
+    return tensor
 
 
 REDUCERS: dict[type, Callable[..., Any]] = {torch.Tensor: reduce_tensor}

@@ -23,6 +23,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from feedline.arena.packing import unpack
+from feedline.arena.segment import BOARD, PAGE
 from feedline.arena.slots import Slot, SlotPool
 from feedline.errors import WorkerDied, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
@@ -160,7 +161,9 @@ class ProcessWorkers:
                 os.close(fd)
             self._done = (-1, -1)
         self._lanes = []
-        self._board = None
+        if self._board is not None:
+            self._board = None
+            self._pool.segment.free(BOARD, 0, PAGE)
         self._slots.clear()
         self._pool.close()
 
