@@ -41,7 +41,7 @@ def own(tree: Any, empty: Empty, copy_leaf: CopyLeaf | None = None) -> Any:
 
 
 class _Owner:
-    """One tree being copied. No closure: one that calls itself is a cycle, and would hold the copies until collected."""
+    """One tree being copied. Not a closure: one that calls itself is a cycle, which would hold the copies."""
 
     def __init__(self, empty: Empty, copy_leaf: CopyLeaf | None) -> None:
         self._empty = empty

@@ -8,7 +8,6 @@ Not its job: stacking (collate).
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Callable
 from math import prod
@@ -44,19 +43,28 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
     """A copy that shares memory with nothing else."""
     if not is_plain(tensor):
-        return tensor if tensor.requires_grad else tensor.clone()
-    if not tensor.is_contiguous():
-        return tensor.clone()  # keeps the strides of dense tensors
-    mine = empty_tensor(tuple(tensor.shape), tensor.dtype, empty)
-    return mine.copy_(tensor)
+        return tensor if tensor.requires_grad else _cloned(tensor)  # gradients go where torch has them go
+    if not _is_dense(tensor):
+        return tensor.clone()
+    mine = empty_tensor((tensor.numel(),), tensor.dtype, empty)
+    return mine.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
+
+
+def _cloned(tensor: torch.Tensor) -> torch.Tensor:
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
+    mine = tensor.clone()
+    if type(mine) is type(tensor):
+        vars(mine).update(vars(tensor))  # a subclass may have more to it
+    return mine
 
 
 def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
     """Pickle a tensor as one buffer, which may then go out of band."""
     if not is_plain(tensor):
-        if is_plain(tensor.detach()):
+        if tensor.requires_grad:
             return _with_grad, (tensor.detach(),)  # a graph does not leave its process
-        return _frameworks_way(tensor)
+        return _reduce_by_parts(tensor)
     tensor = tensor.resolve_conj().resolve_neg()
     if not _is_dense(tensor):
         tensor = empty_tensor(tuple(tensor.shape), tensor.dtype, empty).copy_(tensor)
@@ -84,17 +92,37 @@ def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.requires_grad_()
 
 
-def _frameworks_way(tensor: torch.Tensor) -> Any:
-    if tensor.is_quantized:  # by its own __reduce__ torch warns of a deprecation inside torch
-        saved = io.BytesIO()
-        torch.save(tensor.clone(), saved)  # the clone without what it may be a part of
-        return _loaded, (saved.getvalue(),)
+def _reduce_by_parts(tensor: torch.Tensor) -> Any:
+    # torch's own __reduce__ keeps every sparse tensor it ever rebuilt alive, and warns of itself for quantised ones.
+    layout = tensor.layout
+    if layout is torch.sparse_coo:
+        return _sparse, (tensor._indices(), tensor._values(), tuple(tensor.shape), tensor.is_coalesced())
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        return _compressed, (tensor.crow_indices(), tensor.col_indices(), tensor.values(), tuple(tensor.shape), layout)
+    if layout in (torch.sparse_csc, torch.sparse_bsc):
+        return _compressed, (tensor.ccol_indices(), tensor.row_indices(), tensor.values(), tuple(tensor.shape), layout)
+    if tensor.is_quantized and tensor.qscheme() is torch.per_tensor_affine:
+        return _quantised, (tensor.int_repr(), tensor.q_scale(), tensor.q_zero_point())
+    if tensor.is_quantized and tensor.qscheme() is torch.per_channel_affine:
+        scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+        return _quantised_by_channel, (tensor.int_repr(), scales, zeros, tensor.q_per_channel_axis())
     return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
 
 
-def _loaded(saved: bytes) -> torch.Tensor:
-    tensor: torch.Tensor = torch.load(io.BytesIO(saved), weights_only=False)
-    return tensor
+def _sparse(indices: Any, values: Any, shape: tuple[int, ...], coalesced: bool) -> torch.Tensor:
+    return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=coalesced, check_invariants=False)
+
+
+def _compressed(groups: Any, places: Any, values: Any, shape: tuple[int, ...], layout: Any) -> torch.Tensor:
+    return torch.sparse_compressed_tensor(groups, places, values, shape, layout=layout, check_invariants=False)
+
+
+def _quantised(numbers: Any, scale: float, zero: int) -> torch.Tensor:
+    return torch._make_per_tensor_quantized_tensor(numbers, scale, zero)
+
+
+def _quantised_by_channel(numbers: Any, scales: Any, zeros: Any, axis: int) -> torch.Tensor:
+    return torch._make_per_channel_quantized_tensor(numbers, scales, zeros, axis)
 
 
 REDUCERS: dict[type, Callable[..., Any]] = {torch.Tensor: reduce_tensor}
