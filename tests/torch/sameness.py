@@ -85,6 +85,8 @@ def tagged(items: Mapping[str, Any]) -> Tagged:
 def filled(number: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """A tensor of bits that follow from the number; NaNs and infinities among them."""
     count = int(np.prod(shape))
+    if not count:
+        return torch.empty(shape, dtype=dtype)
     if dtype is torch.bool:
         return torch.from_numpy(np.random.default_rng(number).integers(0, 2, count) > 0).view(shape)
     bits = np.random.default_rng(number).integers(0, 256, count * dtype.itemsize, np.uint8)

@@ -129,7 +129,7 @@ def test_what_torch_refuses_is_refused_with_the_same_error(dataset: Any, options
     ],
 )
 def test_feedlines_own_options_are_checked_too(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="workers|shuffle_buffer"):
+    with pytest.raises(ValueError, match=r"workers|shuffle_buffer"):
         ours.DataLoader(range(3), **options)
 
 

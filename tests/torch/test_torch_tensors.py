@@ -81,7 +81,7 @@ def outcome(loader: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:.*(nested tensors|Sparse [BC]S[RC]|quantize_per|invariant checks)")
-@kinds
+@pytest.mark.parametrize("kind", [INLINE, FORK], ids=["inline", "fork"])
 @pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": None}, {"batch_size": 2, "collate_fn": list}])
 @pytest.mark.parametrize("name", ODD)
 def test_any_tensor_comes_out_as_from_torchs_loader_or_is_refused_alike(

@@ -69,8 +69,9 @@ def _arrays(sampler: SequentialSampler | RandomSampler) -> Iterator[IntArray]:
         generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
     for _ in range(sampler.num_samples // size):
         yield torch.randperm(size, generator=generator).numpy()
-    # torch draws once more even if nothing is left to be taken from it
-    yield torch.randperm(size, generator=generator).numpy()[: sampler.num_samples % size]
+    # torch draws once more even if nothing is left to be taken from it, which only a generator of the user's can tell
+    if sampler.num_samples % size or sampler.generator is not None:
+        yield torch.randperm(size, generator=generator).numpy()[: sampler.num_samples % size]
 
 
 def _batches(arrays: Iterator[IntArray], size: int, drop_last: bool) -> Iterator[IntArray]:

@@ -8,6 +8,7 @@ Not its job: any other dataset (line.fetch).
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches, if the dataset can give them."""
     if not is_stock(torch.Tensor, np.ndarray, np.number, tuple, dict):
         return None  # a registration of the user's has its say, sample by sample
-    if type(dataset) is TensorDataset and all(is_plain(tensor) for tensor in dataset.tensors):
-        return BatchReader(lambda indices, empty: _rows(dataset.tensors, indices, empty), draws=False)
+    if type(dataset) is TensorDataset and all(map(_can_gather, dataset.tensors)):
+        columns = [(tensor, tensor.itemsize * prod(tensor.shape[1:])) for tensor in dataset.tensors]
+        return BatchReader(lambda indices, empty: _rows(columns, indices, empty), draws=False)
     if type(dataset) is Subset:
         return _subset_reader(dataset)
     inner = numpy_reader(dataset)
@@ -47,6 +49,16 @@ def reads_many(dataset: Any) -> bool:
     return numpy_reads_many(dataset)
 
 
+def _can_gather(tensor: torch.Tensor) -> bool:
+    if not is_plain(tensor):
+        return False
+    try:
+        tensor.index_select(0, torch.zeros(min(1, len(tensor)), dtype=torch.int64))
+    except NotImplementedError:  # 16-bit unsigned numbers without a further axis, for example
+        return False
+    return True
+
+
 def _subset_reader(dataset: Subset[Any]) -> BatchReader | None:
     inner = batch_reader(dataset.dataset)
     if inner is None:
@@ -61,15 +73,17 @@ def _subset_reader(dataset: Subset[Any]) -> BatchReader | None:
     return BatchReader(lambda indices, empty: inner.read(chosen.take(indices), empty), inner.draws)
 
 
-def _rows(tensors: tuple[torch.Tensor, ...], indices: IntArray, empty: Empty) -> list[torch.Tensor]:
+def _rows(columns: list[tuple[torch.Tensor, int]], indices: IntArray, empty: Empty) -> list[torch.Tensor]:
     index = torch.from_numpy(indices if indices.flags.writeable else indices.copy())  # torch warns of read-only ones
-    return [_gather(tensor, index, empty) for tensor in tensors]
+    size = len(indices)
+    return [
+        tensor.index_select(0, index) if size * row_bytes < SMALL_LEAF else _gather(tensor, index, size, empty)
+        for tensor, row_bytes in columns
+    ]
 
 
-def _gather(tensor: torch.Tensor, index: torch.Tensor, empty: Empty) -> torch.Tensor:
-    if tensor.numel() == 0 or tensor[0].numel() * len(index) * tensor.itemsize < SMALL_LEAF:
-        return tensor.index_select(0, index)
-    out = empty_tensor((len(index), *tensor.shape[1:]), tensor.dtype, empty)
+def _gather(tensor: torch.Tensor, index: torch.Tensor, size: int, empty: Empty) -> torch.Tensor:
+    out = empty_tensor((size, *tensor.shape[1:]), tensor.dtype, empty)
     return torch.index_select(tensor, 0, index, out=out)
 
 

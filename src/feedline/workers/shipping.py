@@ -84,12 +84,13 @@ def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> byt
         raise _explain(job, error) from error
 
 
-def _pickled(job: Job, make: Callable[..., Any], out_of_band: Any) -> bytes:
+def _pickled(job: Job, make: type[Any], out_of_band: Any) -> bytes:
     stream = io.BytesIO()
-    pickler = make(stream, protocol=5, buffer_callback=out_of_band)
     reducers = {kind: partial(_reduced, reducer) for kind, reducer in job.dialect.reducers.items()}
-    pickler.dispatch_table = {**getattr(pickler, "dispatch_table", copyreg.dispatch_table), **reducers}
-    pickler.dump(job)
+    table = {**getattr(make, "dispatch_table", copyreg.dispatch_table), **reducers}
+    # In a class: cloudpickle's has a table of its own there, and does not look at one set later.
+    pickler: Any = type("Pickler", (make,), {"dispatch_table": table})
+    pickler(stream, protocol=5, buffer_callback=out_of_band).dump(job)
     return stream.getvalue()
 
 

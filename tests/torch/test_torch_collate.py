@@ -1,0 +1,185 @@
+"""Collation as torch's: its errors, with the dataset's indices added, and its registrations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data as torchs
+from kinds import FORK, INLINE, THREADS
+from sameness import Trees, assert_same
+from torch.utils.data import _utils
+
+import feedline
+import feedline.torch as ours
+from feedline.arena.slots import SMALL_LEAF
+
+kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
+fn_map: dict[Any, Any] = _utils.collate.default_collate_fn_map
+
+
+@pytest.fixture
+def registrations() -> Iterator[dict[Any, Any]]:
+    """torch's table, to be changed at will."""
+    before = dict(fn_map)
+    yield fn_map
+    fn_map.clear()
+    fn_map.update(before)
+
+
+def error_of(loader: Any) -> BaseException:
+    with pytest.raises(Exception) as caught:
+        list(loader)
+    return caught.value
+
+
+def whole_text(error: BaseException) -> str:
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
+
+
+RAGGED = {
+    "tensors": lambda n: torch.zeros(3 + (n == 7), 2),
+    "arrays": lambda n: np.zeros(3 + (n == 7)),
+    "nested tensors": lambda n: {"a": 1, "b": [torch.zeros(2), torch.zeros(2 + (n == 7))]},
+    "lists": lambda n: [0] * (2 + (n == 7)),
+    "axes": lambda n: torch.zeros((3,) * (1 + (n == 7))),
+}
+
+
+@kinds
+@pytest.mark.parametrize("name", RAGGED)
+def test_a_ragged_batch_is_a_runtime_error_that_names_dataset_indices(name: str, kind: dict[str, Any]) -> None:
+    order = [9, 7, 8, 6, 5, 4]
+    error = error_of(ours.DataLoader(Trees(10, RAGGED[name]), batch_size=3, sampler=order, **kind))
+    assert isinstance(error, RuntimeError)
+    assert isinstance(error_of(torchs.DataLoader(Trees(10, RAGGED[name]), batch_size=3, sampler=order)), RuntimeError)
+    assert "equal size" in str(error)
+    text = whole_text(error)
+    if name == "lists":
+        assert "dataset indices [9, 7, 8]" in text
+    else:
+        assert "dataset index 9" in text
+        assert "dataset index 7" in text
+        assert "making batch 0 of epoch 0" in text
+
+
+IMPOSSIBLE = {
+    "object arrays": lambda n: np.array([None, n], dtype=object),
+    "arrays of strings": lambda n: np.array(["a", "b"]),
+    "arrays of times": lambda n: np.zeros(2, "M8[s]"),
+    "arrays of another byte order": lambda n: np.zeros(2, ">i4"),
+    "None": lambda n: None,
+    "sets": lambda n: {n},
+    "objects": lambda n: object(),
+    "missing keys": lambda n: {"a": 1} if n else {"a": 1, "b": 2},
+    "mixed": lambda n: "text" if n else 1,
+}
+
+
+@kinds
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_torch_cannot_collate_is_refused_with_torchs_error_and_the_indices(
+    name: str, kind: dict[str, Any]
+) -> None:
+    wanted = error_of(torchs.DataLoader(Trees(4, IMPOSSIBLE[name]), batch_size=2))
+    error = error_of(ours.DataLoader(Trees(4, IMPOSSIBLE[name]), batch_size=2, **kind))
+    assert isinstance(error, type(wanted))
+    assert str(error) == str(wanted)
+    assert "collating dataset indices [0, 1]" in whole_text(error)
+
+
+def as_floats(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    return torch.tensor([float(value) for value in batch])
+
+
+def summed(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    return torch.stack(list(batch)).sum(0)
+
+
+def kept(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    return list(batch)
+
+
+@kinds
+def test_a_type_registered_with_torch_is_collated_so(kind: dict[str, Any], registrations: dict[Any, Any]) -> None:
+    registrations[Fraction] = as_floats
+    (batch,) = ours.DataLoader(Trees(3, lambda n: {"x": Fraction(n, 2), "y": n}), batch_size=3, **kind)
+    assert_same(batch, {"x": torch.tensor([0.0, 0.5, 1.0]), "y": torch.tensor([0, 1, 2])})
+
+
+@kinds
+@pytest.mark.parametrize("registered", [torch.Tensor, np.ndarray, tuple, (tuple, list)])
+def test_a_registration_for_torchs_own_types_is_honoured_also_for_datasets_in_memory(
+    kind: dict[str, Any], registered: Any, registrations: dict[Any, Any]
+) -> None:
+    rows = torch.arange(12.0).reshape(4, 3)
+    registrations[registered] = summed if registered is torch.Tensor else kept
+    for dataset in (
+        torchs.TensorDataset(rows),
+        torchs.Subset(torchs.TensorDataset(rows), [3, 1, 0]),
+        feedline.ArrayDataset(rows.numpy()),
+        Trees(4, lambda n: (rows[n],)),
+    ):
+        wanted = list(torchs.DataLoader(dataset, batch_size=2))
+        assert_same(list(ours.DataLoader(dataset, batch_size=2, **kind)), wanted)
+
+
+def test_a_registration_of_another_type_leaves_datasets_in_memory_fast(registrations: dict[Any, Any]) -> None:
+    from feedline.torch.reading import batch_reader
+
+    data = torchs.TensorDataset(torch.arange(4))
+    registrations[Fraction] = as_floats
+    assert batch_reader(data) is not None
+    registrations[tuple] = kept
+    assert batch_reader(data) is None
+
+
+@kinds
+def test_a_custom_function_may_call_torchs_default_collate(kind: dict[str, Any]) -> None:
+    def collate(samples: Any) -> Any:
+        return {"batch": torchs.default_collate(samples), "count": len(samples)}
+
+    dataset = Trees(5, lambda n: (torch.full((SMALL_LEAF,), n), str(n)))
+    wanted = list(torchs.DataLoader(dataset, batch_size=2, collate_fn=collate))
+    assert_same(list(ours.DataLoader(dataset, batch_size=2, collate_fn=collate, **kind)), wanted)
+
+
+def test_a_worker_never_needs_a_file_in_dev_shm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("/dev/shm is full")
+
+    monkeypatch.setattr(torch.UntypedStorage, "_new_using_fd_cpu", refuse)  # inherited by the forked workers
+    monkeypatch.setattr(torch.UntypedStorage, "_new_using_filename_cpu", refuse)
+    before = set(os.listdir("/dev/shm"))
+    dataset = Trees(4, lambda n: torch.full((SMALL_LEAF,), n))
+    for collate_fn in (None, torchs.default_collate, lambda samples: torchs.default_collate(samples)):
+        loader = ours.DataLoader(dataset, batch_size=2, collate_fn=collate_fn, **FORK)
+        assert [batch.sum().item() // SMALL_LEAF for batch in loader] == [1, 5]
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def test_the_table_of_this_process_is_not_touched_by_workers() -> None:
+    before = dict(fn_map)
+    list(ours.DataLoader(range(4), num_workers=2))
+    list(ours.DataLoader(range(4)))
+    assert fn_map == before
+
+
+@kinds
+def test_an_empty_batch_reaches_the_custom_collate_fn_as_in_torch(kind: dict[str, Any]) -> None:
+    batches: list[list[int]] = [[0], [], [1, 2]]
+    assert list(ours.DataLoader(range(3), batch_sampler=batches, collate_fn=len, **kind)) == [1, 0, 2]
+
+
+@kinds
+def test_a_getitems_that_drops_everything_still_makes_a_batch(kind: dict[str, Any]) -> None:
+    class Dropping(Trees):
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            return [index for index in indices if index >= 2]
+
+    assert list(ours.DataLoader(Dropping(4, int), batch_size=2, collate_fn=len, **kind)) == [0, 2]
