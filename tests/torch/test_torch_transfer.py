@@ -1,4 +1,4 @@
-"""Pinning and copying to a device, against a stand-in for torch.cuda that takes down every call: there is no GPU here."""
+"""Pinning and copying to a device, against a stand-in for torch.cuda that takes down every call (there is no GPU)."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ class Machine:
 
     # torch.get_device_module(device)
 
-    def Stream(self, device: Any) -> Stream:  # noqa: N802
+    def Stream(self, device: Any) -> Stream:
         assert device == torch.device("cuda:1")
         return Stream(self, "the side stream")
 
-    def Event(self) -> Event:  # noqa: N802
+    def Event(self) -> Event:
         return Event(self)
 
     @contextmanager
@@ -254,12 +254,15 @@ def test_containers_keep_their_types_on_the_way(machine: Machine) -> None:
         assert_same(next(iter(ours.DataLoader(Trees(2, sample), batch_size=2, **options))), wanted)
 
 
+PACKED = torch.nn.utils.rnn.pack_sequence([torch.arange(3.0) + 1, torch.arange(2.0) + 5])
+
+
 def test_a_packed_sequence_moves_by_its_own_method(machine: Machine) -> None:
-    sequences = [torch.arange(3.0) + 1, torch.arange(2.0) + 1]
-    packed = torch.nn.utils.rnn.pack_sequence(sequences)
-    (batch,) = ours.DataLoader(range(1), collate_fn=lambda _: packed, device="cuda:1")
-    assert type(batch) is type(packed)
-    assert_same(batch.data, packed.data)
+    (batch,) = ours.DataLoader(range(1), collate_fn=lambda samples: PACKED, device="cuda:1")
+    assert type(batch) is type(PACKED)
+    assert_same(batch.data, PACKED.data)
+    copied = [call for _, call in machine.calls if "copied" in call]
+    assert copied == ["1 copied on the user's stream"]  # its batch_sizes must stay on the CPU
 
 
 def test_the_source_is_held_until_the_event_has_passed(machine: Machine) -> None:
