@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from feedline.supervise import lifeline
 from feedline.workers import warm
 
-settings.register_profile("feedline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("feedline", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("feedline")
 
 
