@@ -213,7 +213,7 @@ def test_writing_to_a_batch_changes_neither_the_dataset_nor_another_batch(kind: 
 
 
 @kinds
-@pytest.mark.parametrize("batch_size", [None, 1, 3])
+@pytest.mark.parametrize("batch_size", [None, 3])
 @pytest.mark.parametrize("kind_of_data", ["TensorDataset", "Subset", "ArrayDataset", "array", "list"])
 def test_writing_to_a_batch_of_an_in_memory_dataset_does_not_change_it(
     kind: dict[str, Any], batch_size: int | None, kind_of_data: str

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -191,3 +194,47 @@ def test_tensors_of_a_dataset_are_sent_once_and_mapped_by_every_spawned_worker()
         assert_same(sample["kept"], wanted)
         assert 1 <= sample["count"] <= 8  # its own copy's count, not everybody's
     assert (dataset.counts == 0).all()
+
+
+class Shared(torchs.Dataset[Any]):
+    """Tells its workers the epoch, and is told what they read, through tensors in torch's shared memory."""
+
+    def __init__(self) -> None:
+        self.epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+        self.rows = torch.zeros(4, SMALL_LEAF).share_memory_()
+        self.second = self.rows[1]
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
+        if index == 1:
+            self.second.fill_(7)
+        else:
+            self.rows[index] = index
+        return int(self.epoch), self.rows[index]
+
+
+def check_sharing(kind: dict[str, Any]) -> None:
+    dataset = Shared()
+    with ours.DataLoader(dataset, batch_size=2, persistent_workers=True, **kind) as loader:
+        for epoch in range(3):
+            dataset.epoch.fill_(epoch)
+            for epochs, rows in loader:
+                assert epochs.tolist() == [epoch] * 2
+                rows.fill_(-1)  # a batch is a copy all the same
+    assert dataset.rows[:, 5].tolist() == [0, 7, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [FORK, SPAWN], ids=["fork", "spawn"])
+def test_tensors_the_user_has_shared_stay_shared(kind: dict[str, Any]) -> None:
+    check_sharing(kind)
+
+
+def test_tensors_shared_by_torchs_other_strategy_stay_shared() -> None:
+    code = """if __name__ == "__main__":
+        import torch, test_torch_datasets
+        torch.multiprocessing.set_sharing_strategy("file_system")
+        test_torch_datasets.check_sharing(test_torch_datasets.SPAWN)
+    """  # in a process of its own: torch leaves a server of shared memory behind
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, check=True)

@@ -223,3 +223,20 @@ def test_two_loaders_in_turn_draw_as_torchs_do() -> None:
         one, two = (library.DataLoader(range(10), batch_size=3, shuffle=True) for _ in range(2))
         found.append([list(zip(one, two, strict=True)) for _ in range(2)] + [torch.rand(2)])
     assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"sampler": Eager(9)}])
+def test_indices_are_drawn_when_torch_draws_them(workers: int, options: dict[str, Any]) -> None:
+    found = []
+    for library in (torchs, ours):
+        torch.manual_seed(5)
+        shuffle = None if "sampler" in options else True
+        iterator = iter(library.DataLoader(range(9), shuffle=shuffle, num_workers=workers, **options))
+        drawn: list[Any] = [torch.rand(1)]  # with workers after the sampler's own draw, else before it
+        for batch in iterator:
+            drawn += [batch, torch.rand(1)]
+        found.append(drawn)
+        del iterator
+        let_torch_finish()
+    assert_same(found[1], found[0])

@@ -82,7 +82,7 @@ def outcome(loader: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore:.*(nested tensors|Sparse [BC]S[RC]|quantize_per|invariant checks)")
 @pytest.mark.parametrize("kind", [INLINE, FORK], ids=["inline", "fork"])
-@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": None}, {"batch_size": 2, "collate_fn": list}])
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": 2, "collate_fn": list}])
 @pytest.mark.parametrize("name", ODD)
 def test_any_tensor_comes_out_as_from_torchs_loader_or_is_refused_alike(
     name: str, options: dict[str, Any], kind: dict[str, Any]

@@ -2,12 +2,13 @@
 
 Takes: tensors. Gives: tensors on memory of the arena, without a copy after collation; reducers for arena.packing.
 Promises: every dtype that has bytes, zero-size tensors, strides of dense tensors kept; anything else (sparse, nested,
-quantised, subclasses, other devices) goes the framework's own, slower way.
+quantised, subclasses, other devices) goes a slower way; a dataset's shared tensors stay shared.
 Not its job: stacking (collate).
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from math import prod
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.multiprocessing import get_sharing_strategy
 
 from feedline.arena.slots import SMALL_LEAF
 from feedline.datasets import Empty
@@ -65,6 +67,9 @@ def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
         if tensor.requires_grad:
             return _with_grad, (tensor.detach(),)  # a graph does not leave its process
         return _reduce_by_parts(tensor)
+    # A dataset's on its way to a worker; a batch is copied, to be owned.
+    if empty is np.empty and tensor.is_shared():  # type: ignore[no-untyped-call]
+        return _reduce_shared(tensor)
     tensor = tensor.resolve_conj().resolve_neg()
     if not _is_dense(tensor):
         tensor = empty_tensor(tuple(tensor.shape), tensor.dtype, empty).copy_(tensor)
@@ -86,6 +91,36 @@ def _is_dense(tensor: torch.Tensor) -> bool:
         return True
     stride = tensor.stride()
     return tensor.permute(sorted(range(tensor.dim()), key=lambda dim: -stride[dim])).is_contiguous()
+
+
+def _reduce_shared(tensor: torch.Tensor) -> Any:
+    # After share_memory_() the user means it: what one process writes the others see, as under torch's loader.
+    storage: Any = tensor.untyped_storage()
+    layout = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+    if get_sharing_strategy() == "file_system":  # type: ignore[no-untyped-call]
+        return _shared_by_name, (*storage._share_filename_cpu_(), *layout)
+    fd, size = storage._share_fd_cpu_()
+    # The descriptor lives as long as the dataset does, and all workers can open it where it is.
+    return _shared_by_descriptor, (f"/proc/{os.getpid()}/fd/{fd}", size, *layout)
+
+
+_Storage: Any = torch.UntypedStorage
+
+
+def _shared_by_descriptor(path: str, size: int, *layout: Any) -> torch.Tensor:
+    fd = os.open(path, os.O_RDWR)
+    try:
+        return _on(_Storage._new_shared_fd_cpu(fd, size), *layout)
+    finally:
+        os.close(fd)
+
+
+def _shared_by_name(manager: bytes, name: bytes, size: int, *layout: Any) -> torch.Tensor:
+    return _on(_Storage._new_shared_filename_cpu(manager, name, size), *layout)
+
+
+def _on(storage: Any, dtype: torch.dtype, offset: int, shape: Any, stride: Any) -> torch.Tensor:
+    return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
 
 
 def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
