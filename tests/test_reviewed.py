@@ -70,6 +70,18 @@ def test_looking_at_the_worker_info_in_worker_init_fn_shares_nothing(kind: dict[
     assert elements(DataLoader(Stream(0, 8), 2, worker_init_fn=look, **kind)) == list(range(8))
 
 
+def open_something(worker: int) -> None:
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.connection = object()
+
+
+@every_worker
+@pytest.mark.filterwarnings("ignore:the IterableDataset neither")
+def test_opening_something_on_the_dataset_in_worker_init_fn_shares_nothing(kind: dict[str, Any]) -> None:
+    assert elements(DataLoader(Stream(0, 8), 2, worker_init_fn=open_something, **kind)) == list(range(8))
+
+
 def cut(worker: int) -> None:
     """The way torch's documentation shares a stream."""
     info = get_worker_info()

@@ -19,7 +19,8 @@ def watch_attributes(dataset: Any) -> Iterator[list[str]]:
     names: list[str] = []
 
     def note(self: Any, name: str, value: Any) -> None:
-        names.append(name)
+        if getattr(self, name, None) is not None:  # else something is opened there, not a bound moved
+            names.append(name)
         super(watched, self).__setattr__(name, value)
 
     watched: Any = None
