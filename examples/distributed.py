@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+import torch._dynamo  # see rank_main
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
@@ -55,6 +56,8 @@ def train(rank: int) -> tuple[list[list[int]], list[float]]:
 
 
 def rank_main(rank: int, meeting: str) -> None:
+    """One rank. torch's optimizers import torch._dynamo; where that happens after init_process_group, gloo's threads
+    outlive destroy_process_group and may abort the process at its very end (torch 2.13). So it is imported first."""
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=RANKS)
     told: list = [None] * RANKS
     dist.all_gather_object(told, train(rank))

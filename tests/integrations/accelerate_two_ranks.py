@@ -17,7 +17,6 @@ def main(folder: str) -> None:
         results += [train(feedlines, with_feedline), train(feedlines, with_feedline, num_workers=2)]
     assert PartialState().backend == "gloo"
     report(folder, PartialState().process_index, results)
-    PartialState().destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ from unittest import mock
 
 import pytest
 import torch
+import torch._dynamo  # before any process group: see `report`
+import torch.distributed
 import torch.utils.data
 from torch.nn.functional import cross_entropy
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -95,5 +98,14 @@ def two_ranks(script: str, folder: Path) -> list[Any]:
 
 
 def report(folder: str, rank: int, result: Any) -> None:
-    """What a rank has to say, for `two_ranks`."""
+    """What a rank has to say, for `two_ranks`; the last thing it does.
+
+    gloo's threads must be gone: in a process that is ending they now and then abort it (torch 2.13, where torch._dynamo
+    is first imported after init_process_group, or the group was never destroyed).
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    gc.collect()
+    threads = [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    assert not [name for name in threads if "gloo" in name], threads
     Path(folder, f"{rank}.json").write_text(json.dumps(result))
