@@ -7,11 +7,13 @@ Not its job: the loop (loop), anything a stop on the line does (see docs/design.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any
 
+from feedline.care import Care
 from feedline.line.collate import registrations
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
@@ -55,6 +57,12 @@ class DataLoader:
         seed: int | None = None,
         workers: str = "process",
         shuffle_buffer: int = 0,
+        stall_warning: float = 30,
+        on_stall: str = "wait",
+        on_error: str = "raise",
+        max_errors: float | None = None,
+        max_deaths: int = 2,
+        error_log: str | os.PathLike[str] | None = None,
     ) -> None:
         given = dict(locals())
         del given["self"]
@@ -68,6 +76,8 @@ class DataLoader:
         """`dataset`, `batch_size`, `num_workers` and the other options, under their names."""
         if name in Options.__dataclass_fields__:
             return getattr(self.options, name)
+        if name in Care.__dataclass_fields__:
+            return getattr(self.options.care, name)
         raise AttributeError(f"DataLoader has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:

@@ -11,14 +11,14 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
-from numbers import Integral, Real
 from typing import Any
 
+from feedline.care import Care, check_care
+from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_whole
 from feedline.errors import OptionError, OptionTypeError
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
-_LONGEST = 2_000_000  # the operating system counts milliseconds in 31 bits
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Options:
     seed: int
     workers: str
     shuffle_buffer: int
+    care: Care
 
     @property
     def batched(self) -> bool:
@@ -58,21 +59,22 @@ def check_options(given: dict[str, Any]) -> Options:
         dataset=dataset,
         stream=stream,
         batch_size=_batch_size(given["batch_size"]),
-        shuffle=_flag("shuffle", False if given["shuffle"] is None else given["shuffle"]),
+        shuffle=check_flag("shuffle", False if given["shuffle"] is None else given["shuffle"]),
         sampler=_iterable("sampler", given["sampler"]),
         batch_sampler=_iterable("batch_sampler", given["batch_sampler"]),
         num_workers=num_workers,
-        collate_fn=_function("collate_fn", given["collate_fn"]),
-        drop_last=_flag("drop_last", given["drop_last"]),
+        collate_fn=check_function("collate_fn", given["collate_fn"]),
+        drop_last=check_flag("drop_last", given["drop_last"]),
         timeout=_timeout(given["timeout"], num_workers),
-        worker_init_fn=_function("worker_init_fn", given["worker_init_fn"]),
+        worker_init_fn=check_function("worker_init_fn", given["worker_init_fn"]),
         multiprocessing_context=_context(given["multiprocessing_context"], num_workers),
         prefetch_factor=_prefetch(given["prefetch_factor"], num_workers),
         persistent_workers=_persistent(given["persistent_workers"], num_workers),
-        in_order=_flag("in_order", given["in_order"]),
+        in_order=check_flag("in_order", given["in_order"]),
         seed=_seed(given["seed"]),
         workers=check_kind(given["workers"]),
         shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
+        care=check_care(given),
     )
     _check_workers(options)
     _check_sampling(options)
@@ -163,27 +165,6 @@ def _batch_size(value: Any) -> int | None:
     return check_whole("batch_size", value, least=1, otherwise=", or None for no batching")
 
 
-def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise OptionTypeError(f"{name} must be a whole number of at least {least}{otherwise}; got {value!r}")
-    if value < least:
-        raise OptionError(f"{name} must be at least {least}{otherwise}; got {value}")
-    return int(value)
-
-
-def _flag(name: str, value: Any) -> bool:
-    if type(value).__name__ not in ("bool", "bool_"):
-        raise OptionTypeError(f"{name} must be True or False; got {value!r}")
-    return bool(value)
-
-
-def _function(name: str, value: Any) -> Any:
-    if value is not None and not callable(value):
-        raise OptionTypeError(f"{name} must be a function or None; got {value!r}")
-    return value
-
-
 def _iterable(name: str, value: Any) -> Any:
     if isinstance(value, type):
         raise OptionTypeError(f"{name} is the class {value.__qualname__}; pass an instance: {value.__qualname__}(…)")
@@ -193,14 +174,7 @@ def _iterable(name: str, value: Any) -> Any:
 
 
 def _timeout(value: Any, num_workers: int) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise OptionTypeError(f"timeout must be a number of seconds; got {value!r}")
-    seconds = float(value)
-    if not 0 <= seconds <= _LONGEST:
-        raise OptionError(
-            f"timeout must be 0 (wait as long as it takes) or a positive number of seconds, {_LONGEST:,} at most; "
-            f"got {value}"
-        )
+    seconds = check_seconds("timeout", value, "wait as long as it takes")
     if seconds and num_workers == 0:
         raise OptionError("timeout needs num_workers > 0: without workers nothing is waited for")
     return seconds
@@ -229,7 +203,7 @@ def _prefetch(value: Any, num_workers: int) -> int:
 
 
 def _persistent(value: Any, num_workers: int) -> bool:
-    if _flag("persistent_workers", value) and num_workers == 0:
+    if check_flag("persistent_workers", value) and num_workers == 0:
         raise OptionError("persistent_workers=True needs num_workers > 0")
     return bool(value)
 
@@ -250,6 +224,4 @@ def check_kind(value: Any) -> str:
             f"workers says of which kind they are, {' or '.join(map(repr, KINDS))}; got {value!r}. "
             "How many there are is num_workers."
         )
-    if value not in KINDS:
-        raise OptionError(f"workers must be one of {', '.join(map(repr, KINDS))}; got {value!r}")
-    return str(value)
+    return check_choice("workers", value, KINDS)

@@ -12,6 +12,7 @@ from typing import Any
 import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset
 
+from feedline.care import Care
 from feedline.torch.loader import DataLoader
 
 _CARRIED = (
@@ -27,6 +28,7 @@ _CARRIED = (
     "pin_memory_device",
     "in_order",
 )
+_OURS = ("workers", "shuffle_buffer", "device", *Care.__dataclass_fields__)
 
 
 def with_feedline(loader: Any, **options: Any) -> Any:
@@ -48,8 +50,9 @@ def with_feedline(loader: Any, **options: Any) -> Any:
         raise TypeError(f"a torch DataLoader is needed, not {type(loader).__name__}")
     if isinstance(loader, DataLoader) and not options:
         return loader
+    carried = _CARRIED + _OURS if isinstance(loader, DataLoader) else _CARRIED
     return DataLoader(
-        loader.dataset, **_batching(loader), **{name: getattr(loader, name) for name in _CARRIED} | options
+        loader.dataset, **_batching(loader), **{name: getattr(loader, name) for name in carried} | options
     )
 
 

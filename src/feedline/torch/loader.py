@@ -8,6 +8,7 @@ Not its job: the loop (loop), the order (orders), tensors (tensors, collate).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,11 +18,13 @@ import torch.utils.data
 from torch.utils.data import IterableDataset, default_collate, default_convert
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
+from feedline.care import check_care
+from feedline.checks import check_whole
 from feedline.errors import OptionError
 from feedline.line.collate import registrations
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.loop import Feed
-from feedline.options import Options, check_kind, check_whole
+from feedline.options import Options, check_kind
 from feedline.torch.dialect import TORCH
 from feedline.torch.orders import indices_of
 from feedline.torch.transfer import Transfer, transferred
@@ -67,8 +70,15 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         in_order: bool = True,
         workers: str = "process",
         shuffle_buffer: int = 0,
+        stall_warning: float = 30,
+        on_stall: str = "wait",
+        on_error: str = "raise",
+        max_errors: float | None = None,
+        max_deaths: int = 2,
+        error_log: str | os.PathLike[str] | None = None,
         device: str | torch.device | None = None,
     ) -> None:
+        care = check_care(locals())
         super().__init__(
             dataset,
             batch_size,
@@ -88,6 +98,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        vars(self).update(vars(care))  # readable under their names, as every other option
         self.workers = check_kind(workers)
         self.shuffle_buffer = check_whole("shuffle_buffer", shuffle_buffer, least=0)
         self.device = None if device is None else torch.device(device)
@@ -193,6 +204,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             seed=self._seed,
             workers=self.workers,
             shuffle_buffer=self.shuffle_buffer,
+            care=check_care(vars(self)),
         )
 
     def _job(self) -> Job:

@@ -1,0 +1,58 @@
+"""Single values, checked: the sentences in which every option is refused.
+
+Takes: an option's name and value. Gives: the value, or an `OptionError` naming the option and what would be right.
+Not its job: which options there are (options, care), and which exclude each other.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+from feedline.errors import OptionError, OptionTypeError
+
+LONGEST = 2_000_000  # the operating system counts milliseconds in 31 bits
+
+
+def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise OptionTypeError(f"{name} must be a whole number of at least {least}{otherwise}; got {value!r}")
+    if value < least:
+        raise OptionError(f"{name} must be at least {least}{otherwise}; got {value}")
+    return int(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise OptionTypeError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
+def check_function(name: str, value: Any) -> Any:
+    """Something to call, or None."""
+    if value is not None and not callable(value):
+        raise OptionTypeError(f"{name} must be a function or None; got {value!r}")
+    return value
+
+
+def check_seconds(name: str, value: Any, zero: str) -> float:
+    """A number of seconds; `zero` says what 0 means."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise OptionTypeError(f"{name} must be a number of seconds; got {value!r}")
+    seconds = float(value)
+    if not 0 <= seconds <= LONGEST:
+        raise OptionError(
+            f"{name} must be 0 ({zero}) or a positive number of seconds, {LONGEST:,} at most; got {value}"
+        )
+    return seconds
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str):
+        raise OptionTypeError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+    if value not in choices:
+        raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+    return str(value)
