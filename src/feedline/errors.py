@@ -10,6 +10,7 @@
     └── WorkerError (RuntimeError)          what befell a worker
         ├── WorkerDied                      it was killed or left
         ├── WorkerTimeout (TimeoutError)    nothing came within `timeout` seconds
+        │   └── StalledSample               a sample that was stuck in one worker after another
         └── RemoteError                     an exception of the user's code that cannot be rebuilt here; its class
                                             is made on the spot, with the original's name
 
@@ -59,6 +60,10 @@ class WorkerDied(WorkerError):
 
 class WorkerTimeout(WorkerError, TimeoutError):
     """No batch came within the loader's `timeout`."""
+
+
+class StalledSample(WorkerTimeout):
+    """A sample was stuck, was tried again in another worker, and was stuck there too."""
 
 
 class RemoteError(WorkerError):

@@ -9,12 +9,15 @@ Not its job: what the options mean (loader and fronts), anything a stop on the l
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from feedline.errors import WorkerTimeout, add_note
+from feedline.errors import add_note
+from feedline.guard import Guard
 from feedline.line.deliver import Delivery
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
@@ -25,6 +28,8 @@ from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
 from feedline.workers.threads import ThreadWorkers
 
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
 
 class Feed:
     """What a loader keeps from one iteration to the next: persistent workers, and what it has warned of."""
@@ -32,6 +37,8 @@ class Feed:
     def __init__(self) -> None:
         self.warned: set[str] = set()
         """Said once, not every epoch."""
+        self.quarantine: dict[Any, str] = {}
+        """Samples that have cost several workers their lives, and how."""
         self._owner = os.getpid()
         self._kept: Workers | None = None
         self._stop_kept: Callable[[], object] | None = None
@@ -78,6 +85,9 @@ class BatchIterator(Iterator[Any]):
         self._feed = feed  # keeps it, and with it persistent workers, alive while the loop runs
         self._options = options
         self._workers = workers
+        self._guard = Guard(
+            workers, options.care, options.timeout, partial(_described, options.dataset), _tell, feed.quarantine
+        )
         self._owned = not options.persistent_workers
         self._tasks = tasks
         self._length = length
@@ -122,7 +132,7 @@ class BatchIterator(Iterator[Any]):
         try:
             self.fill()
             if not self._delivery.ready:
-                self._put(self._workers.wait(0))
+                self._put(self._guard.poll())
         except BaseException:
             self._abandon()
             raise
@@ -146,14 +156,15 @@ class BatchIterator(Iterator[Any]):
             )
 
     def _next_outcome(self) -> Outcome | None:
-        delivery = self._delivery
+        delivery, patience = self._delivery, None
         while True:
             self.fill()
             outcome = delivery.pop()
             if outcome is None:
                 if not len(delivery):
                     return None
-                self._wait()
+                patience = patience or self._guard.begin_waiting()
+                self._put(self._guard.wait(patience, delivery.following))
                 continue
             if outcome.notice is not None:
                 self._warn(outcome.notice)
@@ -175,17 +186,7 @@ class BatchIterator(Iterator[Any]):
                 self._sampler_error, self._more = error, False
             else:
                 self._delivery.expect(task.seq)
-                self._workers.submit(task)
-
-    def _wait(self) -> None:
-        timeout = self._options.timeout if self._options.timeout and self._workers.count else None
-        outcomes = self._workers.wait(timeout)
-        if not outcomes:
-            raise WorkerTimeout(
-                f"no batch came within timeout={self._options.timeout:g} s from {self._workers.count} workers. A "
-                "sample is stuck or slower than that: raise timeout, or look for it with num_workers=0."
-            )
-        self._put(outcomes)
+                self._guard.submit(task)
 
     def _put(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
@@ -222,7 +223,22 @@ class BatchIterator(Iterator[Any]):
     def _warn(self, message: str) -> None:
         if message not in self._feed.warned:
             self._feed.warned.add(message)
-            warnings.warn(message, stacklevel=4)
+            _tell(message)
+
+
+def _described(dataset: Any, index: object) -> str:
+    try:
+        return str(dataset.describe(index))
+    except Exception:  # it cannot say, or not of this index
+        return ""
+
+
+def _tell(message: str) -> None:
+    """Warn, as if from the line of the user's loop."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)
 
 
 def new_workers(options: Options, job: Job) -> Workers:

@@ -28,6 +28,10 @@ class Task(NamedTuple):
     indices: IntArray | Sequence[Any] | None
     first: int = -1
     """Place of the first index in the epoch, where an index may come twice; -1 where each comes once."""
+    avoid: tuple[tuple[int, str], ...] = ()
+    """Places not to be read, and why not: samples that have cost workers their lives."""
+    alone: bool = False
+    """Read the samples one by one, even if the dataset can read many at once."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from feedline.errors import MemoryShortage
 STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
 CARGO, BOARD = 0, 1 << 24
-"""Slots with a purpose: what travels to the workers, and what all look at. Batches are in between."""
+"""Slots with a purpose: what travels to the workers, and what all look at. Batches are in between; after the board come
+the workers' last words."""
 
 available = hasattr(os, "memfd_create") and hasattr(os, "posix_fallocate")
 """Linux has it. Elsewhere batches are made in ordinary memory, and there are no worker processes."""
@@ -96,11 +97,12 @@ class Segment:
         """The first `size` bytes of a slot as memory of this process; writes to a private one are seen by nobody."""
         return Mapping(self.fd, slot * STRIDE, to_page(size), _MAP_PRIVATE if private else _MAP_SHARED)
 
-    def board(self, create: bool = False) -> memoryview:
-        """A page of integers that parent and workers see together."""
+    def board(self, integers: int, create: bool = False) -> memoryview:
+        """Integers that parent and workers see together."""
+        size = to_page(8 * integers)
         if create:
-            self.allocate(BOARD, 0, PAGE)
-        return self.map(BOARD, PAGE).view(0, PAGE).cast("q")
+            self.allocate(BOARD, 0, size)
+        return self.map(BOARD, size).view(0, size).cast("q")
 
     def close(self) -> None:
         """Let go of the descriptor; mappings live on."""

@@ -53,6 +53,11 @@ class Delivery:
         following = self._back.get(self._expected[0]) if self._in_order else next(iter(self._back.values()))
         return following is not None and (following.size > 0 or following.failure is not None)
 
+    @property
+    def following(self) -> int | None:
+        """The task whose outcome is to leave next, if that is known."""
+        return self._expected[0] if self._expected else None
+
     def pop(self) -> Outcome | None:
         """The outcome that is next to leave, if it is back."""
         if not self._back:

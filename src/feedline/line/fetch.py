@@ -17,6 +17,7 @@ import numpy as np
 from feedline.datasets import ArrayDataset, read_samples, reads_batches, reads_many
 from feedline.errors import add_note
 from feedline.messages import Empty, IntArray, Task
+from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample
 
 
@@ -41,8 +42,11 @@ def batch_reader(dataset: Any) -> BatchReader | None:
 class Fetcher:
     """Reads one dataset, task after task."""
 
-    def __init__(self, dataset: Any, reader: BatchReader | None, at_once: bool | None = None) -> None:
+    def __init__(
+        self, dataset: Any, reader: BatchReader | None, at_once: bool | None = None, row: Row | None = None
+    ) -> None:
         self.dataset = dataset
+        self._row = unwatched() if row is None else row
         self._read = None if reader is None else reader.read
         self._at_once = reads_many(dataset) if at_once is None else at_once
 
@@ -54,6 +58,7 @@ class Fetcher:
         if indices is None:
             return NotImplemented
         enter_sample(task.seq)
+        self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
             return self._read(indices, empty)
         except Exception as error:
@@ -66,6 +71,7 @@ class Fetcher:
         if not self._at_once:
             return self._one_by_one(indices, task.first)
         enter_sample(task.seq)
+        self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
             return read_samples(self.dataset, list(indices))
         except Exception as error:
@@ -77,8 +83,10 @@ class Fetcher:
         return self._one_by_one(index_list(task), task.first)[0]
 
     def _one_by_one(self, indices: Sequence[Any], first: int) -> list[Any]:
-        dataset, samples = self.dataset, []
+        dataset, row, samples = self.dataset, self._row, []
         for position, index in enumerate(indices):
+            row[PLACE] = position
+            row[SINCE] = clock()
             if first < 0:
                 enter_sample(index)
             else:

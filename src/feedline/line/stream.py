@@ -18,6 +18,7 @@ from typing import Any
 
 from feedline.errors import add_note
 from feedline.messages import Task
+from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
 from feedline.worker_info import watch_for_question
 
@@ -49,7 +50,9 @@ class StreamReader:
         shuffle_buffer: int,
         seed: Seed,
         is_own_share: bool = False,
+        row: Row | None = None,
     ) -> None:
+        self._row = unwatched() if row is None else row
         self._shards = shards
         self._size = size
         self._seed = seed
@@ -118,7 +121,12 @@ class StreamReader:
         return chain(first, elements)
 
     def _numbered(self, elements: Iterator[Any]) -> Iterator[Any]:
-        return _Numbered(elements, lambda number: enter_sample(self._first.seq, number))
+        return _Numbered(elements, self._announce)
+
+    def _announce(self, number: int) -> None:
+        enter_sample(self._first.seq, number)
+        self._row[PLACE] = number
+        self._row[SINCE] = clock()
 
     def _begin_own(self, shard: int) -> None:
         """The dataset reads its own part: from here on it draws from its own seed, not the whole stream's."""

@@ -19,7 +19,9 @@ from feedline.line.collate import LeafCollate, register_collate
 from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Outcome, Task
+from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
+from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.worker_info import WorkerInfo, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
 from feedline.workers.own_share import watch_attributes
@@ -46,14 +48,17 @@ class Job:
 class Body:
     """One worker's mind. `worker` is its number, or None when the loop does the work itself."""
 
-    def __init__(self, job: Job, worker: int | None, ambient: Ambient, own_process: bool) -> None:
+    def __init__(
+        self, job: Job, worker: int | None, ambient: Ambient, own_process: bool, row: Row | None = None
+    ) -> None:
         self._job = job
+        self._row = unwatched() if row is None else row
         self._worker = worker
         self._ambient = ambient
         self._own_process = own_process
         self._gathers = job.batched and job.collate_fn is None and not job.stream
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
-        self._fetcher = Fetcher(job.dataset, reader, job.dialect.reads_many(job.dataset))
+        self._fetcher = Fetcher(job.dataset, reader, job.dialect.reads_many(job.dataset), self._row)
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._shares = False
@@ -79,10 +84,10 @@ class Body:
                     self._job.worker_init_fn(self._worker)
                 self._shares = bool(attributes)
             except (Exception, SystemExit) as error:
-                if isinstance(error, SystemExit) and self._own_process:  # it may be our own being told to leave
+                if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # our own
                     raise
-                add_note(error, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
-                self._broken = error
+                self._broken = _raisable(error)
+                add_note(self._broken, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
 
     def stop(self) -> None:
         """Be no worker any more."""
@@ -105,12 +110,7 @@ class Body:
 
     def failed(self, task: Task, error: BaseException) -> Outcome:
         """The outcome of a task that raised."""
-        # These would end the user's loop, or program, without a word.
-        if isinstance(error, (StopIteration, StopAsyncIteration, SystemExit)):
-            wrapped = RuntimeError(f"the dataset or collate_fn raised {error!r}")
-            wrapped.__cause__ = error
-            wrapped.__notes__ = getattr(error, "__notes__", [])  # type: ignore[attr-defined, unused-ignore]
-            error = wrapped
+        error = _raisable(error)
         add_note(error, f"feedline: in {self._who}, making batch {task.seq} of epoch {task.epoch}")
         return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
 
@@ -147,11 +147,12 @@ class Body:
             job = self._job
             shards = max(1, job.num_workers)
             self._stream = StreamReader(
-                job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed, self._shares
+                job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed, self._shares, self._row
             )
         return self._stream
 
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
+        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         collate_fn = self._job.collate_fn
         if collate_fn is None:
             return self._job.dialect.collate(samples, empty, names)
@@ -163,6 +164,7 @@ class Body:
             raise
 
     def _unbatched(self, sample: Any, empty: Empty) -> Any:
+        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         convert = self._job.collate_fn or self._job.dialect.convert
         return self._owned(convert(sample), empty)
 
@@ -172,6 +174,16 @@ class Body:
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))
+
+
+def _raisable(error: BaseException) -> BaseException:
+    """The error, or one around it: some would end the user's loop, or program, without a word."""
+    if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
+        return error
+    wrapped = RuntimeError(f"the dataset, collate_fn or worker_init_fn raised {error!r}")
+    wrapped.__cause__ = error
+    wrapped.__notes__ = getattr(error, "__notes__", [])  # type: ignore[attr-defined, unused-ignore]
+    return wrapped
 
 
 def _fresh(error: BaseException) -> BaseException:

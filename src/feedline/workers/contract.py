@@ -1,8 +1,8 @@
-"""What the loop asks of any kind of worker: start, submit, wait, forget, stop.
+"""What is asked of any kind of worker: start, submit, wait, forget, stop; and, to watch over them, where they stand.
 
-Takes: tasks. Gives: outcomes, in any order. Promises: every submitted task has an outcome sooner or later, or `wait`
-raises; no call but `wait` blocks on a worker.
-Not its job: order and limits (loader), what a task does (body).
+Takes: tasks. Gives: outcomes, in any order, and deaths. Promises: every submitted task has an outcome sooner or later,
+or is among those a death has lost; no call but `wait` blocks on a worker.
+Not its job: order and limits (loop), what a task does (body), what to do about a death or a stall (guard).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from feedline.messages import Outcome, Task
+from feedline.supervise.watch import Death, Standing
 
 
 class Workers(Protocol):
@@ -25,14 +26,29 @@ class Workers(Protocol):
     def start(self) -> None:
         """Have them ready to take tasks."""
 
-    def submit(self, task: Task) -> None:
-        """Hand out one task."""
+    def submit(self, task: Task, urgent: bool = False) -> None:
+        """Hand out one task; an urgent one goes out before all others when its worker is revived."""
 
-    def wait(self, timeout: float | None) -> list[Outcome]:
-        """The outcomes that are there, or else the next one; empty if none came within `timeout` seconds."""
+    def wait(self, timeout: float | None) -> list[Outcome | Death]:
+        """What is there, or else the next to come; empty if nothing came within `timeout` seconds."""
 
     def forget(self) -> None:
         """Drop the outcomes of all tasks submitted so far: their consumer has left."""
+
+    def standing(self) -> list[Standing]:
+        """Where each worker is."""
+
+    def ask_stacks(self) -> None:
+        """Have all workers write down their stacks, soon."""
+
+    def stack_of(self, number: int) -> str:
+        """What that worker has written since the last time."""
+
+    def kill(self, number: int) -> None:
+        """End that worker, whatever it is at; `wait` will give its death."""
+
+    def revive(self, number: int, elsewhere: bool) -> None:
+        """Put a new worker in the place of a dead one, by another start method if `elsewhere`."""
 
     release: Callable[[], None]
     """Ends the workers and gives everything back. May be called twice, and in any state. It holds nothing of the job,

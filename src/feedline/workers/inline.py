@@ -13,6 +13,7 @@ from feedline.ambient import ThisThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.messages import Outcome, Task
+from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body, Job
 
 
@@ -36,10 +37,10 @@ class InlineWorkers:
     def start(self) -> None:
         self._body.start()
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Task, urgent: bool = False) -> None:
         self._task = task
 
-    def wait(self, timeout: float | None) -> list[Outcome]:
+    def wait(self, timeout: float | None) -> list[Outcome | Death]:
         task, self._task = self._task, None
         if task is None:
             return []
@@ -50,6 +51,21 @@ class InlineWorkers:
 
     def forget(self) -> None:
         self._task = None
+
+    def standing(self) -> list[Standing]:
+        return []  # whoever could look is the one at work
+
+    def ask_stacks(self) -> None:
+        pass
+
+    def stack_of(self, number: int) -> str:
+        raise AssertionError("there is no worker")
+
+    def kill(self, number: int) -> None:
+        raise AssertionError("there is no worker")
+
+    def revive(self, number: int, elsewhere: bool) -> None:
+        raise AssertionError("there is no worker")
 
 
 def _release(ambient: ThisThread, pool: SlotPool | None) -> None:

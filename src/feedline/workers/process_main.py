@@ -14,12 +14,14 @@ from types import FrameType
 from typing import NamedTuple, NoReturn
 
 from feedline.ambient import Owned
-from feedline.arena.packing import NONE, Reducers, pack
+from feedline.arena.packing import NONE, Packed, Reducers, pack
 from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
 from feedline.messages import Failure, Outcome, Task
-from feedline.supervise import lifeline
+from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SENDING, SINCE, TASK, WIDTH, clock
+from feedline.supervise import last_words, lifeline
+from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, Job, remedy_for
 from feedline.workers.one_thread import use_one_thread
@@ -35,6 +37,7 @@ class Wiring(NamedTuple):
     segment: Descriptor
     lifeline: Descriptor
     parents_own: tuple[int, ...]
+    workers: int
     environment: dict[str, str]
     """As it is now; a server that workers are forked from may be older."""
 
@@ -63,16 +66,20 @@ def _leave(signum: int, frame: FrameType | None) -> NoReturn:
 class _Worker:
     def __init__(self, wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
         self._segment = Segment(wiring.segment.fd)
-        self._board = self._segment.board()
+        self._board = self._segment.board(WIDTH * (1 + wiring.workers))
+        self._row = self._board[WIDTH * (1 + number) : WIDTH * (2 + number)]
+        self._memory = MemoryNote(self._row)
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
+        last_words.prepare(self._segment, number)
+        self._at(INITIALISING)
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
             self._reducers = job.dialect.reducers
-            self._body = Body(job, number, Owned(job.dialect.sources), own_process=True)
+            self._body = Body(job, number, Owned(job.dialect.sources), own_process=True, row=self._row)
             self._body.start()
         except Exception as error:
             add_note(
@@ -82,13 +89,21 @@ class _Worker:
                 "under if __name__ == '__main__'",
             )
             self._broken = Failure.of(error, same_process=False)
+        self._at(IDLE)
 
     def serve(self, ticket: TaskTicket) -> None:
         """Do one task and leave its outcome in the slot it came in."""
+        self._at(PREPARING)
+        self._row[TASK] = ticket.serial
         slot = self._slot(ticket)
         if self._board[0] != ticket.run:  # its consumer has left
-            send_done(self._done, DoneTicket(ticket.run, ticket.slot, 0, 0, slot.capacity))
-            return
+            send_done(self._done, DoneTicket(ticket.serial, 0, 0, slot.capacity))
+        else:
+            send_done(self._done, DoneTicket(ticket.serial, *self._serve(ticket, slot)))
+        self._at(IDLE)
+        self._memory.take()
+
+    def _serve(self, ticket: TaskTicket, slot: Slot) -> Packed:
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
         writer = Writer(slot, leased=False)
         try:
@@ -97,19 +112,23 @@ class _Worker:
             if isinstance(error, SystemExit) and signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
                 raise
             outcome = self._failed(task, error)
+        self._at(SENDING)
         try:
             # as a plain tuple: a class costs a look-up on either side
-            packed = pack(tuple(outcome), slot, writer, self._reducers)
+            return pack(tuple(outcome), slot, writer, self._reducers)
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)
-            packed = pack(tuple(self._failed(task, error)), slot, Writer(slot, leased=False))
-        send_done(self._done, DoneTicket(ticket.run, ticket.slot, *packed))
+            return pack(tuple(self._failed(task, error)), slot, Writer(slot, leased=False))
 
     def _run(self, task: Task, writer: Writer) -> Outcome:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
         return self._body.run(task, writer.empty)
+
+    def _at(self, place: int) -> None:
+        self._row[SINCE] = clock()
+        self._row[PLACE] = place
 
     def _failed(self, task: Task, error: BaseException) -> Outcome:
         assert self._body is not None

@@ -1,64 +1,49 @@
 """Worker processes: fork, forkserver or spawn.
 
-Takes: a `Job`, tasks. Gives: outcomes whose large arrays are views on shared memory.
+Takes: a `Job`, tasks. Gives: outcomes whose large arrays are views on shared memory, and the deaths of workers.
 Promises: any free worker takes the next task (a stream's tasks go to the worker that has its shard open); the parent
-never blocks on a worker except in `wait`, where it waits for outcomes and deaths together.
-Not its job: what a worker does (process_main, body), repairing after a death (supervise).
+never blocks on a worker except in `wait`, where it waits for outcomes and deaths together; a death takes no task with
+it: those that nobody works on any more are named.
+Not its job: what a worker does (process_main, body), what to do about a death (guard, supervise).
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import multiprocessing
 import os
-import selectors
-import signal
 import time
-from collections import deque
 from collections.abc import Callable
-from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from feedline.arena.packing import unpack
-from feedline.arena.segment import BOARD, PAGE
-from feedline.arena.slots import Slot, SlotPool
-from feedline.errors import WorkerDied, WorkerError, add_note
+from feedline.arena.slots import Slot
+from feedline.errors import WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
-from feedline.supervise import lifeline
-from feedline.supervise.shutdown import end, words_for
-from feedline.workers import process_main
+from feedline.progress import MEMORY, PLACE, PREPARING, SETTING_UP, SINCE, TASK, clock
+from feedline.supervise import last_words
+from feedline.supervise.watch import Death, Standing, state_of
 from feedline.workers.body import Job
-from feedline.workers.one_thread import environment_of_new_workers
-from feedline.workers.shipping import Parcel, ship, without_unimportable_main
-from feedline.workers.warm import processes_from
-from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, dump_task, receive_done, send_task
+from feedline.workers.crew import Crew
+from feedline.workers.shipping import Parcel, ship
+from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_done
 
 
 class ProcessWorkers:
     """The contract, kept by `job.num_workers` processes."""
 
     def __init__(self, job: Job, context: str | BaseContext | None) -> None:
-        self._job: Job | None = job  # until it has been sent: it may refer to the loader
-        self._streams = job.stream
+        self._job = job
         self.count = job.num_workers
         self._context: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
-        self._origin: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if self._context.get_start_method() == "spawn":
-            self._context = multiprocessing.get_context("forkserver")
-            self._origin = processes_from(job.dialect.preload)
-        self._owner = os.getpid()
-        self._pool = SlotPool()
-        self._lanes: list[_Lane] = []
-        self._done: tuple[int, int] = (-1, -1)
-        self._processes: list[BaseProcess] = []
-        self._selector = selectors.DefaultSelector()
-        self._slots: dict[int, tuple[Slot, int]] = {}  # slot number → slot, and the task's number for messages
+        self._parcel: Parcel | None = None
+        self._crew = Crew(self.count, job.dialect.preload)
+        self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
+        self._serial = 0
         self._run = 0
-        self._board: memoryview | None = None
-        self.release: Callable[[], None] = self._stop
+        self._heard: dict[int, int] = {}  # how much of each worker's writing has been read
+        self.release: Callable[[], None] = self._crew.end
 
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
@@ -69,148 +54,149 @@ class ProcessWorkers:
                 "a worker process cannot start worker processes: inside a dataset use num_workers=0 or workers='thread'"
             )
         try:
-            self._start()
+            self._crew.open(lanes=self.count if self._job.stream else 1)
+            self._crew.hire(range(self.count), self._cargo(self._context), self._context)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 add_note(error, "feedline: each worker takes a few descriptors: lower num_workers or raise `ulimit -n`")
             raise
 
-    def _start(self) -> None:
-        assert self._job is not None
-        self._board = self._pool.segment.board(create=True)
-        forked = self._context.get_start_method() == "fork"
-        cargo: Job | Parcel = self._job if forked else ship(self._job, self._pool.segment)
-        for _ in range(self.count if self._streams else 1):
-            self._lanes.append(_Lane())
-        self._done = os.pipe()
-        os.set_blocking(self._done[0], False)
-        self._selector.register(self._done[0], selectors.EVENT_READ, None)
-        parents_own = (self._done[0], *(lane.writing for lane in self._lanes)) if forked else ()
-        if not forked:
-            resource_tracker.ensure_running()  # or the first start runs it, and that unblocks SIGINT again
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ctrl-C is the parent's to handle
-        try:
-            with self._origin, environment_of_new_workers(), without_unimportable_main():
-                for number in range(self.count):
-                    self._start_one(number, cargo, parents_own)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._job = None
+    def _cargo(self, context: Any) -> Job | Parcel:
+        if context.get_start_method() == "fork":
+            return self._job
+        if self._parcel is None:
+            self._parcel = ship(self._job, self._crew.pool.segment)
+        return self._parcel
 
-    def _start_one(self, number: int, cargo: Job | Parcel, parents_own: tuple[int, ...]) -> None:
-        lane = self._lanes[number % len(self._lanes)]
-        wiring = process_main.Wiring(
-            Descriptor(lane.reading),
-            Descriptor(self._done[1]),
-            Descriptor(self._pool.segment.fd),
-            Descriptor(lifeline.reading_end()),
-            parents_own,
-            dict(os.environ),
-        )
-        process = self._context.Process(
-            target=process_main.main, args=(wiring, cargo, number), name=f"feedline-{number}", daemon=True
-        )
-        process.start()
-        self._processes.append(process)
-        self._selector.register(process.sentinel, selectors.EVENT_READ, (number, process))
-
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Task, urgent: bool = False) -> None:
         self._check_owner()
-        slot = self._pool.take()
+        slot = self._crew.pool.take()
         data = dump_task(task)
         slot.room(len(data)).view(0, len(data))[:] = data
-        self._slots[slot.id] = (slot, task.seq)
-        ticket = TaskTicket(self._run, slot.id, slot.capacity, len(data))
-        self._lanes[task.seq % len(self._lanes)].post(ticket)
+        self._serial += 1
+        self._out[self._serial] = _Sent(slot, task, self._run)
+        ticket = TaskTicket(self._serial, self._run, slot.id, slot.capacity, len(data))
+        self._crew.lane_of(task.seq).post(ticket, urgent)
 
-    def wait(self, timeout: float | None) -> list[Outcome]:
+    def wait(self, timeout: float | None) -> list[Outcome | Death]:
         self._check_owner()
+        crew = self._crew
         deadline = None if timeout is None else time.monotonic() + timeout
+        dead: list[int] = []
         while True:
-            tickets = receive_done(self._done[0])
+            tickets = receive_done(crew.done[0])
             if tickets:
-                for lane in self._lanes:
+                for lane in crew.lanes:
                     lane.flush()
-                outcomes = [outcome for ticket in tickets if (outcome := self._open(ticket)) is not None]
+                outcomes: list[Outcome | Death] = [
+                    outcome for ticket in tickets if (outcome := self._open(ticket)) is not None
+                ]
                 if outcomes:
                     return outcomes
                 continue
+            if dead:  # and what they had finished has been read
+                return [self._bury(number) for number in dead]
             remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready = self._selector.select(remaining)
+            ready = crew.selector.select(remaining)
             if not ready:
                 return []
             dead = [key.data for key, _ in ready if key.data is not None]
-            if dead and len(dead) == len(ready):  # what the dead one had finished has been read
-                raise self._obituary(*dead[0])
 
     def forget(self) -> None:
         self._run += 1
-        if self._board is not None:
-            self._board[0] = self._run
+        self._crew.set_run(self._run)
 
-    def _stop(self) -> None:
-        if self._owner != os.getpid():  # a forked child's copy: the workers are not its own
-            return
-        processes, self._processes = self._processes, []
-        end(processes)
-        self._selector.close()
-        for lane in self._lanes:
-            lane.close()
-        if self._done != (-1, -1):
-            for fd in self._done:
-                os.close(fd)
-            self._done = (-1, -1)
-        self._lanes = []
-        if self._board is not None:
-            self._board = None
-            self._pool.segment.free(BOARD, 0, PAGE)
-        self._slots.clear()
-        self._pool.close()
+    def standing(self) -> list[Standing]:
+        return [self._stands(number) for number in sorted(self._crew.processes)]
+
+    def ask_stacks(self) -> None:
+        for number, process in self._crew.processes.items():
+            # Before it is prepared the signal would end it.
+            if self._crew.row(number)[PLACE] != SETTING_UP and process.pid is not None and process.is_alive():
+                last_words.ask(process.pid)
+
+    def stack_of(self, number: int) -> str:
+        heard = self._heard.get(number, 0)
+        text = last_words.read(self._crew.pool.segment, number, heard)
+        self._heard[number] = heard + len(text.encode())
+        return text
+
+    def kill(self, number: int) -> None:
+        if number in self._crew.processes:
+            self._crew.processes[number].kill()
+
+    def revive(self, number: int, elsewhere: bool) -> None:
+        context = multiprocessing.get_context("spawn") if elsewhere else self._context
+        self._crew.hire(range(number, number + 1), self._cargo(context), context)
+        self._crew.lane_of(number).flush()
 
     def _check_owner(self) -> None:
-        if self._owner != os.getpid():  # both would take outcomes meant for the other
+        if self._crew.owner != os.getpid():  # both would take outcomes meant for the other
             raise WorkerError(
-                f"this iteration belongs to process {self._owner}, of which this one ({os.getpid()}) is a forked copy: "
-                "begin a new one here with iter(loader)"
+                f"this iteration belongs to process {self._crew.owner}, of which this one ({os.getpid()}) is a forked "
+                "copy: begin a new one here with iter(loader)"
             )
 
     def _open(self, ticket: DoneTicket) -> Outcome | None:
-        slot, seq = self._slots.pop(ticket.slot)
+        sent = self._out.pop(ticket.serial)
+        slot, pool = sent.slot, self._crew.pool
         try:
-            if ticket.run != self._run:
+            if sent.run != self._run:
                 slot.capacity = max(slot.capacity, ticket.capacity)
                 return None
-            return Outcome(*unpack(ticket.packed, slot, self._pool))
+            return Outcome(*unpack(ticket.packed, slot, pool))
         except Exception as error:
+            seq = sent.task.seq
             add_note(error, f"feedline: batch {seq} came from its worker but could not be rebuilt in the main process")
             return Outcome(seq, failure=Failure.of(error, same_process=True))
         finally:
-            self._pool.put(slot)
+            pool.put(slot)
 
-    def _obituary(self, number: int, process: BaseProcess) -> WorkerDied:
-        process.join()
-        return WorkerDied(
-            f"worker {number} (pid {process.pid}) {words_for(process.exitcode)}. Its own last words, if any, are on "
-            "standard error. With num_workers=0 the same happens in this process, where a debugger sees it."
-        )
+    def _stands(self, number: int) -> Standing:
+        row, pid = self._crew.row(number), self._crew.processes[number].pid
+        sent = self._out.get(row[TASK])
+        task = sent.task if sent is not None and sent.run == self._run else None
+        seconds = (clock() - row[SINCE]) / 1e9
+        return Standing(number, pid, task, row[PLACE], seconds, state_of(pid) if pid is not None else "")
+
+    def _bury(self, number: int) -> Death:
+        row = self._crew.row(number)
+        pid, exitcode = self._crew.bury(number)
+        words = last_words.read(self._crew.pool.segment, number, self._heard.pop(number, 0))
+        lost = self._lost_with(number)
+        own = self._out.pop(row[TASK], None)
+        if own is not None:
+            self._crew.pool.put(own.slot)
+        wanted = [sent.task for sent in lost if sent.run == self._run]
+        task = own.task if own is not None and own.run == self._run else None
+        place = row[PLACE]
+        if task is None and wanted:  # it had read the ticket, but not yet said so
+            task, place = wanted[0], PREPARING
+        return Death(number, pid, exitcode, task, place, row[MEMORY], words, tuple(wanted))
+
+    def _lost_with(self, number: int) -> list[_Sent]:
+        """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""
+        lane = self._crew.lane_of(number)
+        lane.recall()
+        safe = {ticket.serial for ticket in lane.waiting}
+        safe |= {self._crew.row(other)[TASK] for other in self._crew.processes}
+        lost = []
+        for serial, sent in self._out.items():
+            if serial not in safe and not sent.lost and self._crew.lane_of(sent.task.seq) is lane:
+                # Perhaps another worker has just read it and is about to say so. Then it is made twice and
+                # delivered once; its slot stays out until that worker is done with it.
+                sent.lost = True
+                lost.append(sent)
+        return lost
 
 
-class _Lane:
-    """A pipe that tasks go out through. What it does not take at once waits here; the parent never blocks."""
+class _Sent:
+    """A task on its way."""
 
-    def __init__(self) -> None:
-        self.reading, self.writing = os.pipe()
-        os.set_blocking(self.writing, False)
-        self._waiting: deque[TaskTicket] = deque()
+    __slots__ = ("lost", "run", "slot", "task")
 
-    def post(self, ticket: TaskTicket) -> None:
-        self._waiting.append(ticket)
-        self.flush()
-
-    def flush(self) -> None:
-        while self._waiting and send_task(self.writing, self._waiting[0]):
-            self._waiting.popleft()
-
-    def close(self) -> None:
-        os.close(self.reading)
-        os.close(self.writing)
+    def __init__(self, slot: Slot, task: Task, run: int) -> None:
+        self.slot = slot
+        self.task = task
+        self.run = run
+        self.lost = False

@@ -11,8 +11,10 @@ import copy
 import logging
 import os
 import queue
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -21,12 +23,14 @@ from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.errors import WorkerError
 from feedline.messages import Failure, Outcome, Task
+from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, unwatched
+from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body, Job
 
 log = logging.getLogger("feedline")
 
 Lane = queue.SimpleQueue["tuple[int, Task] | None"]
-Done = queue.SimpleQueue["tuple[int, Outcome] | None"]
+Done = queue.SimpleQueue["tuple[int, Outcome | Death] | None"]
 STOP_SECONDS = 1.0
 """For all threads together: a sample under way may end, but nobody waits long after Ctrl-C."""
 
@@ -42,7 +46,7 @@ class ThreadWorkers:
         self._lanes: list[Lane] = [queue.SimpleQueue() for _ in range(self.count if job.stream else 1)]
         self._done: Done = queue.SimpleQueue()
         self._now = _Now()
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[int, _Worker] = {}
         self.release: Callable[[], None] = self._stop
 
     def credits(self, prefetch_factor: int) -> int:
@@ -55,31 +59,59 @@ class ThreadWorkers:
                 "elements: let __iter__ return a new iterator each time, or use one worker or processes"
             )
         for number in range(self.count):
-            lane = self._lanes[number % len(self._lanes)]
-            arguments = (self._job, number, lane, self._done, self._pool, self._now)
-            thread = threading.Thread(target=_work, args=arguments, name=f"feedline-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self.revive(number, elsewhere=False)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Task, urgent: bool = False) -> None:
         self._check_owner()
-        self._lanes[task.seq % len(self._lanes)].put((self._now.run, task))
+        lane = self._lanes[task.seq % len(self._lanes)]
+        waiting = []
+        while urgent:
+            try:
+                waiting.append(lane.get_nowait())
+            except queue.Empty:
+                break
+        lane.put((self._now.run, task))
+        for message in waiting:
+            lane.put(message)
 
-    def wait(self, timeout: float | None) -> list[Outcome]:
+    def wait(self, timeout: float | None) -> list[Outcome | Death]:
         self._check_owner()
-        outcomes: list[Outcome] = []
+        found: list[Outcome | Death] = []
         try:
             arrived = self._done.get(timeout=timeout)
             while arrived is not None:
-                if arrived[0] == self._now.run:
-                    outcomes.append(arrived[1])
-                arrived = self._done.get(block=not outcomes, timeout=timeout)
+                if arrived[0] == self._now.run or isinstance(arrived[1], Death):
+                    found.append(arrived[1])
+                arrived = self._done.get(block=not found, timeout=timeout)
         except queue.Empty:
-            return outcomes
+            return found
         raise WorkerError("the loader was closed by another thread while this one waited for a batch")
 
     def forget(self) -> None:
         self._now.run += 1
+
+    def standing(self) -> list[Standing]:
+        return [worker.stands(number) for number, worker in sorted(self._threads.items())]
+
+    def ask_stacks(self) -> None:
+        pass  # they can be had at any time
+
+    def stack_of(self, number: int) -> str:
+        frame = sys._current_frames().get(self._threads[number].thread.ident or 0)
+        return "" if frame is None else "".join(reversed(traceback.format_stack(frame)))
+
+    def kill(self, number: int) -> None:
+        # It cannot be ended, but it can be done without: what it still delivers is not waited for any more.
+        worker = self._threads.pop(number)
+        worker.wanted = False
+        task = worker.task if worker.run == self._now.run else None
+        lost = () if task is None else (task,)
+        death = Death(number, None, None, task, worker.row[PLACE], 0, "", lost)
+        self._done.put((self._now.run, death))
+
+    def revive(self, number: int, elsewhere: bool) -> None:
+        lane = self._lanes[number % len(self._lanes)]
+        self._threads[number] = _Worker(self._job, number, lane, self._done, self._pool, self._now)
 
     def _check_owner(self) -> None:
         if self._owner != os.getpid():
@@ -91,15 +123,16 @@ class ThreadWorkers:
         self._now.stopping = True
         if self._owner != os.getpid():
             return
-        for number in range(len(self._threads)):
+        for number in self._threads:
             self._lanes[number % len(self._lanes)].put(None)
         deadline = time.monotonic() + STOP_SECONDS
-        for thread in self._threads:
+        for worker in self._threads.values():
+            thread = worker.thread
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
                 if thread.is_alive():
                     log.warning("%s is still busy with a sample and is left behind", thread.name)
-        self._threads = []
+        self._threads = {}
         self._done.put(None)
         self._done = queue.SimpleQueue()
         if self._pool is not None:
@@ -113,27 +146,56 @@ class _Now:
     stopping = False
 
 
-def _work(job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, now: _Now) -> None:
-    # A function of what it needs, not a method: a running thread must not keep a dropped loader alive.
+class _Worker:
+    """One thread, and what it is at."""
+
+    def __init__(self, job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, now: _Now) -> None:
+        self.wanted = True
+        self.run = 0
+        self.task: Task | None = None
+        self.row: Row = unwatched()
+        self.at(INITIALISING)
+        arguments = (self, job, number, lane, done, pool, now)
+        self.thread = threading.Thread(target=_work, args=arguments, name=f"feedline-{number}", daemon=True)
+        self.thread.start()
+
+    def at(self, place: int) -> None:
+        self.row[SINCE] = clock()
+        self.row[PLACE] = place
+
+    def stands(self, number: int) -> Standing:
+        return Standing(number, None, self.task, self.row[PLACE], (clock() - self.row[SINCE]) / 1e9)
+
+
+def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, now: _Now) -> None:
+    # A function of what it needs: a running thread must not keep a dropped loader alive.
     ambient = PerThread()
     memory = LocalMemory(pool)
-    body, broken = _body(job, number, ambient)
+    body, broken = _body(job, number, ambient, worker.row)
+    worker.at(IDLE)
     try:
-        while (message := lane.get()) is not None and not now.stopping:
+        while worker.wanted and (message := lane.get()) is not None and not now.stopping:
             run, task = message
             if run == now.run:  # else its consumer has left
-                done.put((run, _outcome(body, broken, task, memory)))
+                worker.at(PREPARING)
+                worker.run, worker.task = run, task
+                outcome = _outcome(body, broken, task, memory)
+                if worker.wanted:  # else another has been given the task
+                    done.put((run, outcome))
+                worker.task = None
+                worker.at(IDLE)
+                del outcome
             del message, task  # a batch must not live on here until the next one
     finally:
         if body is not None:
             body.stop()
 
 
-def _body(job: Job, number: int, ambient: PerThread) -> tuple[Body | None, Failure | None]:
+def _body(job: Job, number: int, ambient: PerThread, row: Row) -> tuple[Body | None, Failure | None]:
     try:
         if job.stream:  # each thread its own, so that worker_init_fn can give it its own share
             job = replace(job, dataset=copy.copy(job.dataset))
-        body = Body(job, number, ambient, own_process=False)
+        body = Body(job, number, ambient, own_process=False, row=row)
         body.start()
     except BaseException as error:  # the loop waits for an outcome, whatever it is
         return None, Failure.of(error, same_process=False)

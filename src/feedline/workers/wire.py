@@ -20,8 +20,9 @@ from feedline.messages import Task
 
 
 class TaskTicket(NamedTuple):
-    """To a worker: the task's pickle lies at the start of that slot."""
+    """To a worker: the task's pickle lies at the start of that slot. No two tickets have the same serial number."""
 
+    serial: int
     run: int
     slot: int
     capacity: int
@@ -29,10 +30,9 @@ class TaskTicket(NamedTuple):
 
 
 class DoneTicket(NamedTuple):
-    """From a worker: the outcome lies in that slot."""
+    """From a worker: the outcome lies in the slot its task came in."""
 
-    run: int
-    slot: int
+    serial: int
     start: int
     size: int
     capacity: int
@@ -42,8 +42,8 @@ class DoneTicket(NamedTuple):
         return Packed(self.start, self.size, self.capacity)
 
 
-_TASK = struct.Struct("<4q")
-_DONE = struct.Struct("<5q")
+_TASK = struct.Struct("<5q")
+_DONE = struct.Struct("<4q")
 _DONE_MANY = _DONE.size * 64  # what the parent reads at once
 
 
@@ -63,15 +63,15 @@ def _received(duplicate: Any) -> Descriptor:
 
 def dump_task(task: Task) -> bytes:
     """A task as bytes. Indices go raw: pickling a small array costs more than all the rest."""
-    seq, epoch, seed, indices, first = task
+    seq, epoch, seed, indices, *rest = task
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
-    return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, first), protocol=5)
+    return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, *rest), protocol=5)
 
 
 def load_task(data: Any) -> Task:
     """The task again, in a worker."""
-    seq, epoch, seed, raw, indices, first = pickle.loads(data)
-    return Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), first)
+    seq, epoch, seed, raw, indices, *rest = pickle.loads(data)
+    return Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), *rest)
 
 
 def send_task(fd: int, ticket: TaskTicket) -> bool:
@@ -87,6 +87,21 @@ def receive_task(fd: int) -> TaskTicket | None:
     """Wait for a ticket in a worker; None when the parent has closed the lane."""
     data = os.read(fd, _TASK.size)
     return TaskTicket(*_TASK.unpack(data)) if data else None
+
+
+def unread_tasks(fd: int) -> list[TaskTicket]:
+    """Take back all tickets that no worker has read, without waiting."""
+    # Not to wait belongs to the open file, which the workers share: open it anew.
+    own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    tickets = []
+    try:
+        while data := os.read(own, _TASK.size):
+            tickets.append(TaskTicket(*_TASK.unpack(data)))
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(own)
+    return tickets
 
 
 def send_done(fd: int, ticket: DoneTicket) -> None:

@@ -1,0 +1,229 @@
+"""Workers, watched: the loop gives tasks and gets outcomes, whatever happens to the workers in between.
+
+Takes: workers of any kind, the user's wishes (`Care`). Gives: outcomes.
+Promises: every task given has exactly one outcome that counts, or `wait` raises; a wait that lasts is explained; a
+task whose sample is deadly ends in a failure that names it (or is made without it, if the user wants that).
+Not its job: order (deliver), deciding (supervise.policy), the sentences (supervise.telling).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from feedline.care import Care
+from feedline.errors import StalledSample, WorkerDied, WorkerTimeout
+from feedline.messages import Failure, Outcome, Task
+from feedline.progress import SETTING_UP
+from feedline.supervise import telling
+from feedline.supervise.policy import START_SECONDS, Patience, Step, What, judge, stuck, unborn, until_stuck
+from feedline.supervise.shutdown import words_for
+from feedline.supervise.watch import Death, Standing
+from feedline.workers.contract import Workers
+
+Warn = Callable[[str], None]
+
+
+class Guard:
+    """One iteration's view of its workers."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        care: Care,
+        timeout: float,
+        describe: telling.Describe,
+        warn: Warn,
+        quarantine: dict[Any, str],
+    ) -> None:
+        self.workers = workers
+        self._care = care
+        self._timeout = timeout
+        self._describe = describe
+        self._warn = warn
+        self._quarantine = quarantine
+        self._places: dict[int, list[int]] = {}  # a task's number → where workers died with it
+        self._killed: dict[int, str] = {}  # worker → why we ended it
+        self._stillborn: dict[int, int] = {}
+        self._may_be_unborn = workers.count > 0
+
+    @property
+    def restarts_stuck(self) -> bool:
+        """Is a worker that is stuck replaced?"""
+        return self._care.on_stall == "restart"
+
+    def submit(self, task: Task) -> None:
+        """Give out a task; samples known to be deadly are left out."""
+        if self._quarantine and task.indices is not None:
+            known = [(place, self._known(index)) for place, index in enumerate(task.indices)]
+            task = task._replace(avoid=tuple((place, why) for place, why in known if why))
+        self.workers.submit(task)
+
+    def begin_waiting(self) -> Patience:
+        """A wait begins."""
+        limit = self._timeout or (self._care.stall_warning if self.restarts_stuck else 0.0)
+        return Patience(time.monotonic(), self._care.stall_warning, limit)
+
+    def wait(self, patience: Patience, seq: int | None) -> list[Outcome]:
+        """Outcomes, at least one; `seq` is the batch that is waited for."""
+        if not self.workers.count:
+            return self._settle(self.workers.wait(None))
+        while True:
+            due = min(patience.due, self._birth_due())
+            seconds = None if math.isinf(due) else max(0.0, due - time.monotonic())
+            outcomes = self._settle(self.workers.wait(seconds))
+            if outcomes:
+                return outcomes
+            self._replace_unborn()
+            self._take(patience.step(time.monotonic()), patience, seq)
+
+    def poll(self) -> list[Outcome]:
+        """Outcomes that are there already."""
+        return self._settle(self.workers.wait(0))
+
+    def _take(self, step: Step, patience: Patience, seq: int | None) -> None:
+        if step is Step.ASK:
+            self.workers.ask_stacks()
+        elif step is Step.TELL:
+            self._warn(f"{self._report(patience, seq)}\n{telling.STILL_WAITING}")
+        elif step is Step.LIMIT:
+            if not self.restarts_stuck:
+                raise WorkerTimeout(
+                    f"no batch came within timeout={self._timeout:g} s: {self._report(patience, seq)}\n"
+                    f"{telling.TIMEOUT_REMEDY}"
+                )
+            self._restart_stuck(patience)
+
+    def _report(self, patience: Patience, seq: int | None) -> str:
+        standings = self.workers.standing()
+        stacks = {at.worker: self.workers.stack_of(at.worker) for at in standings}
+        return telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
+
+    def _restart_stuck(self, patience: Patience) -> None:
+        limit = self._timeout or self._care.stall_warning
+        standings = self.workers.standing()
+        for at in stuck(standings, limit):
+            self._kill(at, f"was stuck for {telling.seconds(at.seconds)} and has been ended", with_stack=True)
+        patience.limit_again(time.monotonic() + max(0.05, until_stuck(standings, limit)))
+
+    def _birth_due(self) -> float:
+        """When a worker that is being started should be ready; looked at only until all have been."""
+        if not self._may_be_unborn:
+            return math.inf
+        starting = [at.seconds for at in self.workers.standing() if at.place == SETTING_UP]
+        self._may_be_unborn = bool(starting)
+        return time.monotonic() + max(0.0, START_SECONDS - max(starting)) if starting else math.inf
+
+    def _replace_unborn(self) -> None:
+        if self._may_be_unborn:
+            for at in unborn(self.workers.standing()):
+                why = f"was not ready {telling.seconds(at.seconds)} after its start and has been ended"
+                self._kill(at, why, with_stack=False)
+
+    def _kill(self, at: Standing, why: str, with_stack: bool) -> None:
+        if at.worker not in self._killed:
+            stack = self.workers.stack_of(at.worker) if with_stack else ""
+            self._killed[at.worker] = why + (":\n" + telling.stack(stack) if stack else "")
+            self.workers.kill(at.worker)
+
+    def _settle(self, found: list[Outcome | Death]) -> list[Outcome]:
+        outcomes = []
+        for event in found:
+            if isinstance(event, Death):
+                outcomes += self._after(event)
+            else:
+                self._places.pop(event.seq, None)
+                self._stillborn.clear()
+                outcomes.append(event)
+        return outcomes
+
+    def _after(self, death: Death) -> list[Outcome]:
+        """Put a new worker in its place, see to its tasks, and say so."""
+        why = self._killed.pop(death.worker, None)
+        told = self._told(death, why)
+        failures, blamed = [], ""
+        for task in reversed(death.lost):
+            again: Task | Outcome = task
+            if death.task is not None and task.seq == death.task.seq:
+                again, blamed = self._retried(death, why)
+            if isinstance(again, Outcome):
+                failures.append(again)
+            else:
+                self.workers.submit(again, urgent=True)
+        self._check_birth(death, told)
+        self.workers.revive(death.worker, elsewhere=death.place == SETTING_UP)
+        self._may_be_unborn = True
+        if not failures:
+            self._warn(f"{told}\n{blamed or 'A new worker takes its place; no batch is lost.'}")
+        return failures
+
+    def _told(self, death: Death, why: str | None) -> str:
+        if why is None:
+            return telling.obituary(death, self._describe)
+        name = f"worker {death.worker}" if death.pid is None else f"worker {death.worker} (pid {death.pid})"
+        first, _, rest = why.partition("\n")
+        doing = telling.where(death.task, death.place, self._describe)
+        return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")
+
+    def _check_birth(self, death: Death, told: str) -> None:
+        if death.task is not None:
+            return
+        count = self._stillborn[death.worker] = self._stillborn.get(death.worker, 0) + 1
+        if count > self._care.max_deaths:
+            raise WorkerDied(
+                f"{told}\nThat was the {count}th worker in this place that ended before it took a task: look at "
+                "worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use num_workers=0."
+            )
+
+    def _retried(self, death: Death, why: str | None) -> tuple[Task | Outcome, str]:
+        """What becomes of the task in a dead worker's hands, and what to say of it."""
+        task = death.task
+        assert task is not None
+        places = self._places.setdefault(task.seq, [])
+        places.append(death.place)
+        size = 1 if task.indices is None else len(task.indices)
+        verdict = judge(places, size, self._care.max_deaths, task.alone)
+        if verdict.what is What.RETRY:
+            return task, ""
+        if verdict.what is What.NARROW:
+            return task._replace(alone=True), "Its samples are now read one by one, to find the one that does it."
+        if verdict.what is What.SAMPLE and task.indices is not None and self._care.on_error != "raise":
+            return self._without(task, verdict.place, death, why)
+        return self._failure(death, verdict.place, len(places), why), ""
+
+    def _without(self, task: Task, place: int, death: Death, why: str | None) -> tuple[Task, str]:
+        assert task.indices is not None
+        deaths = len(self._places.pop(task.seq))
+        reason = f"{deaths} workers ended at it; the last {why.splitlines()[0] if why else words_for(death.exitcode)}"
+        with contextlib.suppress(TypeError):  # an index that cannot be a key is found out anew each time
+            self._quarantine[_key(task.indices[place])] = reason
+        name = telling.sample_name(task, place, self._describe)
+        avoid = (*task.avoid, (place, reason))
+        return task._replace(avoid=avoid), f"{name} is left out from now on (on_error={self._care.on_error!r})."
+
+    def _failure(self, death: Death, place: int, deaths: int, why: str | None) -> Outcome:
+        task = death.task
+        assert task is not None
+        if place >= 0:
+            culprit = telling.sample_name(task, place, self._describe)
+        else:
+            culprit = f"batch {task.seq} of epoch {task.epoch}{telling.indices_of(task)}"
+        kind, did = (WorkerDied, "killed") if why is None else (StalledSample, "stalled")
+        remedy = "Repair or leave out the sample"
+        if task.indices is not None and place >= 0:
+            remedy += ", or set on_error='skip' or 'replace' to go on without it"
+        error = kind(f"{culprit} has {did} {deaths} workers. The last: {self._told(death, why)}\n{remedy}.")
+        return Outcome(task.seq, failure=Failure.of(error, same_process=True))
+
+    def _known(self, index: Any) -> str:
+        try:
+            return self._quarantine.get(_key(index), "")
+        except TypeError:
+            return ""
+
+
+def _key(index: Any) -> Any:
+    return int(index) if hasattr(index, "__index__") else index

@@ -1,0 +1,35 @@
+"""Where a worker is: a row of integers that it writes and whoever watches it reads.
+
+Takes: nothing. Gives: the row's layout, and `Row`, which a worker process has in shared memory and a thread in a list.
+Promises: two stores per sample, no locks; a row says what its worker was at even after it was killed.
+Not its job: what follows from it (supervise).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+WIDTH = 8
+"""Integers in a row: a cache line, so that no two workers write to the same one."""
+TASK, PLACE, SINCE, MEMORY = range(4)
+"""The task's serial number; the sample's place in it, or one of the below; since when; bytes in use when last seen."""
+
+PREPARING, AT_ONCE, COLLATING, SENDING, INITIALISING, SETTING_UP, IDLE = range(-1, -8, -1)
+"""Instead of a place: about to begin; all samples in one call; making the batch; handing it over; in worker_init_fn;
+being born; waiting for a task."""
+
+clock = time.monotonic_ns
+"""The same clock in every process of a machine."""
+
+
+class Row(Protocol):
+    """One worker's integers."""
+
+    def __getitem__(self, item: int, /) -> int: ...
+    def __setitem__(self, item: int, value: int, /) -> None: ...
+
+
+def unwatched() -> Row:
+    """A row that nobody reads."""
+    return [0] * WIDTH

@@ -1,0 +1,48 @@
+"""A worker's Python stack: asked for while it is stuck, and left behind when it crashes.
+
+Takes: the shared segment and the worker's number. Gives: text, written there by `faulthandler`, which needs neither the
+GIL nor a working interpreter: an endless loop, a blocked read and a C call that holds the GIL are all seen.
+Promises: no file, no pipe and no thread of its own; nothing is written unless asked or crashing.
+Not its job: when to ask (policy), what to make of it (telling).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+
+from feedline.arena.segment import BOARD, STRIDE, Segment
+
+ASK = signal.SIGRTMAX - 7 if hasattr(signal, "SIGRTMAX") else 0
+"""The signal that asks: a real-time one, which neither Python nor torch nor a dataset is likely to use."""
+_LONGEST = 1 << 16
+
+
+def prepare(segment: Segment, number: int) -> None:
+    """In a worker: be ready to be asked, and to crash."""
+    # Its own open file, so that its own position; kept open as long as the process lives.
+    fd = os.open(f"/proc/self/fd/{segment.fd}", os.O_RDWR | os.O_CLOEXEC)
+    os.lseek(fd, _place(number), os.SEEK_SET)
+    faulthandler.enable(fd, all_threads=False)
+    faulthandler.register(ASK, fd, all_threads=True)
+
+
+def ask(pid: int) -> None:
+    """Have a worker that is prepared write down where it is; that takes it less than a millisecond if it can run."""
+    os.kill(pid, ASK)
+
+
+def read(segment: Segment, number: int, after: int = 0) -> str:
+    """What that worker has written, from a position on."""
+    data = os.pread(segment.fd, _LONGEST, _place(number) + after)
+    return data.partition(b"\0")[0].decode(errors="replace")
+
+
+def erase(segment: Segment, number: int) -> None:
+    """Make room for the next worker of that number."""
+    segment.free(BOARD + 1 + number, 0, STRIDE)
+
+
+def _place(number: int) -> int:
+    return (BOARD + 1 + number) * STRIDE

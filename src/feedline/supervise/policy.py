@@ -1,0 +1,139 @@
+"""Decisions about workers: pure functions from facts to what is to be done.
+
+Takes: where workers died with a task, how long a batch has been waited for, the user's options. Gives: verdicts, steps.
+Promises: no process, clock or memory is touched here.
+Not its job: gathering the facts (workers), carrying a verdict out (guard).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from feedline.progress import AT_ONCE, COLLATING, INITIALISING, SENDING, SETTING_UP
+from feedline.supervise.watch import Standing
+
+START_SECONDS = 30.0
+"""A worker that takes longer to be born is replaced. A fork takes milliseconds, the first import of torch 15 s at most
+(benchmarks/torch_first_batch.py); what worker_init_fn does is not counted."""
+STACK_SECONDS = 0.25
+"""How long before they are needed stacks are asked for: a worker that can run writes its own within a millisecond."""
+
+
+class What(enum.Enum):
+    """What is to become of a task whose worker died."""
+
+    RETRY = "give it to another worker as it is"
+    NARROW = "give it to another worker, who reads its samples one by one"
+    SAMPLE = "one sample is to blame"
+    BATCH = "the batch is to blame, nobody knows which sample"
+
+
+class Verdict(NamedTuple):
+    """The decision about a task, and the place of the sample to blame if there is one."""
+
+    what: What
+    place: int = -1
+
+
+def judge(places: Sequence[int], size: int, max_deaths: int, narrowed: bool) -> Verdict:
+    """Where workers have died with one task so far, in order, decides what becomes of it.
+
+    >>> judge([3], size=8, max_deaths=2, narrowed=False).what.name
+    'RETRY'
+    >>> judge([3, 3], size=8, max_deaths=2, narrowed=False)
+    Verdict(what=<What.SAMPLE: 'one sample is to blame'>, place=3)
+    >>> judge([AT_ONCE, AT_ONCE], size=8, max_deaths=2, narrowed=False).what.name
+    'NARROW'
+    >>> judge([AT_ONCE, AT_ONCE, 5], size=8, max_deaths=2, narrowed=True).place
+    5
+    """
+    latest = places[-1]
+    if latest == AT_ONCE and size == 1:
+        places = [0 if place == AT_ONCE else place for place in places]
+        latest = 0
+    if latest >= 0 and (narrowed or places.count(latest) >= max_deaths):
+        return Verdict(What.SAMPLE, latest)
+    if latest == AT_ONCE and places.count(AT_ONCE) >= max_deaths:
+        return Verdict(What.NARROW)
+    if latest in (COLLATING, SENDING) and places.count(latest) >= max_deaths:
+        return Verdict(What.BATCH)
+    # Deaths at ever other places: memory that is short, or damaged by an earlier sample.
+    return Verdict(What.BATCH if len(places) >= 2 * max_deaths + 1 else What.RETRY)
+
+
+class Step(enum.Enum):
+    """What to do next while a batch is waited for."""
+
+    WAIT = "nothing yet"
+    ASK = "have the workers write down their stacks"
+    TELL = "say where they are"
+    LIMIT = "the time is up: raise, or restart who is stuck"
+
+
+class Patience:
+    """The course of one wait: who is told what, and when.
+
+    >>> patience = Patience(began=0, warn_after=30, limit=0)
+    >>> patience.due, patience.step(29.0), patience.step(29.8), patience.step(30.1)
+    (29.75, <Step.WAIT: 'nothing yet'>, <Step.ASK: ...>, <Step.TELL: 'say where they are'>)
+    >>> patience.due  # again after twice the time
+    59.75
+    """
+
+    def __init__(self, began: float, warn_after: float, limit: float) -> None:
+        self.began = began
+        self._warn_after = warn_after or math.inf
+        self._limit_at = began + (limit or math.inf)
+        self._asked = False
+
+    @property
+    def due(self) -> float:
+        """When the next step is to be taken; infinite if never."""
+        moment = self._moment
+        if self._asked or math.isinf(moment):
+            return moment
+        return moment - min(STACK_SECONDS, (moment - self.began) / 2)
+
+    def step(self, now: float) -> Step:
+        """The step to take now."""
+        if now < self.due:
+            return Step.WAIT
+        if not self._asked:
+            self._asked = True
+            return Step.ASK
+        self._asked = False
+        if self._limit_at <= self._moment:
+            self._limit_at = math.inf
+            return Step.LIMIT
+        self._warn_after *= 2
+        return Step.TELL
+
+    def limit_again(self, moment: float) -> None:
+        """Come back to the limit at that moment."""
+        self._limit_at = moment
+
+    @property
+    def _moment(self) -> float:
+        return min(self.began + self._warn_after, self._limit_at)
+
+
+def stuck(standings: Sequence[Standing], seconds: float) -> list[Standing]:
+    """Those that have been in the user's code for one sample (or batch) so long."""
+    return [at for at in standings if at.task is not None and at.seconds >= seconds and at.place not in _NOT_THE_USERS]
+
+
+def until_stuck(standings: Sequence[Standing], seconds: float) -> float:
+    """In how many seconds the next of them may be stuck."""
+    busy = [at.seconds for at in standings if at.task is not None and at.seconds < seconds]
+    return seconds - max(busy, default=0.0)
+
+
+_NOT_THE_USERS = (SETTING_UP, INITIALISING)
+
+
+def unborn(standings: Sequence[Standing]) -> list[Standing]:
+    """Those that should have been ready long ago."""
+    return [at for at in standings if at.place == SETTING_UP and at.seconds >= START_SECONDS]

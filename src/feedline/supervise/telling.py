@@ -1,0 +1,128 @@
+"""Sentences about workers that are stuck or have died, for a tired person.
+
+Takes: facts. Gives: text that says who, at which sample, since when, with which stack, and what can be done.
+Not its job: deciding anything (policy), printing it (guard).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from feedline.line.fetch import brief, index_list
+from feedline.messages import Task
+from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP
+from feedline.supervise.shutdown import words_for
+from feedline.supervise.watch import Death, Standing
+
+Describe = Callable[[object], str]
+"""What a dataset says of an index: its path, key or row; empty if it says nothing."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_CRASH = "Fatal Python error"
+_MOST_LINES = 40
+
+
+def sample_name(task: Task, place: int, describe: Describe) -> str:
+    """A task's sample: `dataset[17] (photos/17.jpg)`."""
+    if task.indices is None:
+        return f"element {place} of its part of the stream"
+    index = index_list(task)[place]
+    what = describe(index)
+    return f"dataset[{index!r}]" + (f" ({what})" if what else "")
+
+
+def where(task: Task | None, place: int, describe: Describe) -> str:
+    """What a worker is, or was, doing."""
+    if place == IDLE or (task is None and place not in (INITIALISING, SETTING_UP)):
+        return "waiting for a task"
+    if place == SETTING_UP:
+        return "being started"
+    if place == INITIALISING:
+        return "setting up the dataset or in worker_init_fn"
+    assert task is not None
+    batch = f"batch {task.seq} of epoch {task.epoch}"
+    if place >= 0:
+        of_how_many = "" if task.indices is None else f", sample {place + 1} of {len(task.indices)}"
+        return f"reading {sample_name(task, place, describe)} for {batch}{of_how_many}"
+    doing = {PREPARING: "about to begin", AT_ONCE: "reading", COLLATING: "collating", SENDING: "handing over"}[place]
+    return f"{doing} {batch}{indices_of(task)}"
+
+
+def indices_of(task: Task) -> str:
+    """Its indices, in brackets."""
+    return "" if task.indices is None else f" (indices {brief(index_list(task))})"
+
+
+def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks: dict[int, str], say: Describe) -> str:
+    """The report on a loop that waits."""
+    waits_for = "" if seq is None else f" (number {seq})"
+    lines = [f"the loop has been waiting for a batch{waits_for} for {seconds(waited)}."]
+    for at in standings:
+        lines.append(f"  {name_of(at)}: {where(at.task, at.place, say)}, for {seconds(at.seconds)}")
+        if at.state:
+            lines.append(f"    it is {at.state}")
+        elif at.place != IDLE:
+            lines += _stack_lines(stacks.get(at.worker, ""))
+    return "\n".join(lines)
+
+
+STILL_WAITING = (
+    "feedline goes on waiting. timeout=… would raise instead, on_stall='restart' would replace the worker and try the "
+    "sample again; stall_warning=… sets when this is said."
+)
+TIMEOUT_REMEDY = (
+    "A sample is stuck or slower than that: see the stacks. Raise timeout, or set on_stall='restart' to have the "
+    "worker replaced and the sample tried again."
+)
+
+
+def obituary(death: Death, describe: Describe) -> str:
+    """Who died, of what, and at which sample."""
+    who = f"worker {death.worker} (pid {death.pid})"
+    memory = f" It had {size(death.memory)} in use when last seen." if death.exitcode == -9 and death.memory else ""
+    doing = where(death.task, death.place, describe)
+    return f"{who} {words_for(death.exitcode)} while {doing}.{memory}{crash_of(death)}"
+
+
+def crash_of(death: Death) -> str:
+    """The stack a worker left when it crashed, if it did."""
+    text = death.last_words
+    if _CRASH not in text:
+        return ""
+    return "\n" + "\n".join(_stack_lines(text[text.index(_CRASH) :]))
+
+
+def stack(text: str) -> str:
+    """A stack as far as it is the user's."""
+    return "\n".join(_stack_lines(text))
+
+
+def name_of(at: Standing) -> str:
+    """A worker by number and pid."""
+    return f"worker thread {at.worker}" if at.pid is None else f"worker {at.worker} (pid {at.pid})"
+
+
+def seconds(value: float) -> str:
+    """A time in words."""
+    return f"{value:.1f} s" if value < 10 else f"{value:,.0f} s"
+
+
+def size(value: int) -> str:
+    """Bytes in words."""
+    return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+
+
+def _stack_lines(text: str) -> list[str]:
+    """The lines that are the user's: what called feedline, and feedline itself, is the same every time."""
+    kept: list[str] = []
+    ours = False
+    for line in text.splitlines():
+        if not line.startswith(" "):  # another thread begins
+            ours = False
+        ours = ours or f'File "{_PACKAGE}{os.sep}' in line
+        if line.strip() and not ours:
+            kept.append("    " + line)
+    if len(kept) > _MOST_LINES:
+        kept = [*kept[:_MOST_LINES], "    …"]
+    return kept or ["    (no stack: it did not answer within a moment)"]

@@ -1,0 +1,56 @@
+"""Facts about workers, as values: where each one is, and how one ended.
+
+Not its job: gathering them (workers), deciding anything (policy), putting them into words (telling).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from feedline.messages import Task
+
+
+class Standing(NamedTuple):
+    """Where a worker is right now."""
+
+    worker: int
+    pid: int | None
+    """None for a thread."""
+    task: Task | None
+    place: int
+    """The sample's place in the task, or one of progress's other places."""
+    seconds: float
+    """Since it has been there."""
+    state: str = ""
+    """What the system says of the process, if that is why it does not get on."""
+
+
+class Death(NamedTuple):
+    """A worker that has ended without having been told to."""
+
+    worker: int
+    pid: int | None
+    exitcode: int | None
+    task: Task | None
+    place: int
+    """Where it was when it ended."""
+    memory: int
+    """Bytes it had in use when last seen; 0 if never."""
+    last_words: str
+    """The stack it left when it crashed."""
+    lost: tuple[Task, ...]
+    """Tasks that nobody is working on any more, its own among them, in order."""
+
+
+def state_of(pid: int) -> str:
+    """What the system says of a process that cannot run; empty for one that can."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            letter = stat.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+    return {
+        "T": "stopped (SIGSTOP); `kill -CONT` wakes it",
+        "t": "stopped by a debugger",
+        "D": "waiting for a disk or network file system, which cannot be interrupted",
+    }.get(letter, "")

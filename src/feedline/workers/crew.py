@@ -1,0 +1,173 @@
+"""The worker processes themselves, and the pipes and memory they share with their parent.
+
+Takes: what a worker is to be given (the job under fork, else the parcel it travels in). Gives: started processes, one
+place for each number; a place can be filled again.
+Promises: nothing of the job is kept here, so that ending the crew never keeps a loader alive; Ctrl-C is the parent's.
+Not its job: tasks and outcomes (processes), what a worker does (process_main), when to replace one (supervise).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import selectors
+import signal
+from collections import deque
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from feedline.arena.segment import BOARD, STRIDE
+from feedline.arena.slots import SlotPool
+from feedline.progress import PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
+from feedline.supervise import last_words, lifeline
+from feedline.supervise.shutdown import end
+from feedline.workers import process_main
+from feedline.workers.body import Job
+from feedline.workers.one_thread import environment_of_new_workers
+from feedline.workers.shipping import Parcel, without_unimportable_main
+from feedline.workers.warm import processes_from
+from feedline.workers.wire import Descriptor, TaskTicket, send_task, unread_tasks
+
+
+class Crew:
+    """`count` places for processes, fed through `lanes` pipes."""
+
+    def __init__(self, count: int, preload: tuple[str, ...]) -> None:
+        self.count = count
+        self.owner = os.getpid()
+        self.pool = SlotPool()
+        self.lanes: list[Lane] = []
+        self.done: tuple[int, int] = (-1, -1)
+        self.selector = selectors.DefaultSelector()
+        self.processes: dict[int, BaseProcess] = {}
+        self._preload = preload
+        self._board: Any = None
+
+    def open(self, lanes: int) -> None:
+        """Make pipes and board, before anyone is started."""
+        self._board = self.pool.segment.board(WIDTH * (1 + self.count), create=True)
+        for _ in range(lanes):
+            self.lanes.append(Lane())
+        self.done = os.pipe()
+        os.set_blocking(self.done[0], False)
+        self.selector.register(self.done[0], selectors.EVENT_READ, None)
+
+    def row(self, number: int) -> Row:
+        """Where that worker is, or was."""
+        return self._board[WIDTH * (1 + number) : WIDTH * (2 + number)]  # type: ignore[no-any-return]
+
+    def lane_of(self, number: int) -> Lane:
+        """The pipe from which a worker (or a stream's shard) gets its tasks."""
+        return self.lanes[number % len(self.lanes)]
+
+    def set_run(self, run: int) -> None:
+        """Tell all workers which tasks are still wanted."""
+        if self._board is not None:
+            self._board[0] = run
+
+    def hire(self, numbers: range, cargo: Job | Parcel, context: BaseContext) -> None:
+        """Start processes in those places, all at the same time."""
+        forked = isinstance(cargo, Job)
+        origin: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if context.get_start_method() == "spawn":
+            context = multiprocessing.get_context("forkserver")
+            origin = processes_from(self._preload)
+        with _ctrl_c_blocked(forked), origin, environment_of_new_workers(), without_unimportable_main():
+            for number in numbers:
+                self._hire_one(number, cargo, context, forked)
+
+    def _hire_one(self, number: int, cargo: Job | Parcel, context: Any, forked: bool) -> None:
+        last_words.erase(self.pool.segment, number)
+        row = self.row(number)
+        row[TASK], row[PLACE], row[SINCE] = 0, SETTING_UP, clock()
+        wiring = process_main.Wiring(
+            Descriptor(self.lane_of(number).reading),
+            Descriptor(self.done[1]),
+            Descriptor(self.pool.segment.fd),
+            Descriptor(lifeline.reading_end()),
+            (self.done[0], *(lane.writing for lane in self.lanes)) if forked else (),
+            self.count,
+            dict(os.environ),
+        )
+        process = context.Process(
+            target=process_main.main, args=(wiring, cargo, number), name=f"feedline-{number}", daemon=True
+        )
+        process.start()
+        self.processes[number] = process
+        self.selector.register(process.sentinel, selectors.EVENT_READ, number)
+
+    def bury(self, number: int) -> tuple[int | None, int | None]:
+        """Clear the place of a process that has ended; its pid and exit code."""
+        process = self.processes.pop(number)
+        self.selector.unregister(process.sentinel)
+        process.join()
+        found = process.pid, process.exitcode
+        with contextlib.suppress(ValueError):  # with SIGCHLD ignored its end goes unnoticed
+            process.close()
+        return found
+
+    def end(self) -> None:
+        """End all and give everything back. May be called twice, and in any state."""
+        if self.owner != os.getpid():  # a forked child's copy: the workers are not its own
+            return
+        processes, self.processes = list(self.processes.values()), {}
+        end(processes)
+        self.selector.close()
+        for lane in self.lanes:
+            lane.close()
+        self.lanes = []
+        if self.done != (-1, -1):
+            for fd in self.done:
+                os.close(fd)
+            self.done = (-1, -1)
+        if self._board is not None:
+            self._board = None
+            for slot in range(BOARD, BOARD + 1 + self.count):
+                self.pool.segment.free(slot, 0, STRIDE)
+        self.pool.close()
+
+
+@contextlib.contextmanager
+def _ctrl_c_blocked(forked: bool) -> Iterator[None]:
+    if not forked:
+        resource_tracker.ensure_running()  # or the first start runs it, and that unblocks SIGINT again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Lane:
+    """A pipe that tasks go out through. What it does not take at once waits here; the parent never blocks."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.writing, False)
+        self.waiting: deque[TaskTicket] = deque()
+
+    def post(self, ticket: TaskTicket, urgent: bool) -> None:
+        """Send a ticket; an urgent one goes before those that wait here, with the next flush."""
+        if urgent:
+            self.waiting.appendleft(ticket)
+        else:
+            self.waiting.append(ticket)
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what the pipe has room for."""
+        while self.waiting and send_task(self.writing, self.waiting[0]):
+            self.waiting.popleft()
+
+    def recall(self) -> None:
+        """Take back what no worker has read: it waits here, in order, until the next flush."""
+        self.waiting.extendleft(reversed(unread_tasks(self.reading)))
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        os.close(self.reading)
+        os.close(self.writing)
