@@ -19,7 +19,7 @@ from feedline.errors import StalledSample, WorkerDied, WorkerTimeout
 from feedline.messages import Failure, Outcome, Task
 from feedline.progress import SETTING_UP
 from feedline.supervise import telling
-from feedline.supervise.policy import START_SECONDS, Patience, Step, What, judge, stuck, unborn, until_stuck
+from feedline.supervise.policy import Patience, Step, What, birth_due, judge, stuck, unborn, until_stuck
 from feedline.supervise.shutdown import words_for
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.contract import Workers
@@ -88,7 +88,8 @@ class Guard:
         if step is Step.ASK:
             self.workers.ask_stacks()
         elif step is Step.TELL:
-            self._warn(f"{self._report(patience, seq)}\n{telling.STILL_WAITING}")
+            remedy = telling.SLOW if self.restarts_stuck else telling.STILL_WAITING
+            self._warn(f"{self._report(patience, seq)}\n{remedy}")
         elif step is Step.LIMIT:
             if not self.restarts_stuck:
                 raise WorkerTimeout(
@@ -105,17 +106,20 @@ class Guard:
     def _restart_stuck(self, patience: Patience) -> None:
         limit = self._timeout or self._care.stall_warning
         standings = self.workers.standing()
+        now = time.monotonic()
         for at in stuck(standings, limit):
-            self._kill(at, f"was stuck for {telling.seconds(at.seconds)} and has been ended", with_stack=True)
-        patience.limit_again(time.monotonic() + max(0.05, until_stuck(standings, limit)))
+            end = "is left behind" if at.pid is None else "has been ended"
+            self._kill(at, f"was stuck for {telling.seconds(at.seconds)} and {end}", with_stack=True)
+            patience.told(now)
+        patience.limit_again(now + max(0.05, until_stuck(standings, limit)))
 
     def _birth_due(self) -> float:
         """When a worker that is being started should be ready; looked at only until all have been."""
         if not self._may_be_unborn:
             return math.inf
-        starting = [at.seconds for at in self.workers.standing() if at.place == SETTING_UP]
-        self._may_be_unborn = bool(starting)
-        return time.monotonic() + max(0.0, START_SECONDS - max(starting)) if starting else math.inf
+        seconds = birth_due(self.workers.standing())
+        self._may_be_unborn = not math.isinf(seconds)
+        return time.monotonic() + seconds
 
     def _replace_unborn(self) -> None:
         if self._may_be_unborn:
@@ -144,26 +148,29 @@ class Guard:
         """Put a new worker in its place, see to its tasks, and say so."""
         why = self._killed.pop(death.worker, None)
         told = self._told(death, why)
-        failures, blamed = [], ""
+        own, blamed = (None, "") if death.task is None else self._retried(death.task, death, why)
+        outcomes = []
         for task in reversed(death.lost):
             again: Task | Outcome = task
-            if death.task is not None and task.seq == death.task.seq:
-                again, blamed = self._retried(death, why)
+            if own is not None and own.seq == task.seq:
+                again = own
+            elif isinstance(own, Outcome) and own.ended:  # a stream's worker would come past that element again
+                again = Outcome(task.seq, ended=True)
             if isinstance(again, Outcome):
-                failures.append(again)
+                outcomes.append(again)
             else:
                 self.workers.submit(again, urgent=True)
         self._check_birth(death, told)
         self.workers.revive(death.worker, elsewhere=death.place == SETTING_UP)
         self._may_be_unborn = True
-        if not failures:
+        if not isinstance(own, Outcome):
             self._warn(f"{told}\n{blamed or 'A new worker takes its place; no batch is lost.'}")
-        return failures
+        return outcomes
 
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:
             return telling.obituary(death, self._describe)
-        name = f"worker {death.worker}" if death.pid is None else f"worker {death.worker} (pid {death.pid})"
+        name = telling.name_of(death.worker, death.pid)
         first, _, rest = why.partition("\n")
         doing = telling.where(death.task, death.place, self._describe)
         return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")
@@ -178,10 +185,8 @@ class Guard:
                 "worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use num_workers=0."
             )
 
-    def _retried(self, death: Death, why: str | None) -> tuple[Task | Outcome, str]:
+    def _retried(self, task: Task, death: Death, why: str | None) -> tuple[Task | Outcome, str]:
         """What becomes of the task in a dead worker's hands, and what to say of it."""
-        task = death.task
-        assert task is not None
         places = self._places.setdefault(task.seq, [])
         places.append(death.place)
         size = 1 if task.indices is None else len(task.indices)
@@ -192,7 +197,7 @@ class Guard:
             return task._replace(alone=True), "Its samples are now read one by one, to find the one that does it."
         if verdict.what is What.SAMPLE and task.indices is not None and self._care.on_error != "raise":
             return self._without(task, verdict.place, death, why)
-        return self._failure(death, verdict.place, len(places), why), ""
+        return self._failure(task, death, verdict.place, why), ""
 
     def _without(self, task: Task, place: int, death: Death, why: str | None) -> tuple[Task, str]:
         assert task.indices is not None
@@ -204,9 +209,7 @@ class Guard:
         avoid = (*task.avoid, (place, reason))
         return task._replace(avoid=avoid), f"{name} is left out from now on (on_error={self._care.on_error!r})."
 
-    def _failure(self, death: Death, place: int, deaths: int, why: str | None) -> Outcome:
-        task = death.task
-        assert task is not None
+    def _failure(self, task: Task, death: Death, place: int, why: str | None) -> Outcome:
         if place >= 0:
             culprit = telling.sample_name(task, place, self._describe)
         else:
@@ -215,8 +218,9 @@ class Guard:
         remedy = "Repair or leave out the sample"
         if task.indices is not None and place >= 0:
             remedy += ", or set on_error='skip' or 'replace' to go on without it"
+        deaths = len(self._places.pop(task.seq))
         error = kind(f"{culprit} has {did} {deaths} workers. The last: {self._told(death, why)}\n{remedy}.")
-        return Outcome(task.seq, failure=Failure.of(error, same_process=True))
+        return Outcome(task.seq, failure=Failure.of(error, same_process=True), ended=task.indices is None)
 
     def _known(self, index: Any) -> str:
         try:

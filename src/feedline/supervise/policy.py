@@ -80,22 +80,24 @@ class Patience:
     >>> patience.due, patience.step(29.0), patience.step(29.8), patience.step(30.1)
     (29.75, <Step.WAIT: 'nothing yet'>, <Step.ASK: ...>, <Step.TELL: 'say where they are'>)
     >>> patience.due  # again after twice the time
-    59.75
+    89.85
     """
 
     def __init__(self, began: float, warn_after: float, limit: float) -> None:
         self.began = began
         self._warn_after = warn_after or math.inf
+        self._warn_at = began + self._warn_after
         self._limit_at = began + (limit or math.inf)
         self._asked = False
+        self._since = began
 
     @property
     def due(self) -> float:
         """When the next step is to be taken; infinite if never."""
-        moment = self._moment
+        moment = min(self._warn_at, self._limit_at)
         if self._asked or math.isinf(moment):
             return moment
-        return moment - min(STACK_SECONDS, (moment - self.began) / 2)
+        return moment - min(STACK_SECONDS, (moment - self._since) / 2)
 
     def step(self, now: float) -> Step:
         """The step to take now."""
@@ -104,20 +106,21 @@ class Patience:
         if not self._asked:
             self._asked = True
             return Step.ASK
-        self._asked = False
-        if self._limit_at <= self._moment:
+        self._asked, self._since = False, now
+        if self._limit_at <= self._warn_at:
             self._limit_at = math.inf
             return Step.LIMIT
-        self._warn_after *= 2
+        self.told(now)
         return Step.TELL
+
+    def told(self, now: float) -> None:
+        """Enough has been said for twice as long as before."""
+        self._warn_after *= 2
+        self._warn_at = now + self._warn_after
 
     def limit_again(self, moment: float) -> None:
         """Come back to the limit at that moment."""
         self._limit_at = moment
-
-    @property
-    def _moment(self) -> float:
-        return min(self.began + self._warn_after, self._limit_at)
 
 
 def stuck(standings: Sequence[Standing], seconds: float) -> list[Standing]:
@@ -132,6 +135,12 @@ def until_stuck(standings: Sequence[Standing], seconds: float) -> float:
 
 
 _NOT_THE_USERS = (SETTING_UP, INITIALISING)
+
+
+def birth_due(standings: Sequence[Standing]) -> float:
+    """In how many seconds the first of those being started should be ready; infinite if all are."""
+    starting = [at.seconds for at in standings if at.place == SETTING_UP]
+    return max(0.0, START_SECONDS - max(starting)) if starting else math.inf
 
 
 def unborn(standings: Sequence[Standing]) -> list[Standing]:

@@ -38,20 +38,26 @@ def end(processes: list[BaseProcess]) -> None:
 
 
 def words_for(exitcode: int | None) -> str:
-    """An exit code as a sentence."""
+    """An exit code as the verb of a sentence."""
     if exitcode is None:
         return "ended"
     if exitcode == TOLD_TO_LEAVE:
         return "was told to leave (SIGTERM) by somebody else"
-    if exitcode >= 0:
-        return f"left with exit code {exitcode}"
+    return f"left with exit code {exitcode}" if exitcode >= 0 else f"was killed by {_signal_name(exitcode)}"
+
+
+def hint_for(exitcode: int | None) -> str:
+    """What such an end most often means; empty if nothing can be said."""
+    return {
+        "SIGKILL": "most likely the machine or container ran out of memory",
+        "SIGSEGV": "a library it uses accessed memory wrongly (segmentation fault)",
+        "SIGBUS": "memory it was promised is not there (bus error)",
+        "SIGABRT": "a library it uses gave up (abort)",
+    }.get(_signal_name(exitcode or 0), "")
+
+
+def _signal_name(exitcode: int) -> str:
     try:
-        name = signal.Signals(-exitcode).name
+        return signal.Signals(-exitcode).name
     except ValueError:
-        name = f"signal {-exitcode}"
-    hint = {
-        "SIGKILL": ", most likely because the machine or container ran out of memory",
-        "SIGSEGV": ": a library it uses accessed memory wrongly (segmentation fault)",
-        "SIGBUS": ": memory it was promised is not there (bus error)",
-    }.get(name, "")
-    return f"was killed by {name}{hint}"
+        return f"signal {-exitcode}"

@@ -7,12 +7,13 @@ Not its job: deciding anything (policy), printing it (guard).
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 
 from feedline.line.fetch import brief, index_list
 from feedline.messages import Task
 from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP
-from feedline.supervise.shutdown import words_for
+from feedline.supervise.shutdown import hint_for, words_for
 from feedline.supervise.watch import Death, Standing
 
 Describe = Callable[[object], str]
@@ -59,7 +60,7 @@ def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks:
     waits_for = "" if seq is None else f" (number {seq})"
     lines = [f"the loop has been waiting for a batch{waits_for} for {seconds(waited)}."]
     for at in standings:
-        lines.append(f"  {name_of(at)}: {where(at.task, at.place, say)}, for {seconds(at.seconds)}")
+        lines.append(f"  {name_of(at.worker, at.pid)}: {where(at.task, at.place, say)}, for {seconds(at.seconds)}")
         if at.state:
             lines.append(f"    it is {at.state}")
         elif at.place != IDLE:
@@ -71,6 +72,10 @@ STILL_WAITING = (
     "feedline goes on waiting. timeout=… would raise instead, on_stall='restart' would replace the worker and try the "
     "sample again; stall_warning=… sets when this is said."
 )
+SLOW = (
+    "No worker is stuck in one sample: the samples are slow. More workers may help; stall_warning=… sets when this is "
+    "said."
+)
 TIMEOUT_REMEDY = (
     "A sample is stuck or slower than that: see the stacks. Raise timeout, or set on_stall='restart' to have the "
     "worker replaced and the sample tried again."
@@ -79,10 +84,12 @@ TIMEOUT_REMEDY = (
 
 def obituary(death: Death, describe: Describe) -> str:
     """Who died, of what, and at which sample."""
-    who = f"worker {death.worker} (pid {death.pid})"
-    memory = f" It had {size(death.memory)} in use when last seen." if death.exitcode == -9 and death.memory else ""
     doing = where(death.task, death.place, describe)
-    return f"{who} {words_for(death.exitcode)} while {doing}.{memory}{crash_of(death)}"
+    likely = hint_for(death.exitcode)
+    if death.exitcode == -signal.SIGKILL and death.memory:
+        likely += f"; it had {size(death.memory)} in use when last seen"
+    end = f"{words_for(death.exitcode)} while {doing}{': ' if likely else ''}{likely}"
+    return f"{name_of(death.worker, death.pid)} {end}.{crash_of(death)}"
 
 
 def crash_of(death: Death) -> str:
@@ -98,9 +105,9 @@ def stack(text: str) -> str:
     return "\n".join(_stack_lines(text))
 
 
-def name_of(at: Standing) -> str:
+def name_of(worker: int, pid: int | None) -> str:
     """A worker by number and pid."""
-    return f"worker thread {at.worker}" if at.pid is None else f"worker {at.worker} (pid {at.pid})"
+    return f"worker thread {worker}" if pid is None else f"worker {worker} (pid {pid})"
 
 
 def seconds(value: float) -> str:
@@ -121,7 +128,7 @@ def _stack_lines(text: str) -> list[str]:
         if not line.startswith(" "):  # another thread begins
             ours = False
         ours = ours or f'File "{_PACKAGE}{os.sep}' in line
-        if line.strip() and not ours:
+        if line.strip() and not ours and not line.startswith("Extension modules:"):
             kept.append("    " + line)
     if len(kept) > _MOST_LINES:
         kept = [*kept[:_MOST_LINES], "    …"]

@@ -42,7 +42,7 @@ class Workers(Protocol):
         """Have all workers write down their stacks, soon."""
 
     def stack_of(self, number: int) -> str:
-        """What that worker has written since the last time."""
+        """What that worker has written since it was asked."""
 
     def kill(self, number: int) -> None:
         """End that worker, whatever it is at; `wait` will give its death."""

@@ -21,7 +21,7 @@ from feedline.arena.packing import unpack
 from feedline.arena.slots import Slot
 from feedline.errors import WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
-from feedline.progress import MEMORY, PLACE, PREPARING, SETTING_UP, SINCE, TASK, clock
+from feedline.progress import IDLE, MEMORY, PLACE, PREPARING, SETTING_UP, SINCE, TASK, clock
 from feedline.supervise import last_words
 from feedline.supervise.watch import Death, Standing, state_of
 from feedline.workers.body import Job
@@ -42,7 +42,7 @@ class ProcessWorkers:
         self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
         self._serial = 0
         self._run = 0
-        self._heard: dict[int, int] = {}  # how much of each worker's writing has been read
+        self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
         self.release: Callable[[], None] = self._crew.end
 
     def credits(self, prefetch_factor: int) -> int:
@@ -111,15 +111,13 @@ class ProcessWorkers:
 
     def ask_stacks(self) -> None:
         for number, process in self._crew.processes.items():
+            self._heard[number] = self._heard.get(number, 0) + len(self.stack_of(number).encode())
             # Before it is prepared the signal would end it.
             if self._crew.row(number)[PLACE] != SETTING_UP and process.pid is not None and process.is_alive():
                 last_words.ask(process.pid)
 
     def stack_of(self, number: int) -> str:
-        heard = self._heard.get(number, 0)
-        text = last_words.read(self._crew.pool.segment, number, heard)
-        self._heard[number] = heard + len(text.encode())
-        return text
+        return last_words.read(self._crew.pool.segment, number, self._heard.get(number, 0))
 
     def kill(self, number: int) -> None:
         if number in self._crew.processes:
@@ -162,31 +160,36 @@ class ProcessWorkers:
     def _bury(self, number: int) -> Death:
         row = self._crew.row(number)
         pid, exitcode = self._crew.bury(number)
-        words = last_words.read(self._crew.pool.segment, number, self._heard.pop(number, 0))
-        lost = self._lost_with(number)
-        own = self._out.pop(row[TASK], None)
-        if own is not None:
-            self._crew.pool.put(own.slot)
-        wanted = [sent.task for sent in lost if sent.run == self._run]
-        task = own.task if own is not None and own.run == self._run else None
-        place = row[PLACE]
-        if task is None and wanted:  # it had read the ticket, but not yet said so
-            task, place = wanted[0], PREPARING
-        return Death(number, pid, exitcode, task, place, row[MEMORY], words, tuple(wanted))
+        words = self.stack_of(number)
+        self._heard.pop(number, None)
+        own = self._out.get(row[TASK])
+        lost = [sent.task for sent in self._lost_with(number) if sent.run == self._run]
+        task, place = own.task if own is not None and own.run == self._run else None, row[PLACE]
+        if task is None and lost and place in (IDLE, PREPARING):  # it may have read a ticket, and not yet said so
+            task, place = lost[0], PREPARING
+        return Death(number, pid, exitcode, task, place, row[MEMORY], words, tuple(lost))
 
     def _lost_with(self, number: int) -> list[_Sent]:
         """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""
         lane = self._crew.lane_of(number)
         lane.recall()
+        if len(self._crew.lanes) == self.count:  # nobody else reads from it: a stream, or the only worker
+            lane.waiting.clear()
+            everything = [serial for serial, sent in self._out.items() if self._crew.lane_of(sent.task.seq) is lane]
+            lost = [self._out.pop(serial) for serial in everything]
+            for sent in lost:
+                self._crew.pool.put(sent.slot)
+            return lost
         safe = {ticket.serial for ticket in lane.waiting}
         safe |= {self._crew.row(other)[TASK] for other in self._crew.processes}
-        lost = []
-        for serial, sent in self._out.items():
-            if serial not in safe and not sent.lost and self._crew.lane_of(sent.task.seq) is lane:
-                # Perhaps another worker has just read it and is about to say so. Then it is made twice and
-                # delivered once; its slot stays out until that worker is done with it.
-                sent.lost = True
-                lost.append(sent)
+        lost = [sent for serial, sent in self._out.items() if serial not in safe and not sent.lost]
+        for sent in lost:
+            # Perhaps another worker has just read it and is about to say so. Then it is made twice and delivered once;
+            # its slot stays out until that worker is done with it.
+            sent.lost = True
+        own = self._out.pop(self._crew.row(number)[TASK], None)
+        if own is not None:
+            self._crew.pool.put(own.slot)
         return lost
 
 

@@ -7,6 +7,7 @@ Not its job: stopping a thread that is stuck in user code, which Python cannot d
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import os
@@ -31,7 +32,7 @@ log = logging.getLogger("feedline")
 
 Lane = queue.SimpleQueue["tuple[int, Task] | None"]
 Done = queue.SimpleQueue["tuple[int, Outcome | Death] | None"]
-STOP_SECONDS = 1.0
+STOP_SECONDS = 0.5
 """For all threads together: a sample under way may end, but nobody waits long after Ctrl-C."""
 
 
@@ -64,12 +65,7 @@ class ThreadWorkers:
     def submit(self, task: Task, urgent: bool = False) -> None:
         self._check_owner()
         lane = self._lanes[task.seq % len(self._lanes)]
-        waiting = []
-        while urgent:
-            try:
-                waiting.append(lane.get_nowait())
-            except queue.Empty:
-                break
+        waiting = _emptied(lane) if urgent else []
         lane.put((self._now.run, task))
         for message in waiting:
             lane.put(message)
@@ -105,9 +101,10 @@ class ThreadWorkers:
         worker = self._threads.pop(number)
         worker.wanted = False
         task = worker.task if worker.run == self._now.run else None
-        lost = () if task is None else (task,)
-        death = Death(number, None, None, task, worker.row[PLACE], 0, "", lost)
-        self._done.put((self._now.run, death))
+        lost = [] if task is None else [task]
+        if len(self._lanes) == self.count:  # nobody else reads from it: a stream, or the only worker
+            lost += [waiting for run, waiting in _emptied(self._lanes[number]) if run == self._now.run]
+        self._done.put((self._now.run, Death(number, None, None, task, worker.row[PLACE], 0, "", tuple(lost))))
 
     def revive(self, number: int, elsewhere: bool) -> None:
         lane = self._lanes[number % len(self._lanes)]
@@ -137,6 +134,15 @@ class ThreadWorkers:
         self._done = queue.SimpleQueue()
         if self._pool is not None:
             self._pool.close()
+
+
+def _emptied(lane: Lane) -> list[tuple[int, Task]]:
+    """What was waiting in a lane."""
+    found = []
+    with contextlib.suppress(queue.Empty):
+        while (message := lane.get_nowait()) is not None:
+            found.append(message)
+    return found
 
 
 class _Now:
