@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
-import multiprocessing.forkserver
-import multiprocessing.resource_tracker
-import os
-import threading
 from collections.abc import Iterator
 
-import psutil
 import pytest
 from hypothesis import HealthCheck, settings
-
-from feedline.supervise import lifeline
-from feedline.workers import warm
+from leaving import keep_what_multiprocessing_keeps, leftovers
 
 settings.register_profile("feedline", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("feedline")
@@ -29,11 +21,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def what_multiprocessing_keeps() -> None:
-    """Python's own helpers live as long as this process; start them before anything is counted."""
-    multiprocessing.resource_tracker.ensure_running()
-    multiprocessing.forkserver.ensure_running()
-    multiprocessing.Value("i")  # its heap
-    lifeline.reading_end()
+    keep_what_multiprocessing_keeps()
 
 
 @pytest.fixture(autouse=True)
@@ -44,38 +32,3 @@ def nothing_left_behind() -> Iterator[None]:
     after = leftovers()
     left = {kind: sorted(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]}
     assert not left, f"the test left behind: {left}"
-
-
-def leftovers() -> dict[str, set[str]]:
-    return {
-        "processes": {str(child) for child in psutil.Process().children(recursive=False) if is_ours(child)},
-        "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},
-        "descriptors": descriptors(),
-        "segments": segments(),
-    }
-
-
-def is_ours(child: psutil.Process) -> bool:
-    try:
-        command = " ".join(child.cmdline())
-    except psutil.Error:
-        return False
-    return "resource_tracker" not in command and "multiprocessing.forkserver" not in command
-
-
-def descriptors() -> set[str]:
-    found = set()
-    servers = {str(server._forkserver_alive_fd) for server in warm._servers.values()}  # kept, as Python keeps its own
-    for fd in set(os.listdir("/proc/self/fd")) - servers:
-        try:
-            target = os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:  # the directory listing's own
-            continue
-        if "/pytest-of-" not in target:  # a fixture's file: pytest lets go of it after this fixture has looked
-            found.add(f"{fd} -> {target}")
-    return found
-
-
-def segments() -> set[str]:
-    with open("/proc/self/maps") as maps:
-        return {line.split()[0] + " feedline" for line in maps if "memfd:feedline" in line}

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import leftovers
 from kinds import every_kind, every_process, every_worker
+from leaving import leftovers
 
 from feedline import DataLoader, Dataset
 

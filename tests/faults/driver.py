@@ -1,0 +1,72 @@
+"""A user's script with a fault in its dataset. Run by `scripts.run`, in a process of its own.
+
+Takes: JSON as its argument. Prints: JSON that says what the loop saw, and what was left behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+import injected  # noqa: E402
+from leaving import keep_what_multiprocessing_keeps, leftovers  # noqa: E402
+
+
+def main(front: str, dataset: dict[str, Any], options: dict[str, Any], warn: str, epochs: int) -> dict[str, Any]:
+    library = importlib.import_module(front)
+    keep_what_multiprocessing_keeps()
+    before = {kind: len(found) for kind, found in leftovers().items()}
+    seen: dict[str, Any] = {"batches": [], "errors": [], "warnings": [], "after": []}
+
+    def note(message: Any, *rest: Any, **more: Any) -> None:
+        seen["warnings"].append(str(message))
+        if warn == "raise" and f"dataset[{injected.BAD}]" in str(message):
+            raise UserWarning(message)
+        if warn == "release" and len(seen["warnings"]) == 2:
+            Path(os.environ["RELEASE"]).touch()
+
+    warnings.showwarning = note
+    warnings.simplefilter("always")
+    kind = injected.DATASETS[dataset.pop("kind")]
+    if kind is injected.Stream and front == "feedline.torch":
+        kind = injected.torch_stream
+    data = kind(**dataset)
+    loader = library.DataLoader(data, 4, **options)
+    for _ in range(epochs):
+        began = time.monotonic()
+        iterator = iter(loader)
+        while True:
+            try:
+                images, labels = next(iterator)
+            except StopIteration:
+                break
+            except Exception as error:
+                seen["errors"].append([type(error).__name__, str(error)])
+                seen["after"].append(time.monotonic() - began)
+                del error
+            else:
+                right = all(float(image.min()) == float(image.max()) == label for image, label in zip(images, labels))  # noqa: B905
+                seen["batches"].append([int(label) for label in labels] if right else "wrong content")
+                images = labels = None
+        del iterator
+    seen["bad"] = [list(bad)[:4] for bad in getattr(loader, "errors", [])]
+    loader.close()
+    del loader, data
+    gc.collect()
+    after = {kind: len(found) for kind, found in leftovers().items()}
+    seen["left"] = {kind: after[kind] - before[kind] for kind in after if after[kind] > before[kind]}
+    return seen
+
+
+if __name__ == "__main__":
+    print("\n" + json.dumps(main(**json.loads(sys.argv[1]))), flush=True)
+    os._exit(0)  # a thread that is stuck in a sample would be waited for by C code at times

@@ -1,0 +1,49 @@
+"""Runs the fault suite's script in a process of its own, bounded in time, and reads what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from injected import SIZE
+
+DRIVER = Path(__file__).parent / "driver.py"
+BATCHES = [list(range(first, first + 4)) for first in range(0, SIZE, 4)]
+FRONTS = ("feedline", "feedline.torch")
+
+
+class Seen(NamedTuple):
+    """What a script's loop saw."""
+
+    batches: list[Any]
+    errors: list[tuple[str, str]]
+    warnings: list[str]
+    after: list[float]
+    bad: list[Any]
+    left: dict[str, int]
+
+
+def run(
+    dataset: dict[str, Any],
+    options: dict[str, Any],
+    front: str = "feedline",
+    warn: str = "note",
+    epochs: int = 1,
+    environment: dict[str, str] | None = None,
+) -> Seen:
+    """Iterate over the dataset to its end, catching every error on the way."""
+    asked = json.dumps({"front": front, "dataset": dataset, "options": options, "warn": warn, "epochs": epochs})
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), asked],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | (environment or {}),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Seen(**{**found, "errors": [tuple(error) for error in found["errors"]]})

@@ -1,0 +1,104 @@
+"""Workers die: every batch still arrives once and in order, and a sample that kills again and again is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from injected import BAD
+from kinds import FORK, PROCESSES, SPAWN, every_process
+from scripts import BATCHES, FRONTS, run
+
+WAYS = {
+    "kill": ("was killed by SIGKILL", "ran out of memory; it had "),
+    "crash": ("was killed by SIGSEGV", "in string_at"),
+    "abort": ("was killed by SIGABRT", "in abort"),
+    "leave": ("left with exit code 3", ""),
+}
+
+
+@every_process
+@pytest.mark.parametrize("how", ["kill", "crash", "leave"])
+def test_a_worker_dies_once_and_no_batch_is_lost(kind: dict[str, Any], how: str, tmp_path: Any) -> None:
+    seen = run({"kind": "Injected", "how": how, "once": str(tmp_path / "once")}, kind)
+    assert (seen.batches, seen.errors, seen.left) == (BATCHES, [], {})
+    (warning,) = seen.warnings
+    for words in (*WAYS[how], "worker ", "(pid ", f"dataset[{BAD}] (photos/{BAD}.jpg)", "batch 3 of epoch 0"):
+        assert words in warning
+    assert "no batch is lost" in warning
+
+
+@every_process
+@pytest.mark.parametrize("how", ["kill", "abort"])
+def test_a_sample_that_kills_twice_is_named_alone_and_the_loop_goes_on(kind: dict[str, Any], how: str) -> None:
+    seen = run({"kind": "Injected", "how": how}, {**kind, "persistent_workers": True}, epochs=2)
+    assert seen.batches == 2 * [batch for batch in BATCHES if BAD not in batch]
+    assert seen.left == {}
+    assert [name for name, _ in seen.errors] == ["WorkerDied", "WorkerDied"]
+    for _, text in seen.errors:
+        assert text.startswith(f"dataset[{BAD}] (photos/{BAD}.jpg) has killed 2 workers")
+        assert WAYS[how][0] in text
+        assert WAYS[how][1] in text  # memory, or faulthandler's stack
+        assert "on_error='skip'" in text
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("kind", PROCESSES[:1])
+def test_a_dataset_that_reads_many_at_once_is_narrowed_down(front: str, kind: dict[str, Any]) -> None:
+    seen = run({"kind": "AtOnce", "how": "crash"}, kind, front)
+    assert seen.batches == [batch for batch in BATCHES if BAD not in batch]
+    ((name, text),) = seen.errors
+    assert name == "WorkerDied"
+    assert text.startswith(f"dataset[{BAD}]")
+    assert any("one by one" in warning for warning in seen.warnings)
+
+
+def test_max_deaths_is_how_often() -> None:
+    seen = run({"kind": "Injected", "how": "leave"}, {**FORK, "max_deaths": 4})
+    assert "has killed 4 workers" in seen.errors[0][1]
+    assert len(seen.warnings) == 3
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize(("on_error", "batch"), [("skip", [12, 14, 15]), ("replace", [12, 14, 14, 15])])
+def test_a_killer_is_left_out_if_the_user_wants_that(front: str, on_error: str, batch: list[int]) -> None:
+    options = {**FORK, "on_error": on_error, "persistent_workers": True}
+    seen = run({"kind": "Injected", "how": "kill"}, options, front, epochs=2)
+    expected = [batch if BAD in whole else whole for whole in BATCHES]
+    assert (seen.batches, seen.errors, seen.left) == (2 * expected, [], {})
+    assert len(seen.warnings) == 2  # it kills two workers in the first epoch, and nobody in the second
+    assert "left out from now on" in seen.warnings[1]
+    assert [bad[0] for bad in seen.bad] == [BAD, BAD]
+
+
+@pytest.mark.parametrize(("front", "kind"), [("feedline.torch", FORK), ("feedline", FORK), ("feedline", SPAWN)])
+def test_a_streams_worker_dies_once(front: str, kind: dict[str, Any], tmp_path: Any) -> None:
+    dataset = {"kind": "Stream", "how": "kill", "once": str(tmp_path / "once")}
+    whole = run({"kind": "Stream", "how": "kill", "once": str(tmp_path)}, kind, front)  # that path is there already
+    assert (whole.errors, whole.warnings) == ([], [])
+    seen = run(dataset, kind, front)
+    assert (seen.batches, seen.errors, seen.left) == (whole.batches, [], {})
+    assert "element 6 of its part of the stream" in seen.warnings[0]
+
+
+def test_a_streams_element_that_kills_ends_its_part() -> None:
+    seen = run({"kind": "Stream", "how": "kill"}, FORK)
+    ((name, text),) = seen.errors
+    assert name == "WorkerDied"
+    assert "element 6 of its part of the stream has killed 2 workers" in text
+    got = sorted(label for batch in seen.batches for label in batch)
+    assert got == sorted([*range(0, 40, 2), 1, 3, 5, 7])
+    assert seen.left == {}
+
+
+def test_as_they_come(tmp_path: Any) -> None:
+    dataset = {"kind": "Injected", "how": "kill", "once": str(tmp_path / "once")}
+    seen = run(dataset, {**FORK, "in_order": False, "num_workers": 3})
+    assert sorted(seen.batches) == BATCHES
+    assert seen.left == {}
+
+
+def test_the_only_worker_dies(tmp_path: Any) -> None:
+    dataset = {"kind": "Injected", "how": "leave", "once": str(tmp_path / "once")}
+    seen = run(dataset, {"num_workers": 1, "prefetch_factor": 5, "multiprocessing_context": "fork"})
+    assert (seen.batches, seen.errors, seen.left) == (BATCHES, [], {})

@@ -1,0 +1,115 @@
+"""A sample is stuck: the user is told which, where and since when; a timeout raises; a restart tries again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from injected import BAD
+from kinds import FORK, FORKSERVER, SPAWN, THREADS
+from scripts import BATCHES, run
+
+STACKS = {"loop": "in loop", "sleep": "in sleep", "pipe": "in pipe", "c_code": "in c_code"}
+SAMPLE = f"dataset[{BAD}] (photos/{BAD}.jpg) for batch 3 of epoch 0, sample 2 of 4"
+STUCK = [
+    (FORK, "loop"),
+    (FORK, "c_code"),
+    (SPAWN, "pipe"),
+    (FORKSERVER, "sleep"),
+    (THREADS, "sleep"),
+    (THREADS, "loop"),
+]
+"""Every way to be stuck and every kind of worker; C code that holds the GIL in a thread stops the loop as well."""
+stuck_ways = pytest.mark.parametrize(("kind", "how"), STUCK)
+
+
+@stuck_ways
+def test_the_warning_says_who_where_and_how_long(kind: dict[str, Any], how: str) -> None:
+    options = {**kind, "stall_warning": 0.5}
+    seen = run({"kind": "Injected", "how": how}, options, warn="raise")
+    ((_, text),) = seen.errors
+    assert "has been waiting for a batch (number 3) for" in text
+    assert SAMPLE in text
+    assert STACKS[how] in text
+    assert "waiting for a task" in text  # the other worker
+    assert ("worker thread" if kind is THREADS else "(pid ") in text
+    assert "on_stall='restart'" in text
+    assert seen.batches == BATCHES[:3]
+    if kind is not THREADS:
+        assert seen.left == {}
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS])
+def test_it_is_said_again_later_and_nobody_is_killed(kind: dict[str, Any], tmp_path: Any) -> None:
+    environment = {"RELEASE": str(tmp_path / "release")}
+    options = {**kind, "stall_warning": 0.3}
+    seen = run({"kind": "Injected", "how": "until_told"}, options, warn="release", environment=environment)
+    assert (seen.batches, seen.errors, seen.left) == (BATCHES, [], {})
+    assert sum(SAMPLE in warning for warning in seen.warnings) >= 1
+    assert not any("takes its place" in warning for warning in seen.warnings)
+
+
+@pytest.mark.parametrize(
+    ("front", "kind", "how"), [("feedline.torch", FORK, "loop"), *(("feedline", *way) for way in STUCK)]
+)
+def test_the_timeout_is_an_error_that_says_the_same(front: str, kind: dict[str, Any], how: str) -> None:
+    seen = run({"kind": "Injected", "how": how}, {**kind, "timeout": 1}, front)
+    ((name, text),) = seen.errors
+    assert name == "WorkerTimeout"
+    assert "timeout=1 s" in text
+    assert SAMPLE in text
+    assert STACKS[how] in text
+    assert seen.batches == BATCHES[:3]
+    if kind is not THREADS:
+        assert seen.left == {}
+
+
+@stuck_ways
+def test_restart_replaces_the_worker_and_tries_again(kind: dict[str, Any], how: str, tmp_path: Any) -> None:
+    options = {**kind, "on_stall": "restart", "stall_warning": 0.5}
+    seen = run({"kind": "Injected", "how": how, "once": str(tmp_path / "once")}, options)
+    assert (seen.batches, seen.errors) == (BATCHES, [])
+    (warning,) = [warning for warning in seen.warnings if "was stuck for" in warning]
+    assert SAMPLE in warning
+    assert STACKS[how] in warning
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS])
+@pytest.mark.parametrize(
+    ("on_error", "batch"), [("raise", None), ("skip", [12, 14, 15]), ("replace", [12, 14, 14, 15])]
+)
+def test_a_sample_that_stalls_again_is_handled_as_an_error(kind: dict[str, Any], on_error: str, batch: Any) -> None:
+    options = {**kind, "on_stall": "restart", "timeout": 0.4, "on_error": on_error}
+    seen = run({"kind": "Injected", "how": "sleep"}, options)
+    expected = [batch if BAD in whole else whole for whole in BATCHES]
+    assert seen.batches == [whole for whole in expected if whole is not None]
+    if batch is None:
+        ((name, text),) = seen.errors
+        assert name == "StalledSample"
+        assert text.startswith(f"dataset[{BAD}] (photos/{BAD}.jpg) has stalled 2 workers")
+    else:
+        assert [bad[0] for bad in seen.bad] == [BAD]
+
+
+def test_a_stopped_process_is_called_that() -> None:
+    seen = run({"kind": "Injected", "how": "stop"}, {**FORK, "stall_warning": 0.5}, warn="raise")
+    assert len(seen.errors) == 1
+    assert "it is stopped (SIGSTOP)" in seen.errors[0][1]
+    assert seen.left == {}
+
+
+def test_a_lock_that_another_worker_holds_shows_both() -> None:
+    seen = run({"kind": "Locked", "how": ""}, {**FORK, "stall_warning": 0.5}, warn="raise")
+    text = seen.errors[0][1]
+    assert f"reading dataset[{BAD - 8}]" in text
+    assert f"reading dataset[{BAD}]" in text
+    assert text.count("in __getitem__") == 2
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS])
+def test_a_streams_element_that_is_stuck(kind: dict[str, Any], tmp_path: Any) -> None:
+    whole = run({"kind": "Stream", "how": "sleep", "once": str(tmp_path)}, kind)
+    options = {**kind, "on_stall": "restart", "stall_warning": 0.5}
+    seen = run({"kind": "Stream", "how": "sleep", "once": str(tmp_path / "once")}, options)
+    assert (seen.batches, seen.errors) == (whole.batches, [])
+    assert any("element 6 of its part of the stream" in warning for warning in seen.warnings)
