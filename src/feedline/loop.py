@@ -20,6 +20,7 @@ from feedline.line.plan import Tasks
 from feedline.messages import Outcome
 from feedline.options import Options
 from feedline.workers.body import Job
+from feedline.workers.carried import warnings_about
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
@@ -40,6 +41,11 @@ class Feed:
 
     def begin(self, options: Options, tasks: Tasks, length: Callable[[], int], job: Job) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
+        if self._kept is None:
+            for message in warnings_about(job, options.workers, options.multiprocessing_context):
+                if message not in self.warned:
+                    self.warned.add(message)
+                    warnings.warn(message, stacklevel=3)
         workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
         iterator = BatchIterator(self, options, tasks, length, workers)
         self._iterators.add(iterator)
