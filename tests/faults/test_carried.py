@@ -344,6 +344,10 @@ class File:
         self._id.id = 0 if closed else 5
 
 class Environment: ...
+
+class Asking(Connection):
+    def __init__(self): self.asked = []
+    closed = property(lambda self: self.asked.append(1))
 """
 
 
@@ -365,6 +369,12 @@ def test_connections_of_other_packages_are_known_without_importing_them(packages
     for thing in (packages("psycopg").Connection(False), packages("h5py").File(False), packages("lmdb").Environment()):
         (message,) = told(Holder(thing))
         assert message.startswith("dataset.thing is an open database connection")
+
+
+def test_a_connection_is_not_asked_for_what_it_would_have_to_compute(packages: Any) -> None:
+    connection = packages("psycopg").Asking()
+    assert len(told(Holder(connection))) == 1
+    assert connection.asked == []
 
 
 def test_their_closed_ones_are_not_warned_of(packages: Any) -> None:
@@ -452,7 +462,13 @@ def test_nothing_is_said_of_a_redirected_standard_stream(lines: Path, monkeypatc
         assert told(Holder(sys.stdout)) == []
 
 
-def test_nothing_is_said_of_a_queue_that_a_thread_waits_at() -> None:
+class OwnCondition(threading.Condition):
+    pass
+
+
+@pytest.mark.parametrize("make", [threading.Condition, OwnCondition])
+def test_nothing_is_said_of_a_queue_that_a_thread_waits_at(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "Condition", make)
     waiting: queue.Queue[None] = queue.Queue()
     thread = threading.Thread(target=waiting.get)
     thread.start()
@@ -463,6 +479,12 @@ def test_nothing_is_said_of_a_queue_that_a_thread_waits_at() -> None:
     finally:
         waiting.put(None)
         thread.join()
+
+
+def test_nothing_is_said_of_another_loader_at_work() -> None:
+    with DataLoader([1, 2], persistent_workers=True, **THREADS) as inner:
+        assert len(list(inner)) == 2
+        assert told(Holder(inner)) == []
 
 
 # How it is looked for

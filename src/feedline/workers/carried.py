@@ -148,9 +148,7 @@ def _file(value: Any) -> str | None:
         value = plain_attribute(value, "raw") if inner is None else inner
         if value is None:
             return None  # in memory, or written in Python: then what it reads from is looked at by itself
-    if plain_attribute(value, "closed"):
-        return _HARMLESS
-    descriptor = _io.FileIO.fileno(value)
+    descriptor = _io.FileIO.fileno(value)  # raises if it is closed, and then it is nothing
     if descriptor <= 2 or plain_attribute(value, "mode") == "ab":  # each line goes to the end, whoever writes it
         return _HARMLESS
     mode = os.fstat(descriptor).st_mode
@@ -164,8 +162,6 @@ def _runs(thread: threading.Thread) -> bool:
 
 
 def _executor(value: Any) -> str:
-    if plain_attribute(value, "_shutdown"):
-        return _HARMLESS
     if plain_attribute(value, "_executor_manager_thread") is not None:
         return THREADS
     return THREADS if any(_runs(thread) for thread in list(plain_attribute(value, "_threads") or ())) else _HARMLESS

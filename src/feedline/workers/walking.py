@@ -16,8 +16,9 @@ import itertools
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -56,7 +57,8 @@ _MEMBERS: dict[type, tuple[str, ...]] = {
 """Classes written in C whose attributes can be asked for without further ado."""
 
 
-class Found(NamedTuple, Generic[T]):
+@dataclass(frozen=True)
+class Found(Generic[T]):
     """Something that was looked for."""
 
     path: str
