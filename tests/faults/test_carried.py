@@ -193,7 +193,7 @@ def test_several_of_a_kind_are_one_warning(lines: Path) -> None:
     with ExitStack() as stack:
         files = [stack.enter_context(open(lines)) for _ in range(5)]
         (message,) = told(Holder(files))
-    assert message.startswith("dataset.thing[0] (as are 4 others like it) is an open file")
+    assert message.startswith("dataset.thing[0] (and 4 more like it) is an open file")
 
 
 class LeavingOut(Holder):

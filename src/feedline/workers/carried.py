@@ -88,7 +88,7 @@ def _only_mapped(each: Found[str], mapped: set[str]) -> bool:
 
 def _told(what: str, paths: list[str]) -> Iterator[str]:
     if paths:
-        others = f" (as are {len(paths) - 1} others like it)" if len(paths) > 1 else ""
+        others = f" (and {len(paths) - 1} more like it)" if len(paths) > 1 else ""
         yield f"{paths[0]}{others} {what}"
 
 

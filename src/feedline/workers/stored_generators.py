@@ -115,9 +115,8 @@ def _numpy_legacy(generator: Any) -> Stored:
 
     def reseed(key: int, seed: int) -> None:
         _seed_bits(bits, key, seed)
-        generator.set_state(
-            {**generator.get_state(legacy=False), "has_gauss": 0}
-        )  # it keeps every second one for later
+        # Of normal draws, which come in pairs, it keeps the second for later.
+        generator.set_state({**generator.get_state(legacy=False), "has_gauss": 0})
 
     return Stored(reseed, _key(bits))
 
