@@ -23,6 +23,7 @@ from feedline.line.plan import Tasks
 from feedline.messages import Outcome
 from feedline.options import Options
 from feedline.workers.body import Job
+from feedline.workers.carried import warnings_about
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
@@ -47,11 +48,20 @@ class Feed:
 
     def begin(self, options: Options, tasks: Tasks, length: Callable[[], int], job: Job) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
+        if self._kept is None:
+            for message in warnings_about(job, options.workers, options.multiprocessing_context):
+                self.tell_once(message)
         workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
         iterator = BatchIterator(self, options, tasks, length, workers)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
         return iterator
+
+    def tell_once(self, message: str) -> None:
+        """Warn, unless that has been said before."""
+        if message not in self.warned:
+            self.warned.add(message)
+            _tell(message)
 
     def close(self) -> None:
         """End all workers and give back their memory."""
@@ -167,7 +177,7 @@ class BatchIterator(Iterator[Any]):
                 self._put(self._guard.wait(patience, delivery.following))
                 continue
             if outcome.notice is not None:
-                self._warn(outcome.notice)
+                self._feed.tell_once(outcome.notice)
             if outcome.size or outcome.failure is not None:
                 if self._workers.count:
                     self.fill()  # the place just freed is used while the user computes
@@ -210,7 +220,7 @@ class BatchIterator(Iterator[Any]):
         options = self._options
         short_batches = (options.batch_size or 1) * max(1, options.num_workers) if options.drop_last else 0
         if not said - short_batches < self._samples <= said and self._samples != said:
-            self._warn(
+            self._feed.tell_once(
                 f"the IterableDataset's __len__ says {said} but it gave {self._samples} elements, so len(loader) "
                 "is wrong too; let __len__ return the true count, or leave it out"
             )
@@ -219,11 +229,6 @@ class BatchIterator(Iterator[Any]):
         self._leave("")
         if not self._owned:
             self._feed.drop_kept()
-
-    def _warn(self, message: str) -> None:
-        if message not in self._feed.warned:
-            self._feed.warned.add(message)
-            _tell(message)
 
 
 def _described(dataset: Any, index: object) -> str:

@@ -26,6 +26,7 @@ from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, Job, remedy_for
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
+from feedline.workers.stored_generators import sources
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
 
 
@@ -79,7 +80,8 @@ class _Worker:
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
             self._reducers = job.dialect.reducers
-            self._body = Body(job, number, Owned(job.dialect.sources), own_process=True, row=self._row)
+            ambient = Owned((*job.dialect.sources, *sources(job)))
+            self._body = Body(job, number, ambient, own_process=True, row=self._row)
             self._body.start()
         except Exception as error:
             add_note(

@@ -1,0 +1,239 @@
+"""What a dataset carries into its workers that does them no good: open files, connections, held locks, threads.
+
+Takes: a job and how its workers are started. Gives: warnings, each with an attribute path, what goes wrong, a remedy.
+Promises: looks without running the dataset's code (walking) and before anything is forked; is silent about what is
+harmless: closed files, the standard streams, mapped arrays, locks nobody holds.
+Not its job: what does not travel at all (shipping); random generators in worker processes, which are reseeded
+(stored_generators); locks that no attribute leads to.
+"""
+
+from __future__ import annotations
+
+import _io
+import _socket
+import _thread
+import mmap
+import multiprocessing
+import os
+import stat
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from multiprocessing.context import BaseContext
+from typing import Any
+
+import numpy as np
+
+from feedline.workers.body import Job
+from feedline.workers.stored_generators import IN_PROCESSES, IN_THREADS, generators, is_foreign
+from feedline.workers.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
+
+REMEDY = (
+    "Leave it closed here and open it in each worker, on first use or in worker_init_fn; or leave it out in "
+    "__getstate__ and use multiprocessing_context='spawn'."
+)
+FILE = (
+    "is an open file that every forked worker would share with this process, position and all: one reads on where "
+    f"another has stopped. {REMEDY}"
+)
+PIPE = f"is an open pipe that every forked worker would share: what one reads the others do not get. {REMEDY}"
+SOCKET = (
+    "is an open socket that every forked worker would share: what one reads the others do not get, and their requests "
+    f"mix. {REMEDY}"
+)
+CONNECTION = (
+    "is an open database connection, of which every forked worker would have a copy: they mix their requests "
+    f"on one channel, or lose each other's locks on the file. {REMEDY}"
+)
+LOCK = (
+    "is a lock that is held right now. A forked worker gets it held, and by nobody: acquiring it there waits for ever. "
+    "Release it before iterating, or make it in each worker, on first use or in worker_init_fn; or leave it out in "
+    "__getstate__ and use multiprocessing_context='spawn'."
+)
+THREADS = (
+    "has running threads, which a forked worker does not get: there it would wait for them for ever. Start it in each "
+    "worker, on first use or in worker_init_fn; or leave it out in __getstate__ and use "
+    "multiprocessing_context='spawn'."
+)
+_MAPPING = "maps a file"  # no harm by itself, and a reason to keep that file open
+_HARMLESS = "need not be looked into"
+
+_STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
+
+
+def warnings_about(job: Job, workers: str, context: str | BaseContext | None) -> Iterator[str]:
+    """What to warn of before workers are started: one text for each kind of trouble."""
+    if not job.num_workers:
+        return
+    if workers == "thread":
+        if job.num_workers > 1:
+            yield from _told(IN_THREADS, [found.path for found in generators(job)])
+        return
+    if _start_method(context) == "fork":
+        yield from _hazards(job.dataset)
+    yield from _told(IN_PROCESSES, [found.path for found in generators(job) if is_foreign(found.what)])
+
+
+def _hazards(dataset: Any) -> Iterator[str]:
+    found = walk(dataset, "dataset", _recognise)
+    mapped = {each.holder for each in found if each.what is _MAPPING}
+    for what in (FILE, PIPE, SOCKET, CONNECTION, LOCK, THREADS):
+        yield from _told(what, [each.path for each in found if each.what is what and not _only_mapped(each, mapped)])
+
+
+def _only_mapped(each: Found[str], mapped: set[str]) -> bool:
+    return each.what is FILE and each.holder in mapped
+
+
+def _told(what: str, paths: list[str]) -> Iterator[str]:
+    if paths:
+        others = f" (and {len(paths) - 1} more like it)" if len(paths) > 1 else ""
+        yield f"{paths[0]}{others} {what}"
+
+
+def _start_method(context: str | BaseContext | None) -> str:
+    chosen: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
+    return str(chosen.get_start_method())
+
+
+def _recognise(kind: type) -> Callable[[Any], str | None] | None:
+    if kind in _EXACT:
+        return _EXACT[kind]
+    for base, check in _BY_CLASS:
+        if is_a(kind, base):
+            return check
+    for name in names_of(kind):
+        if name in _BY_NAME:
+            return _BY_NAME[name]
+    return _database if _has_database_methods(kind) else None
+
+
+def _lock(lock: Any) -> str | None:
+    return LOCK if lock.locked() else None
+
+
+def _recursive_lock(lock: Any) -> str | None:
+    # One held by the thread that forks is still that thread's in the worker. It has no locked() before Python 3.14.
+    return LOCK if not lock._is_owned() and repr(lock).startswith("<locked") else None
+
+
+def _condition(value: Any) -> str:
+    lock = plain_attribute(value, "_lock")
+    check = _EXACT.get(type(lock))
+    return (check and check(lock)) or _HARMLESS  # those who wait hold locks, by design
+
+
+def _with_condition(value: Any) -> str:
+    return _condition(plain_attribute(value, "_cond"))
+
+
+def _mapping(value: Any) -> str:
+    return _MAPPING
+
+
+def _socket_of(value: Any) -> str:
+    return SOCKET if _socket.socket.fileno(value) >= 0 else _HARMLESS
+
+
+def _thread_of(value: Any) -> str:
+    return THREADS if _runs(value) else _HARMLESS
+
+
+def _file(value: Any) -> str | None:
+    if any(value is getattr(sys, name, None) for name in _STREAMS):
+        return _HARMLESS
+    while not is_a(type(value), _io.FileIO):
+        inner = plain_attribute(value, "buffer")
+        value = plain_attribute(value, "raw") if inner is None else inner
+        if value is None:
+            return None  # in memory, or written in Python: then what it reads from is looked at by itself
+    descriptor = _io.FileIO.fileno(value)  # raises if it is closed, and then it is nothing
+    if descriptor <= 2 or plain_attribute(value, "mode") == "ab":  # each line goes to the end, whoever writes it
+        return _HARMLESS
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return FILE
+    return PIPE if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else _HARMLESS
+
+
+def _runs(thread: threading.Thread) -> bool:
+    return any(thread is running for running in threading.enumerate())
+
+
+def _executor(value: Any) -> str:
+    if plain_attribute(value, "_executor_manager_thread") is not None:
+        return THREADS
+    return THREADS if any(_runs(thread) for thread in list(plain_attribute(value, "_threads") or ())) else _HARMLESS
+
+
+def _pool(value: Any) -> str:
+    return THREADS if plain_attribute(value, "_state") == "RUN" else _HARMLESS
+
+
+def _sqlite(value: Any) -> str:
+    try:
+        sys.modules["sqlite3"].Connection.total_changes.__get__(value)
+    except Exception:  # closed
+        return _HARMLESS
+    return CONNECTION
+
+
+def _hdf5(value: Any) -> str:
+    identifier = plain_attribute(value, "_id")
+    return _HARMLESS if identifier is None or plain_attribute(identifier, "id") == 0 else CONNECTION
+
+
+def _lmdb(value: Any) -> str:
+    path = class_attribute(type(value), "path")
+    if type(path) is types.MethodDescriptorType:
+        try:
+            path.__get__(value)()
+        except Exception:  # closed
+            return _HARMLESS
+    return CONNECTION
+
+
+def _has_database_methods(kind: type) -> bool:
+    """Those of Python's database interface, and not in a class of the user's.
+
+    Such a class may well open its connection on first use; it is looked into.
+    """
+    methods = [class_attribute(kind, name) for name in ("cursor", "commit", "rollback")]
+    if None in methods:
+        return False
+    file = str(getattr(sys.modules.get(module_of(kind)), "__file__", ""))
+    return type(methods[0]) is types.MethodDescriptorType or "site-packages" in file or "dist-packages" in file
+
+
+def _database(value: Any) -> str:
+    closed = any(plain_attribute(value, name) for name in ("closed", "_closed", "is_closed"))
+    return _HARMLESS if closed else CONNECTION
+
+
+_EXACT: dict[type, Callable[[Any], str | None]] = {
+    _thread.LockType: _lock,
+    type(threading.RLock()): _recursive_lock,
+}
+_BY_CLASS: list[tuple[type, Callable[[Any], str | None]]] = [
+    (mmap.mmap, _mapping),
+    (np.memmap, _mapping),
+    (_io._IOBase, _file),
+    (_socket.socket, _socket_of),
+    (threading.Thread, _thread_of),
+    (threading.Condition, _condition),
+    (threading.Event, _with_condition),
+    (threading.Semaphore, _with_condition),
+    (threading.Barrier, _with_condition),
+]
+_BY_NAME: dict[tuple[str, str], Callable[[Any], str | None]] = {
+    ("concurrent", "ThreadPoolExecutor"): _executor,
+    ("concurrent", "ProcessPoolExecutor"): _executor,
+    ("multiprocessing", "Pool"): _pool,
+    ("sqlite3", "Connection"): _sqlite,
+    ("h5py", "File"): _hdf5,
+    ("h5py", "Group"): _hdf5,
+    ("h5py", "Dataset"): _hdf5,
+    ("lmdb", "Environment"): _lmdb,
+    ("builtins", "Environment"): _lmdb,  # what lmdb's class, written in C, says of itself
+}
