@@ -103,7 +103,8 @@ class _Worker:
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)
-            packed = pack(tuple(self._failed(task, error)), slot, Writer(slot, leased=False))
+            failed = self._failed(task, error)._replace(bad=outcome.bad)
+            packed = pack(tuple(failed), slot, Writer(slot, leased=False))
         send_done(self._done, DoneTicket(ticket.run, ticket.slot, *packed))
 
     def _run(self, task: Task, writer: Writer) -> Outcome:
