@@ -18,6 +18,7 @@ from feedline.errors import WorkerTimeout, add_note
 from feedline.line.deliver import Delivery
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
+from feedline.mishaps import Mishaps
 from feedline.options import Options
 from feedline.workers.body import Job
 from feedline.workers.contract import Workers
@@ -32,6 +33,7 @@ class Feed:
     def __init__(self) -> None:
         self.warned: set[str] = set()
         """Said once, not every epoch."""
+        self.mishaps = Mishaps()
         self._owner = os.getpid()
         self._kept: Workers | None = None
         self._stop_kept: Callable[[], object] | None = None
@@ -157,6 +159,9 @@ class BatchIterator(Iterator[Any]):
                 continue
             if outcome.notice is not None:
                 self._warn(outcome.notice)
+            if self._options.care.on_error != "raise":
+                self._feed.mishaps.take(outcome, self._options.care)
+                self._samples += len(outcome.bad)
             if outcome.size or outcome.failure is not None:
                 if self._workers.count:
                     self.fill()  # the place just freed is used while the user computes
@@ -198,6 +203,7 @@ class BatchIterator(Iterator[Any]):
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
+        self._feed.mishaps.judge(self._options.care, at_end=True)
         if self._options.stream:
             self._check_length()
 
