@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch.utils.data
-from damaged import BatchDamaged, Damaged, ManyDamaged, OnlyMany
+from damaged import BatchDamaged, Damaged, Keyed, ManyDamaged, OnlyMany
 
 import feedline
 from feedline import ArrayDataset, ConcatDataset, Dataset, StackDataset, Subset
@@ -18,8 +18,8 @@ from feedline.workers.body import Body, Job
 from feedline.workers.wire import dump_task, load_task
 
 
-def run(dataset: Any, task: Task, on_error: str = "raise") -> Outcome:
-    options = feedline.DataLoader(dataset, batch_size=4).options
+def run(dataset: Any, task: Task, on_error: str = "raise", sampler: Any = None) -> Outcome:
+    options = feedline.DataLoader(dataset, batch_size=4, sampler=sampler).options
     names = ("dataset", "stream", "batched", "drop_last", "collate_fn", "worker_init_fn", "shuffle_buffer", "seed")
     given = {name: getattr(options, name) for name in names}
     body = Body(Job(**given, batch_size=4, num_workers=0, on_error=on_error), None, ThisThread(()), own_process=False)
@@ -59,6 +59,23 @@ def test_a_neighbour_that_is_avoided_too_is_no_replacement() -> None:
     outcome = run(data, task_of(4, 5, 6, avoid=((0, "killed"), (1, "killed"))), "replace")
     assert outcome.batch.tolist() == [3, 6, 6]
     assert not {4, 5}.intersection(data.read)
+
+
+def test_nor_is_one_of_the_same_batch() -> None:
+    data = RecordingNames()
+    task = Task(0, 0, 0, ["a", "b", "c"], 0, avoid=((0, "killed"), (1, "killed")))
+    outcome = run(data, task, "replace", sampler=["a"])
+    assert outcome.batch.tolist() == [3, 3, 3]
+    assert set(data.read) == {"c"}
+
+
+class RecordingNames(Keyed):
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.append(name)
+        return super().__getitem__(name)
 
 
 def test_what_is_named_twice_is_left_out_for_good() -> None:
@@ -123,12 +140,12 @@ def test_which_datasets_are_read_one_by_one() -> None:
 
 def test_joined_and_chosen_datasets_ask_the_one_inside() -> None:
     data = Damaged(4, {1})
-    assert described(Subset(data, [3, 1]), 1) == "photos/1.jpg"
+    assert described(Subset(data, [3, 1]), 0) == "photos/3.jpg"
     assert described(Subset(["a"], [0]), 0) == ""
     assert described(ConcatDataset([["a", "b"], data]), 3) == "photos/1.jpg"
     assert described(ConcatDataset([["a", "b"], data]), 0) == ""
     assert described(StackDataset(data, list("abcd"), data), 2) == "photos/2.jpg, photos/2.jpg"
-    loader = feedline.DataLoader(Subset(data, [3, 1]), batch_size=2, on_error="skip")
+    loader = feedline.DataLoader(Subset(data, [1, 3]), batch_size=2, on_error="skip")
     assert [batch.tolist() for batch in loader] == [[3]]
     assert loader.errors[0].what == "photos/1.jpg"
 

@@ -173,6 +173,7 @@ def test_an_index_from_the_end_has_neighbours_too(kind: dict[str, Any]) -> None:
     data = Subset(Damaged(5, {3}), range(5))
     loader = feedline.DataLoader(data, sampler=[0, -2], batch_size=2, on_error="replace", **kind)
     assert lists(loader) == [[0, 4]]
+    assert [(bad.index, bad.replacement) for bad in loader.errors] == [(-2, 4)]
 
 
 @KINDS
