@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -16,6 +16,9 @@ lint: .venv/test.done
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+soak: .venv/test.done
+	$(BIN)/python tests/faults/soak.py
 
 bench: .venv/bench.done
 	$(BIN)/python benchmarks/run.py

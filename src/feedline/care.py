@@ -68,4 +68,11 @@ def _path(value: Any) -> str | None:
         return None
     if not isinstance(value, (str, os.PathLike)):
         raise OptionTypeError(f"error_log must be the path of a file, or None; got {value!r}")
-    return os.path.abspath(os.fsdecode(value))
+    path = os.path.abspath(os.fsdecode(value))
+    folder = os.path.dirname(path)
+    if os.path.isdir(path) or not os.path.isdir(folder):  # not after hours, when the first sample fails
+        wrong = f"{path} is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
+        raise OptionError(f"error_log must be a file that can be written to, but {wrong}")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise OptionError(f"error_log must be a file that can be written to, but {path} may not be")
+    return path

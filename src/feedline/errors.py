@@ -7,6 +7,7 @@
     │   └── CollateTypeError (TypeError)    …because of a value no batch can be made of
     ├── ShippingError (TypeError)           something cannot travel to a worker; named by attribute path
     ├── MemoryShortage (MemoryError)        memory for a batch could not be had
+    ├── TooManyErrors (RuntimeError)        more samples failed than `max_errors` allows
     └── WorkerError (RuntimeError)          what befell a worker
         ├── WorkerDied                      it was killed or left
         ├── WorkerTimeout (TimeoutError)    nothing came within `timeout` seconds
@@ -48,6 +49,10 @@ class ShippingError(FeedlineError, TypeError):
 
 class MemoryShortage(FeedlineError, MemoryError):
     """The system refused memory for a batch."""
+
+
+class TooManyErrors(FeedlineError, RuntimeError):
+    """More samples failed than `max_errors` allows."""
 
 
 class WorkerError(FeedlineError, RuntimeError):

@@ -18,6 +18,7 @@ from feedline.line.collate import registrations
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
 from feedline.loop import BatchIterator, Feed
+from feedline.messages import BadSample
 from feedline.options import Options, check_options
 from feedline.workers.body import Job
 
@@ -96,6 +97,21 @@ class DataLoader:
         epoch, self.epoch = self.epoch, self.epoch + 1
         return self._feed.begin(self.options, self._plan.tasks(epoch), lambda: len(self._plan), _job(self.options))
 
+    @property
+    def errors(self) -> list[BadSample]:
+        """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000.
+
+        >>> class Damaged:
+        ...     def __len__(self): return 4
+        ...     def __getitem__(self, i): return i if i != 2 else int("?")
+        >>> loader = DataLoader(Damaged(), batch_size=4, on_error="replace")
+        >>> [batch.tolist() for batch in loader]
+        [[0, 1, 3, 3]]
+        >>> [(bad.index, bad.error[:10], bad.replacement) for bad in loader.errors]
+        [(2, 'ValueError', 3)]
+        """
+        return self._feed.mishaps.samples
+
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next: it decides the order and every random draw, together with the seed."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
@@ -142,4 +158,5 @@ def _job(options: Options) -> Job:
         seed=options.seed,
         num_workers=options.num_workers,
         registrations=registrations(),
+        on_error=options.care.on_error,
     )

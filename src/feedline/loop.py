@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from feedline.datasets import described
 from feedline.errors import add_note
 from feedline.guard import Guard
 from feedline.line.deliver import Delivery
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
+from feedline.mishaps import Mishaps
 from feedline.options import Options
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
@@ -40,6 +42,7 @@ class Feed:
         """Said once, not every epoch."""
         self.quarantine: dict[Any, str] = {}
         """Samples that have cost several workers their lives, and how."""
+        self.mishaps = Mishaps()
         self._owner = os.getpid()
         self._kept: Workers | None = None
         self._stop_kept: Callable[[], object] | None = None
@@ -96,7 +99,7 @@ class BatchIterator(Iterator[Any]):
         self._options = options
         self._workers = workers
         self._guard = Guard(
-            workers, options.care, options.timeout, partial(_described, options.dataset), _tell, feed.quarantine
+            workers, options.care, options.timeout, partial(described, options.dataset), _tell, feed.quarantine
         )
         self._owned = not options.persistent_workers
         self._tasks = tasks
@@ -178,6 +181,9 @@ class BatchIterator(Iterator[Any]):
                 continue
             if outcome.notice is not None:
                 self._feed.tell_once(outcome.notice)
+            if self._options.care.on_error != "raise":
+                self._feed.mishaps.take(outcome, self._options.care)
+                self._samples += len(outcome.bad)
             if outcome.size or outcome.failure is not None:
                 if self._workers.count:
                     self.fill()  # the place just freed is used while the user computes
@@ -209,6 +215,7 @@ class BatchIterator(Iterator[Any]):
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
+        self._feed.mishaps.judge(self._options.care, at_end=True)
         if self._options.stream:
             self._check_length()
 
@@ -229,13 +236,6 @@ class BatchIterator(Iterator[Any]):
         self._leave("")
         if not self._owned:
             self._feed.drop_kept()
-
-
-def _described(dataset: Any, index: object) -> str:
-    try:
-        return str(dataset.describe(index))
-    except Exception:  # it cannot say, or not of this index
-        return ""
 
 
 def _tell(message: str) -> None:

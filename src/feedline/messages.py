@@ -16,7 +16,11 @@ from typing import Any, NamedTuple
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
 
-__all__ = ["Array", "Empty", "Failure", "IntArray", "Outcome", "Task"]
+__all__ = ["Array", "BadSample", "Empty", "Failure", "IntArray", "Outcome", "Task"]
+
+LONGEST_ERROR = 1_000
+LONGEST_TRACE = 10_000
+"""Characters kept of a bad sample's message and traceback: thousands of them may be kept, and some quote the data."""
 
 
 class Task(NamedTuple):
@@ -29,9 +33,10 @@ class Task(NamedTuple):
     first: int = -1
     """Place of the first index in the epoch, where an index may come twice; -1 where each comes once."""
     avoid: tuple[tuple[int, str], ...] = ()
-    """Places not to be read, and why not: samples that have cost workers their lives."""
+    """Positions that are not to be read, and why: each killed or stalled a worker. One that is named twice did so
+    again while it was replaced, and is left out. A stream's elements cannot be avoided."""
     alone: bool = False
-    """Read the samples one by one, even if the dataset can read many at once."""
+    """Read the samples one by one even if the dataset can read many at once."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,32 @@ class Failure:
         return stand_in(self.message)
 
 
+class BadSample(NamedTuple):
+    """A sample that could not be read, where the loader was told to go on without it (`on_error`)."""
+
+    index: Any
+    """As the sampler gave it; None in a stream."""
+    place: int
+    """Its position in the batch; in a stream, the element's number."""
+    what: str
+    """What the dataset's `describe(index)` says, if it has one."""
+    error: str
+    """The exception's name and message, or what else befell it."""
+    trace: str = ""
+    replacement: Any = None
+    """The index that was read instead, if any."""
+    epoch: int = 0
+    seq: int = 0
+    """The number of its batch."""
+
+    @classmethod
+    def of(cls, error: Exception, task: Task, index: Any, place: int, what: str) -> BadSample:
+        """Take down what reading it raised."""
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        text = error_line(error)[:LONGEST_ERROR]
+        return cls(index, place, what, text, trace[-LONGEST_TRACE:], None, task.epoch, task.seq)
+
+
 class Outcome(NamedTuple):
     """How a task went: a batch, a failure, or nothing because its stream had ended."""
 
@@ -92,6 +123,18 @@ class Outcome(NamedTuple):
     """The stream this task read from has no more elements."""
     notice: str | None = None
     """Something the user should be warned of once."""
+    bad: tuple[BadSample, ...] = ()
+    """The samples that failed and were left out or replaced."""
+
+
+def error_line(error: BaseException) -> str:
+    """An exception's name and message, as the last line of a traceback has them.
+
+    >>> error_line(ValueError("truncated")), error_line(StopIteration())
+    ('ValueError: truncated', 'StopIteration')
+    """
+    text = _text_of(error)
+    return f"{type(error).__qualname__}: {text}" if text else type(error).__qualname__
 
 
 def _text_of(thing: object) -> str:

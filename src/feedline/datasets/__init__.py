@@ -12,12 +12,25 @@ A map-style dataset can be read in three ways, the later ones optional and faste
     __getitems__(indices)         a list of samples, in the order asked for
     __getbatch__(indices, empty)  what default collation would make of those samples, or NotImplemented
 
+It may also have `describe(index)`, which says in a few words what sample that is (a path, a key, a row): an error of
+that sample then names it.
+
 Inside, each file imports only those above it: reading, joining, selecting; mapped_file, arrays.
 """
 
 from feedline.datasets.arrays import GATHER_INTO_SLOT, ArrayDataset, TensorDataset
 from feedline.datasets.joining import ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset
-from feedline.datasets.reading import Array, Empty, Indexable, IntArray, read_samples, reads_batches, reads_many
+from feedline.datasets.reading import (
+    Array,
+    Empty,
+    Indexable,
+    IntArray,
+    described,
+    read_samples,
+    reads_batches,
+    reads_many,
+    reads_one,
+)
 from feedline.datasets.selecting import Subset, random_split
 
 __all__ = [
@@ -34,8 +47,10 @@ __all__ = [
     "StackDataset",
     "Subset",
     "TensorDataset",
+    "described",
     "random_split",
     "read_samples",
     "reads_batches",
     "reads_many",
+    "reads_one",
 ]

@@ -18,6 +18,7 @@ from feedline.datasets.reading import (
     Indexable,
     IntArray,
     T_co,
+    described,
     no_batch,
     one_by_one,
     position,
@@ -123,6 +124,11 @@ class ConcatDataset(Dataset[T_co]):
             found.update(zip(places, read_samples(self.datasets[number], locals_), strict=True))
         return [found[place] for place in range(len(indices))]
 
+    def describe(self, index: int) -> str:
+        """What the dataset it is in says of it."""
+        number, local = self._locate(index)
+        return described(self.datasets[number], local)
+
     def _locate(self, index: int) -> tuple[int, int]:
         """Which dataset, and the index in it."""
         place = position(index, len(self), "ConcatDataset")
@@ -215,6 +221,11 @@ class StackDataset(Dataset[Any]):
             if batches[-1] is NotImplemented:  # a user's own, that had promised nothing
                 return NotImplemented
         return self._sample(batches)
+
+    def describe(self, index: int) -> str:
+        """What those datasets say of it that say anything."""
+        place = position(index, self._length, "StackDataset")
+        return ", ".join(filter(None, (described(child, place) for child in self._children())))
 
     def _sample(self, values: Iterable[Any]) -> Any:
         return dict(zip(self.datasets, values, strict=True)) if isinstance(self.datasets, dict) else tuple(values)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 T_co = TypeVar("T_co", covariant=True)
+LONGEST_DESCRIPTION = 300
 
 
 class Empty(Protocol):
@@ -74,6 +75,37 @@ def reads_many(dataset: object) -> bool:
         return False
     ask = getattr(type(dataset), "_reads_many", None)
     return ask is None or bool(ask(dataset))
+
+
+def reads_one(dataset: object) -> bool:
+    """Whether the dataset's class has a `__getitem__` of its own, and not just the one that says it is missing.
+
+    >>> from feedline.datasets import ArrayDataset, Dataset
+    >>> reads_one(ArrayDataset([1, 2])), reads_one(Dataset())
+    (True, False)
+    """
+    method = getattr(type(dataset), "__getitem__", None)
+    if getattr(method, "__qualname__", "") != "Dataset.__getitem__":
+        return method is not None
+    # By name, so that torch's is known without importing torch.
+    return str(method.__module__).partition(".")[0] not in ("feedline", "torch")
+
+
+def described(dataset: object, index: Any) -> str:
+    """What the dataset's own `describe(index)` says in one short line; "" if it has none, or one that fails.
+
+    It is asked while an error is reported, so whatever it does must not get in the way of that.
+
+    >>> described(["a"], 0)
+    ''
+    """
+    if not hasattr(type(dataset), "describe"):  # on the class: a wrapper's indices need not be the inner dataset's
+        return ""
+    try:
+        said = cast(Any, dataset).describe(index)
+        return "" if said is None else str(said).replace("\n", " ")[:LONGEST_DESCRIPTION]
+    except Exception:
+        return ""
 
 
 def no_batch(self: object, indices: IntArray, empty: Empty) -> Any:

@@ -23,6 +23,7 @@ from feedline.datasets.reading import (
     Indexable,
     IntArray,
     T_co,
+    described,
     position,
     read_samples,
     reads_batches,
@@ -66,6 +67,10 @@ class Subset(Dataset[T_co]):
             return NotImplemented
         chosen = cast(IntArray, self.indices).take(indices)
         return cast(Any, self.dataset).__getbatch__(chosen, empty)
+
+    def describe(self, index: int) -> str:
+        """What the dataset says of its own sample."""
+        return described(self.dataset, self._chosen([index])[0])
 
     def _chosen(self, places: list[int]) -> list[int]:
         """The dataset's own indices, as Python's int: a dataset may use them as keys."""

@@ -3,20 +3,21 @@
 Takes: a dataset and a task. Gives: its samples, or the finished batch if the dataset can gather one by itself.
 Promises: `__getbatch__` (when the batch is collated by default), else `__getitems__`, else `__getitem__` one by one;
 `feedline.rng()` belongs to the sample being read; an exception says which sample it was.
-Not its job: streams (stream), collating (collate), seeding the global generators (ambient).
+Not its job: going on without a sample that fails (salvage), streams (stream), collating (collate), seeding the global
+generators (ambient).
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from feedline.datasets import ArrayDataset, read_samples, reads_batches, reads_many
+from feedline.datasets import ArrayDataset, described, read_samples, reads_batches, reads_many, reads_one
 from feedline.errors import add_note
-from feedline.messages import Empty, IntArray, Task
+from feedline.messages import BadSample, Empty, IntArray, Task, error_line
 from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample
 
@@ -49,6 +50,7 @@ class Fetcher:
         self._row = unwatched() if row is None else row
         self._read = None if reader is None else reader.read
         self._at_once = reads_many(dataset) if at_once is None else at_once
+        self._single = dataset if reads_one(dataset) or not self._at_once else _Singly(dataset)
 
     def gather(self, task: Task, empty: Empty) -> Any:
         """The collated batch, made by the dataset itself; NotImplemented if it cannot."""
@@ -68,8 +70,8 @@ class Fetcher:
     def samples(self, task: Task) -> list[Any]:
         """The task's samples, one by one or all at once."""
         indices = index_list(task)
-        if not self._at_once:
-            return self._one_by_one(indices, task.first)
+        if not self._at_once or task.alone:
+            return self.one_by_one(task, enumerate(indices))
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
@@ -80,11 +82,14 @@ class Fetcher:
 
     def sample(self, task: Task) -> Any:
         """The one sample of an unbatched task."""
-        return self._one_by_one(index_list(task), task.first)[0]
+        return self.one_by_one(task, enumerate(index_list(task)))[0]
 
-    def _one_by_one(self, indices: Sequence[Any], first: int) -> list[Any]:
-        dataset, row, samples = self.dataset, self._row, []
-        for position, index in enumerate(indices):
+    def one_by_one(
+        self, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None = None
+    ) -> list[Any]:
+        """The samples at those positions and indices; those that fail go into `bad` if there is such."""
+        dataset, row, samples, first = self._single, self._row, [], task.first
+        for position, index in wanted:
             row[PLACE] = position
             row[SINCE] = clock()
             if first < 0:
@@ -94,14 +99,38 @@ class Fetcher:
             try:
                 samples.append(dataset[index])
             except Exception as error:
-                self._explain(error, f"dataset[{index!r}]")
-                raise
+                if bad is None:
+                    self._explain_one(error, index)
+                    raise
+                bad[position] = BadSample.of(error, task, index, position, described(self.dataset, index))
         return samples
 
+    def _explain_one(self, error: Exception, index: Any) -> None:
+        what = described(self.dataset, index)
+        where = f"dataset[{index!r}] ({what})" if what else f"dataset[{index!r}]"
+        length = length_of(self.dataset) if isinstance(error, (IndexError, KeyError)) else None
+        if length is None or not isinstance(index, int) or not -length <= index < length:
+            self._explain(error, where)
+            return
+        line = error_line(error)
+        add_note(error, f"feedline: raised by {where}")
+        add_note(error, f"feedline: __len__ says {length}, index {index} failed: {line}")
+
     def _explain(self, error: Exception, what: str) -> None:
-        length = _length(self.dataset) if isinstance(error, (IndexError, KeyError)) else None
+        length = length_of(self.dataset) if isinstance(error, (IndexError, KeyError)) else None
         told = "" if length is None else f"; the dataset's __len__ says {length}"
         add_note(error, f"feedline: raised by {what}{told}")
+
+
+class _Singly:
+    """A dataset that has only `__getitems__`, read one by one."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, index: Any) -> Any:
+        (sample,) = read_samples(self._dataset, [index])
+        return sample
 
 
 def _as_places(indices: Any) -> IntArray | None:
@@ -142,7 +171,8 @@ def _repeatable_key(index: Any, place: int) -> tuple[int, ...]:
         return (place,)
 
 
-def _length(dataset: Any) -> int | None:
+def length_of(dataset: Any) -> int | None:
+    """The dataset's length, if it has one."""
     try:
         return len(dataset)
     except Exception:  # no __len__, or one that fails: then it has nothing to say

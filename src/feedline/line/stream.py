@@ -4,8 +4,9 @@ Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. G
 Promises: a dataset that asks `get_worker_info()` shards itself, as does one that worker_init_fn has changed in its
 worker; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps
 each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
-batch is read under its own seed, those passed over too.
-Not its job: collating, seeding itself (a callback is handed in).
+batch is read under its own seed, those passed over too. An element that fails is raised, or left out (a shorter batch),
+or made up for by reading on; a stream that does nothing but fail is not read for ever.
+Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (mishaps).
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from typing import Any
+from types import GeneratorType
+from typing import Any, NamedTuple, NoReturn
 
 from feedline.errors import add_note
-from feedline.messages import Task
+from feedline.messages import BadSample, Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
 from feedline.worker_info import watch_for_question
@@ -36,6 +38,25 @@ ASKED_LATE = (
     "the IterableDataset asks feedline.get_worker_info() only after its first element, when it has already been taken "
     "for one that reads everything: ask at the start of __iter__, or define shard(index, count)"
 )
+GENERATOR_OVER = (
+    "an element of the IterableDataset failed, and its __iter__ is a generator, which Python ends at its first error: "
+    "whatever was to come after that element is lost. Catch the error inside __iter__, or have it return an object "
+    "whose __next__ can be called again"
+)
+GIVEN_UP = "the IterableDataset failed {times} times in a row, so it was taken to have ended"
+FAILURES_IN_A_ROW = 1_000
+"""More than a file of broken records may hold, and soon over."""
+
+
+class Taken(NamedTuple):
+    """One batch of a stream."""
+
+    elements: list[Any]
+    ended: bool
+    """Has the stream no more elements?"""
+    bad: tuple[BadSample, ...] = ()
+    short: bool = False
+    """Did the stream end before the batch was full? Elements left out do not count."""
 
 
 class StreamReader:
@@ -50,6 +71,7 @@ class StreamReader:
         shuffle_buffer: int,
         seed: Seed,
         is_own_share: bool = False,
+        on_error: str = "raise",
         row: Row | None = None,
     ) -> None:
         self._row = unwatched() if row is None else row
@@ -59,7 +81,10 @@ class StreamReader:
         self._whole = True
         self._first = task._replace(seq=0)
         self._ended = False
-        self.notice: str | None = None
+        self._on_error = on_error
+        self._failures = range(0)  # the last ones in a row, by number
+        self.notices: list[str] = []
+        self._source: _Numbered
         self._elements = self._open(dataset, task.seq % shards, is_own_share)
         self._at = self._first.seq
         self._step = 1 if self._whole else shards
@@ -71,34 +96,52 @@ class StreamReader:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
         return (task.seed, task.epoch) == (self._first.seed, self._first.epoch) and task.seq >= self._at
 
-    def take(self, task: Task) -> tuple[list[Any], bool]:
-        """The elements of the task's batch, and whether the stream has ended."""
+    def take(self, task: Task) -> Taken:
+        """The elements of the task's batch."""
         while self._at < task.seq and not self._ended:
             try:
                 self._batch(task._replace(seq=self._at))
             except Exception as error:  # it is reported by the task whose batch this is
                 log.debug("batch %d, passed over, failed: %r", self._at, error)
-        elements = [] if self._ended else self._batch(task)
-        return elements, self._ended
+        return Taken([], True, short=True) if self._ended else self._batch(task)
 
-    def _batch(self, task: Task) -> list[Any]:
+    def _batch(self, task: Task) -> Taken:
         if task.seq != self._first.seq:  # the first batch goes on with the seed its stream was opened under
             self._seed(task)
         self._at += self._step
         elements: list[Any] = []
+        bad: list[BadSample] = []
+        wanted = self._size
         if self._whole and self._shards > 1:
             watch_for_question(_asked_late)
         try:
-            while len(elements) < self._size:
-                elements.append(next(self._elements))
-        except StopIteration:
-            self._ended = True
-        except Exception as error:
-            add_note(error, f"feedline: raised by the IterableDataset at element {len(elements)} of batch {task.seq}")
-            raise
+            while len(elements) < wanted and not self._ended:
+                try:
+                    while len(elements) < wanted:
+                        elements.append(next(self._elements))
+                except StopIteration:
+                    self._ended = True
+                except Exception as error:
+                    if self._on_error == "raise" or error.args == (ASKED_LATE,):
+                        where = f"at element {len(elements)} of batch {task.seq}"
+                        add_note(error, f"feedline: raised by the IterableDataset {where}")
+                        raise
+                    bad.append(BadSample.of(error, task, None, self._source.number, ""))
+                    wanted -= self._on_error == "skip"
+                    self._count_failure()
         finally:
             watch_for_question(None)
-        return elements
+        return Taken(elements, self._ended, tuple(bad), len(elements) < wanted)
+
+    def _count_failure(self) -> None:
+        number = self._source.number
+        first = self._failures.start if number == self._failures.stop else number
+        self._failures = range(first, number + 1)
+        if len(self._failures) >= FAILURES_IN_A_ROW:
+            self._ended = True
+            self.notices.append(GIVEN_UP.format(times=len(self._failures)))
+        elif self._source.is_generator:
+            self.notices.append(GENERATOR_OVER)
 
     def _open(self, dataset: Any, shard: int, is_own_share: bool) -> Iterator[Any]:
         if self._shards > 1 and is_own_share:
@@ -113,15 +156,25 @@ class StreamReader:
         watch_for_question(lambda: self._begin_own(shard))
         try:
             elements = self._numbered(iter(dataset))
-            first = list(islice(elements, 1))  # a generator's code runs only when it is asked for something
+            first = self._peek(elements)
         finally:
             watch_for_question(None)
         if self._whole:
-            self.notice = READ_WHOLE.format(shards=self._shards)
+            self.notices.append(READ_WHOLE.format(shards=self._shards))
         return chain(first, elements)
 
+    def _peek(self, elements: Iterator[Any]) -> Iterator[Any]:
+        """The first element, read now: a generator's code runs only when it is asked for something."""
+        try:
+            return iter(list(islice(elements, 1)))
+        except Exception as error:
+            if self._on_error == "raise":
+                raise
+            return map(_raise, [error])  # raises once, then has ended
+
     def _numbered(self, elements: Iterator[Any]) -> Iterator[Any]:
-        return _Numbered(elements, self._announce)
+        self._source = _Numbered(elements, self._announce)
+        return self._source
 
     def _announce(self, number: int) -> None:
         enter_sample(self._first.seq, number)
@@ -149,15 +202,25 @@ class _Numbered:
     def __init__(self, elements: Iterator[Any], announce: Callable[[int], None]) -> None:
         self._elements = elements
         self._announce = announce
-        self._number = 0
+        self.number = -1
+        """Of the element read last."""
+
+    @property
+    def is_generator(self) -> bool:
+        """Is it one of those that cannot go on after an error?"""
+        return isinstance(self._elements, GeneratorType)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        self._announce(self._number)
-        self._number += 1
+        self.number += 1
+        self._announce(self.number)
         return next(self._elements)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def _asked_late() -> None:

@@ -24,6 +24,7 @@ from feedline.errors import OptionError
 from feedline.line.collate import registrations
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.loop import Feed
+from feedline.messages import BadSample
 from feedline.options import Options, check_kind
 from feedline.torch.dialect import TORCH
 from feedline.torch.orders import indices_of
@@ -99,6 +100,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             in_order=in_order,
         )
         vars(self).update(vars(care))  # readable under their names, as every other option
+        self.on_error: str
         self.workers = check_kind(workers)
         self.shuffle_buffer = check_whole("shuffle_buffer", shuffle_buffer, least=0)
         self.device = None if device is None else torch.device(device)
@@ -130,6 +132,11 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         if self.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
         return transferred(batches, transfer)
+
+    @property
+    def errors(self) -> list[BadSample]:
+        """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000."""
+        return self._feed.mishaps.samples
 
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""
@@ -223,4 +230,5 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             num_workers=self.num_workers,
             registrations=registrations(),
             dialect=TORCH,
+            on_error=self.on_error,
         )

@@ -11,12 +11,14 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from feedline.ambient import Ambient
 from feedline.errors import FeedlineError, add_note
 from feedline.line.collate import LeafCollate, register_collate
 from feedline.line.fetch import Fetcher, brief, index_list
+from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
@@ -43,6 +45,7 @@ class Job:
     num_workers: int
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
+    on_error: str = "raise"
 
 
 class Body:
@@ -58,7 +61,11 @@ class Body:
         self._own_process = own_process
         self._gathers = job.batched and job.collate_fn is None and not job.stream
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
-        self._fetcher = Fetcher(job.dataset, reader, job.dialect.reads_many(job.dataset), self._row)
+        many = job.dialect.reads_many(job.dataset)
+        self._fetcher = Fetcher(job.dataset, reader, many, self._row)
+        self._salvage: Salvage | None = None
+        if job.on_error != "raise":
+            self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace")
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._shares = False
@@ -118,7 +125,9 @@ class Body:
         assert task.indices is not None
         if self._draws:
             self._seed(task)
-        if self._gathers:
+        if self._salvage is not None:
+            return self._run_salvage(self._salvage, task, empty)
+        if self._gathers and not task.alone:
             batch = self._fetcher.gather(task, empty)
             if batch is not NotImplemented:
                 return Outcome(task.seq, batch, max(1, len(task.indices)))
@@ -128,26 +137,50 @@ class Body:
         batch = self._batch(samples, empty, index_list(task))
         return Outcome(task.seq, batch, max(1, len(samples)))  # a batch of nothing is a batch, if collate_fn makes one
 
+    def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
+        assert task.indices is not None
+        batch, samples, indices, bad, notice = salvage.read(task, empty, partial(self._seed, task))
+        if batch is not NotImplemented:
+            return Outcome(task.seq, batch, max(1, len(task.indices)))
+        if bad and not samples:
+            return Outcome(task.seq, bad=bad)
+        try:
+            batch = self._batch(samples, empty, indices) if self._job.batched else self._unbatched(samples[0], empty)
+        except Exception as error:
+            return self.failed(task, error)._replace(bad=bad)
+        return Outcome(task.seq, batch, max(1, len(samples)), notice=notice, bad=bad)
+
     def _run_stream(self, task: Task, empty: Empty) -> Outcome:
         try:
             reader = self._reader(task)
         except Exception as error:
             return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
-        notice, reader.notice = reader.notice, None
-        elements, ended = reader.take(task)
-        if len(elements) < self._job.batch_size and self._job.drop_last:
+        elements, ended, bad, short = reader.take(task)
+        notice, reader.notices = "\n".join(reader.notices) or None, []
+        if short and self._job.drop_last:
             elements = []
         batch = None
-        if elements:
-            batch = self._batch(elements, empty, None) if self._job.batched else self._unbatched(elements[0], empty)
-        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice)
+        try:
+            if elements:
+                batch = self._batch(elements, empty, None) if self._job.batched else self._unbatched(elements[0], empty)
+        except Exception as error:
+            return self.failed(task, error)._replace(notice=notice, bad=bad)
+        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice, bad=bad)
 
     def _reader(self, task: Task) -> StreamReader:
         if self._stream is None or not self._stream.can_serve(task):
             job = self._job
             shards = max(1, job.num_workers)
             self._stream = StreamReader(
-                job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed, self._shares, self._row
+                job.dataset,
+                task,
+                shards,
+                job.batch_size,
+                job.shuffle_buffer,
+                self._seed,
+                self._shares,
+                job.on_error,
+                self._row,
             )
         return self._stream
 

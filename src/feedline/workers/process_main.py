@@ -121,7 +121,8 @@ class _Worker:
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)
-            return pack(tuple(self._failed(task, error)), slot, Writer(slot, leased=False))
+            failed = self._failed(task, error)._replace(bad=outcome.bad)
+            return pack(tuple(failed), slot, Writer(slot, leased=False))
 
     def _run(self, task: Task, writer: Writer) -> Outcome:
         if self._body is None:

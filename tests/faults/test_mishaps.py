@@ -1,0 +1,209 @@
+"""What is told of bad samples: to logging, to a file, and when there are too many of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from damaged import Damaged, Keyed, Leaky
+from kinds import FORK, INLINE, SPAWN, THREADS
+
+import feedline
+import feedline.torch
+from feedline import FeedlineError, OptionError, TooManyErrors
+from feedline.care import Care
+from feedline.messages import BadSample, Outcome
+from feedline.mishaps import KEPT, Mishaps
+
+KINDS = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(INLINE, id="inline"),
+        pytest.param(THREADS, id="threads"),
+        pytest.param(FORK, id="fork"),
+        pytest.param(SPAWN, id="spawn"),
+    ],
+)
+FRONTS = pytest.mark.parametrize("front", [feedline.DataLoader, feedline.torch.DataLoader], ids=["numpy", "torch"])
+Front = Callable[..., Any]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@KINDS
+def test_each_is_logged(kind: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    list(feedline.DataLoader(Damaged(6, {1, 4}), batch_size=3, on_error="skip", **kind))
+    list(feedline.DataLoader(Damaged(6, {4}), batch_size=3, on_error="replace", **kind))
+    told = [(record.name, record.levelno, record.getMessage()) for record in caplog.records]
+    assert told == [
+        ("feedline", logging.WARNING, f"sample {text}")
+        for text in (
+            "1 (photos/1.jpg) failed: ValueError: truncated: 1; batch 0 of epoch 0 goes without it",
+            "4 (photos/4.jpg) failed: ValueError: truncated: 4; batch 1 of epoch 0 goes without it",
+            "4 (photos/4.jpg) failed: ValueError: truncated: 4; batch 1 of epoch 0 has sample 5 instead",
+        )
+    ]
+
+
+@KINDS
+@FRONTS
+def test_each_is_a_line_in_the_file(kind: dict[str, Any], front: Front, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"kept": true}\n')
+    loader = front(Damaged(6, {1, 4}), batch_size=3, on_error="replace", error_log=path, **kind)
+    list(loader)
+    list(loader)
+    kept, *written = lines(path)
+    assert kept == {"kept": True}
+    assert [line.pop("time")[10] for line in written] == ["T"] * 4
+    assert written[1] == {
+        "epoch": 0,
+        "seq": 1,
+        "place": 1,
+        "index": 4,
+        "what": "photos/4.jpg",
+        "error": "ValueError: truncated: 4",
+        "replacement": 5,
+    }
+    assert [(line["epoch"], line["index"]) for line in written] == [(0, 1), (0, 4), (1, 1), (1, 4)]
+
+
+class Anything(Keyed):
+    def __getitem__(self, index: Any) -> Any:
+        raise ValueError(index)
+
+
+ODD = [3 + 4j, {1: 2, (3,): 4}, float("nan"), np.int64(5), "ä\udc80", ("a", 1), b"x"]
+
+
+def test_any_index_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    assert list(feedline.DataLoader(Anything(), sampler=ODD, on_error="skip", error_log=path)) == []
+    assert [line["index"] for line in lines(path)] == [
+        *("(3+4j)", "{1: 2, (3,): 4}", "nan", repr(np.int64(5)), "ä\udc80", ["a", 1], "b'x'")
+    ]
+
+
+@FRONTS
+def test_a_file_that_cannot_be_written_is_refused_at_once(front: Front, tmp_path: Path) -> None:
+    for path, why in ((tmp_path, "is a folder"), (tmp_path / "none" / "bad.jsonl", "there is no folder")):
+        with pytest.raises(OptionError, match=f"error_log must be .*{why}"):
+            front(Damaged(2, ()), on_error="skip", error_log=path)
+
+
+@pytest.mark.parametrize("kind", [INLINE, FORK], ids=["inline", "fork"])
+def test_a_file_that_cannot_be_written_later_is_an_error(kind: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    loader = feedline.DataLoader(Damaged(4, {1}), on_error="skip", error_log=folder / "bad.jsonl", **kind)
+    folder.rmdir()
+    with pytest.raises(OptionError, match=r"error_log='.*' cannot be written to"):
+        list(loader)
+
+
+@KINDS
+@FRONTS
+def test_more_than_max_errors_is_an_error_and_ends_the_iteration(kind: dict[str, Any], front: Front) -> None:
+    loader = front(Damaged(12, {1, 4, 7, 10}), batch_size=3, on_error="skip", max_errors=2, **kind)
+    iterator = iter(loader)
+    assert [next(iterator).tolist() for _ in range(2)] == [[0, 2], [3, 5]]
+    with pytest.raises(TooManyErrors, match=r"3 of the 9 samples .* more than max_errors=2") as caught:
+        next(iterator)
+    assert "sample 7 (photos/7.jpg) failed: ValueError: truncated: 7" in str(caught.value)
+    assert "raise max_errors" in str(caught.value)
+    assert isinstance(caught.value, FeedlineError)
+    assert isinstance(caught.value, RuntimeError)
+    assert [bad.index for bad in loader.errors] == [1, 4, 7]
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_max_errors_counts_over_all_epochs() -> None:
+    loader = feedline.DataLoader(Damaged(4, {1}), batch_size=2, on_error="replace", max_errors=2)
+    list(loader)
+    list(loader)
+    with pytest.raises(TooManyErrors):
+        list(loader)
+
+
+def test_no_error_at_all_may_be_allowed() -> None:
+    with pytest.raises(TooManyErrors):
+        list(feedline.DataLoader(Damaged(4, {3}), on_error="skip", max_errors=0))
+    list(feedline.DataLoader(Damaged(4, ()), on_error="skip", max_errors=0))
+
+
+def epoch(loader: Any) -> tuple[int, type[Exception] | None]:
+    """Batches until the end, and how it ended."""
+    count = 0
+    try:
+        for _ in loader:
+            count += 1
+    except TooManyErrors as error:
+        return count, type(error)
+    return count, None
+
+
+@pytest.mark.parametrize("how", ["skip", "replace"])
+@pytest.mark.parametrize(
+    ("bad", "batches", "error"),
+    [
+        ({0}, 20, None),  # at first all that have been read, in the end one in twenty
+        ({0, 19}, 20, None),
+        ({0, 1}, None, TooManyErrors),
+        ({17, 18, 19}, None, TooManyErrors),
+    ],
+)
+def test_a_share_is_of_the_samples_read_so_far(how: str, bad: set[int], batches: int | None, error: Any) -> None:
+    loader = feedline.DataLoader(Damaged(20, bad), on_error=how, max_errors=0.1)
+    count, ended = epoch(loader)
+    assert ended is error
+    if batches is not None:
+        assert count == batches - (len(bad) if how == "skip" else 0)
+
+
+def test_a_share_is_not_judged_before_it_can_be() -> None:
+    count, ended = epoch(feedline.DataLoader(Damaged(100, {0, 1}), on_error="skip", max_errors=0.1))
+    assert (count, ended) == (7, TooManyErrors)  # samples 2 to 8; then 2 of 10 are too many
+    count, ended = epoch(feedline.DataLoader(Damaged(5, {0}), on_error="skip", max_errors=0.1))
+    assert (count, ended) == (4, TooManyErrors)  # at the epoch's end
+
+
+def test_a_share_of_a_stream() -> None:
+    assert epoch(feedline.DataLoader(Leaky(20, {0, 19}), on_error="replace", max_errors=0.1)) == (18, None)
+    assert epoch(feedline.DataLoader(Leaky(20, {0, 18, 19}), on_error="replace", max_errors=0.1))[1] is TooManyErrors
+
+
+def test_the_list_is_bounded_and_the_count_is_not() -> None:
+    mishaps = Mishaps()
+    many = tuple(BadSample(index, 0, "", "ValueError") for index in range(KEPT + 5))
+    mishaps.take(Outcome(0, bad=many), Care(on_error="skip", max_errors=KEPT + 5))
+    assert len(mishaps.samples) == KEPT
+    assert mishaps.samples[-1].index == KEPT + 4
+    with pytest.raises(TooManyErrors, match=str(KEPT + 6)):
+        mishaps.take(Outcome(1, bad=many[:1]), Care(on_error="skip", max_errors=KEPT + 5))
+
+
+def test_a_huge_message_is_shortened() -> None:
+    class Loud(Damaged):
+        def __getitem__(self, index: int) -> Any:
+            raise ValueError("x" * 1_000_000)
+
+    loader = feedline.DataLoader(Loud(1, ()), on_error="skip")
+    list(loader)
+    assert len(pickle.dumps(loader.errors)) < 20_000
+
+
+def test_a_loader_that_raises_has_no_errors_and_a_copy_begins_anew() -> None:
+    assert feedline.DataLoader(Damaged(2, ())).errors == []
+    loader = feedline.DataLoader(Damaged(2, {1}), on_error="skip")
+    list(loader)
+    assert len(loader.errors) == 1
+    assert pickle.loads(pickle.dumps(loader)).errors == []
