@@ -19,6 +19,8 @@ from feedline.line.deliver import Delivery
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
 from feedline.options import Options
+from feedline.stats import Stats
+from feedline.supervise.memory import MemoryWatch, Setting
 from feedline.workers.body import Job
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
@@ -32,6 +34,7 @@ class Feed:
     def __init__(self) -> None:
         self.warned: set[str] = set()
         """Said once, not every epoch."""
+        self.memory = MemoryWatch()
         self._owner = os.getpid()
         self._kept: Workers | None = None
         self._stop_kept: Callable[[], object] | None = None
@@ -41,10 +44,17 @@ class Feed:
     def begin(self, options: Options, tasks: Tasks, length: Callable[[], int], job: Job) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
+        self.memory.begin(workers.processes())
         iterator = BatchIterator(self, options, tasks, length, workers)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
         return iterator
+
+    def stats(self) -> Stats:
+        """How the loader is doing."""
+        latest = self._latest() if self._latest is not None else None
+        workers = self._kept if latest is None else latest
+        return Stats(workers=self.memory.now([] if workers is None else workers.processes()))
 
     def close(self) -> None:
         """End all workers and give back their memory."""
@@ -87,6 +97,7 @@ class BatchIterator(Iterator[Any]):
         self._sampler_error: Exception | None = None
         self._over: str | None = None
         self._samples = 0
+        self._setting = Setting(options.dataset, options.stream, workers.forked)
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         self._stop_workers: Callable[[], object] = (
             weakref.finalize(self, workers.release) if self._owned else workers.forget
@@ -127,6 +138,10 @@ class BatchIterator(Iterator[Any]):
             self._abandon()
             raise
         return self._delivery.ready
+
+    def processes(self) -> list[tuple[int, int]]:
+        """Number and pid of the worker processes there are."""
+        return self._workers.processes()
 
     def close(self) -> None:
         """Leave the epoch; its workers end unless they are persistent."""
@@ -177,7 +192,12 @@ class BatchIterator(Iterator[Any]):
                 self._delivery.expect(task.seq)
                 self._workers.submit(task)
 
+    def _look_at_memory(self, ended: bool) -> None:
+        for warning in self._feed.memory.look(self._workers.processes, self._setting, ended):
+            self._warn(warning, stacklevel=5 if ended else 6)
+
     def _wait(self) -> None:
+        self._look_at_memory(ended=False)
         timeout = self._options.timeout if self._options.timeout and self._workers.count else None
         outcomes = self._workers.wait(timeout)
         if not outcomes:
@@ -194,6 +214,7 @@ class BatchIterator(Iterator[Any]):
             self._delivery.put(outcome)
 
     def _finish(self) -> None:
+        self._look_at_memory(ended=True)
         self._leave("")
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
@@ -219,10 +240,10 @@ class BatchIterator(Iterator[Any]):
         if not self._owned:
             self._feed.drop_kept()
 
-    def _warn(self, message: str) -> None:
+    def _warn(self, message: str, stacklevel: int = 4) -> None:
         if message not in self._feed.warned:
             self._feed.warned.add(message)
-            warnings.warn(message, stacklevel=4)
+            warnings.warn(message, stacklevel=stacklevel)
 
 
 def new_workers(options: Options, job: Job) -> Workers:

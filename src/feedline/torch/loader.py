@@ -25,6 +25,7 @@ from feedline.line.collate import registrations
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.loop import Feed
 from feedline.options import Options, check_kind
+from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.orders import indices_of
 from feedline.torch.transfer import Transfer, transferred
@@ -130,6 +131,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         if self.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
         return transferred(batches, transfer)
+
+    def stats(self) -> Stats:
+        """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
+        return self._feed.stats()
 
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""

@@ -49,6 +49,7 @@ class ProcessWorkers:
         if self._context.get_start_method() == "spawn":
             self._context = multiprocessing.get_context("forkserver")
             self._origin = processes_from(job.dialect.preload)
+        self.forked = self._context.get_start_method() == "fork"
         self._owner = os.getpid()
         self._pool = SlotPool()
         self._lanes: list[_Lane] = []
@@ -59,6 +60,9 @@ class ProcessWorkers:
         self._run = 0
         self._board: memoryview | None = None
         self.release: Callable[[], None] = self._stop
+
+    def processes(self) -> list[tuple[int, int]]:
+        return [(number, process.pid) for number, process in enumerate(self._processes) if process.pid is not None]
 
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
