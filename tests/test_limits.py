@@ -265,6 +265,7 @@ def test_small_growth_is_looked_at_now_and_then_and_the_smallest_never(
     for slot in (400, 401):  # none now, and still none then
         with pytest.raises(MemoryShortage):
             small.allocate(slot, 0, MB // 2)
+    small.allocate(500, 0, UNSEEN - 1)
 
 
 def test_the_reserve_is_larger_in_large_containers(small: Segment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,10 +120,10 @@ def _own_paths(own: str) -> dict[str, str]:
 
 
 def _upwards(mount: str, root: str, path: str) -> list[str]:
-    """From our folder up to the mount; inside a container our path may not be there, and then the mount is ours."""
+    """From our folder up to the mount; inside a container our path may not be there, and the mount is ours."""
     below = os.path.relpath(path, root) if os.path.isabs(path) and os.path.isabs(root) else ".."
     folder = os.path.normpath(os.path.join(mount, below))
-    if below.split("/")[0] == ".." or not os.path.isdir(folder):
+    if below.split("/")[0] == "..":
         folder = mount
     folders = [folder]
     while folder != mount:

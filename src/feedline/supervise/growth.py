@@ -20,14 +20,13 @@ STEPS = 3
 """Epochs' ends in a row that must show growth, after one that may be the end of warming up."""
 STEPS_WITHIN = 6
 """Within an epoch there is less to go by: at 10 s a look, a minute."""
-LEAST_STEP = MB
-"""Python's allocator takes and returns memory in arenas of 1 MB: less is noise."""
 LEAST, LEAST_SHARE, MUCH = 32 * MB, 0.2, 256 * MB
 """In all, and a fifth of what there was unless it is much: a forked worker has all that its parent had. A slow leak
 gets there in time, because the steps become longer."""
 EVENNESS = 0.5
-"""The slowest step's rate, as a share of the fastest's. A cache that fills slows down: one of two workers that
-keeps what it gets of a shuffled dataset grows half as much in each epoch as in the one before."""
+"""The slowest step's rate, as a share of the fastest's. A cache that fills slows down: one of two workers that keeps what
+it gets of a shuffled dataset grows half as much in each epoch as in the one before. It also means that no step is below
+2 MB, where the noise of Python's allocator begins."""
 LEAST_COPIED = 32 * MB
 """A forked worker copies some 10 MB of the interpreter and its libraries by merely running."""
 MOST_POINTS = 8
@@ -91,7 +90,7 @@ def steady(points: Sequence[Point], steps: int = STEPS) -> Growth | None:
         return None
     rates = []
     for before, after in pairwise(window):
-        if after.own - before.own < LEAST_STEP or after.when <= before.when:
+        if after.when <= before.when:
             return None
         rates.append((after.own - before.own) / (after.when - before.when))
     grown = window[-1].own - window[0].own
