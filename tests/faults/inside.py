@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -61,10 +62,22 @@ def container(limit: int) -> Iterator[Callable[[], None]]:
         members = str(folder / "cgroup.procs")
         yield lambda: Path(members).write_text(str(os.getpid())) and None
     finally:
-        for _ in range(100):  # a process that has just ended may still be listed
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-                break
+        while pids := (folder / "cgroup.procs").read_text().split():  # helpers of Python's end a moment later
+            for pid in map(int, pids):
+                _wait_for_end(pid)
+        folder.rmdir()
+
+
+def _wait_for_end(pid: int) -> None:
+    try:
+        ending = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not select.select([ending], [], [], SECONDS)[0]:
+            pytest.fail(f"process {pid} outlives the script that started it")
+    finally:
+        os.close(ending)
 
 
 def _own_cgroup() -> tuple[Path, str]:

@@ -24,9 +24,9 @@ LEAST, LEAST_SHARE, MUCH = 32 * MB, 0.2, 256 * MB
 """In all, and a fifth of what there was unless it is much: a forked worker has all that its parent had. A slow leak
 gets there in time, because the steps become longer."""
 EVENNESS = 0.5
-"""The slowest step's rate, as a share of the fastest's. A cache that fills slows down: one of two workers that keeps what
-it gets of a shuffled dataset grows half as much in each epoch as in the one before. It also means that no step is below
-2 MB, where the noise of Python's allocator begins."""
+"""The slowest step's rate, as a share of the fastest's. A cache that fills slows down: one of two workers that keeps
+what it gets of a shuffled dataset grows half as much in each epoch as in the one before. It also means that no step is
+below 2 MB, where the noise of Python's allocator begins."""
 LEAST_COPIED = 32 * MB
 """A forked worker copies some 10 MB of the interpreter and its libraries by merely running."""
 MOST_POINTS = 8
