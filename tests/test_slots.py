@@ -74,6 +74,26 @@ def test_leaves_begin_on_pages_and_do_not_overlap(pool: SlotPool) -> None:
     assert (third == 3).all()
 
 
+def test_a_slot_grows_generously_but_not_where_memory_is_short(pool: SlotPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = pool.take()
+    slot.room(100 * PAGE)
+    slot.room(100 * PAGE + 1)
+    assert slot.capacity == 125 * PAGE
+    real = Segment.allocate
+
+    def scarce(segment: Segment, number: int, start: int, stop: int) -> None:
+        if stop - start > PAGE:
+            raise MemoryShortage("no")
+        real(segment, number, start, stop)
+
+    monkeypatch.setattr(Segment, "allocate", scarce)
+    slot.room(125 * PAGE + 1)
+    assert slot.capacity == 126 * PAGE
+    with pytest.raises(MemoryShortage):
+        slot.room(128 * PAGE)
+    assert slot.capacity == 126 * PAGE
+
+
 def test_a_slot_that_grows_under_a_batch_keeps_what_was_written(pool: SlotPool) -> None:
     slot = pool.take()
     writer = Writer(slot, leased=True)

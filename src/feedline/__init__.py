@@ -47,6 +47,7 @@ from feedline.line.samplers import (
 from feedline.loader import DataLoader
 from feedline.rng import rng
 from feedline.shared_list import SharedList
+from feedline.stats import Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
 __version__ = "0.1.0"
@@ -73,6 +74,7 @@ __all__ = [
     "ShippingError",
     "StackDataset",
     "StalledSample",
+    "Stats",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
@@ -81,6 +83,7 @@ __all__ = [
     "WorkerDied",
     "WorkerError",
     "WorkerInfo",
+    "WorkerMemory",
     "WorkerTimeout",
     "default_collate",
     "get_worker_info",

@@ -20,6 +20,7 @@ from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
 from feedline.loop import BatchIterator, Feed
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
+from feedline.stats import Stats
 from feedline.workers.body import Job
 
 
@@ -117,6 +118,10 @@ class DataLoader:
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise ValueError(f"epoch must be a whole number of at least 0; got {epoch!r}")
         self.epoch = epoch
+
+    def stats(self) -> Stats:
+        """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
+        return self._feed.stats()
 
     def close(self) -> None:
         """End all workers and give back their memory. Batches in the user's hands stay valid; the loader usable."""

@@ -24,6 +24,8 @@ from feedline.line.plan import Tasks
 from feedline.messages import Outcome
 from feedline.mishaps import Mishaps
 from feedline.options import Options
+from feedline.stats import Stats
+from feedline.supervise.memory import MemoryWatch, Setting
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
 from feedline.workers.contract import Workers
@@ -43,6 +45,7 @@ class Feed:
         self.quarantine: dict[Any, str] = {}
         """Samples that have cost several workers their lives, and how."""
         self.mishaps = Mishaps()
+        self.memory = MemoryWatch()
         self._owner = os.getpid()
         self._kept: Workers | None = None
         self._stop_kept: Callable[[], object] | None = None
@@ -55,6 +58,7 @@ class Feed:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
                 self.tell_once(message)
         workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
+        self.memory.begin(workers.processes())
         iterator = BatchIterator(self, options, tasks, length, workers)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
@@ -65,6 +69,12 @@ class Feed:
         if message not in self.warned:
             self.warned.add(message)
             _tell(message)
+
+    def stats(self) -> Stats:
+        """How the loader is doing."""
+        latest = self._latest() if self._latest is not None else None
+        workers = self._kept if latest is None else latest
+        return Stats(workers=self.memory.now([] if workers is None else workers.processes()))
 
     def close(self) -> None:
         """End all workers and give back their memory."""
@@ -110,6 +120,7 @@ class BatchIterator(Iterator[Any]):
         self._sampler_error: Exception | None = None
         self._over: str | None = None
         self._samples = 0
+        self._setting = Setting(options.dataset, options.stream, workers.forked)
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         self._stop_workers: Callable[[], object] = (
             weakref.finalize(self, workers.release) if self._owned else workers.forget
@@ -151,6 +162,10 @@ class BatchIterator(Iterator[Any]):
             raise
         return self._delivery.ready
 
+    def processes(self) -> list[tuple[int, int]]:
+        """Number and pid of the worker processes there are."""
+        return self._workers.processes()
+
     def close(self) -> None:
         """Leave the epoch; its workers end unless they are persistent."""
         self._leave("this iteration was closed before its end; begin another with iter(loader)")
@@ -176,6 +191,7 @@ class BatchIterator(Iterator[Any]):
             if outcome is None:
                 if not len(delivery):
                     return None
+                self._look_at_memory(ended=False)
                 patience = patience or self._guard.begin_waiting()
                 self._put(self._guard.wait(patience, delivery.following))
                 continue
@@ -204,6 +220,10 @@ class BatchIterator(Iterator[Any]):
                 self._delivery.expect(task.seq)
                 self._guard.submit(task)
 
+    def _look_at_memory(self, ended: bool) -> None:
+        for warning in self._feed.memory.look(self._workers.processes, self._setting, ended):
+            self._feed.tell_once(warning)
+
     def _put(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             if outcome.ended:
@@ -211,6 +231,7 @@ class BatchIterator(Iterator[Any]):
             self._delivery.put(outcome)
 
     def _finish(self) -> None:
+        self._look_at_memory(ended=True)
         self._leave("")
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None

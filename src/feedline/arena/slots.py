@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.segment import CARGO, STRIDE, Mapping, Segment, mappings, to_page
+from feedline.errors import MemoryShortage
 
 SMALL_LEAF = 1 << 16
 """Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
@@ -48,8 +49,15 @@ class Slot:
     def room(self, size: int) -> Mapping:
         """A mapping of at least `size` bytes, all of them allocated. Grows in place; older views stay valid."""
         if size > self.capacity:
-            wanted = to_page(max(size, self.capacity * 5 // 4, LEAST_ROOM))
-            self.segment.allocate(self.id, self.capacity, wanted)
+            least = to_page(max(size, LEAST_ROOM))
+            wanted = max(least, to_page(self.capacity * 5 // 4))
+            try:
+                self.segment.allocate(self.id, self.capacity, wanted)
+            except MemoryShortage:
+                if wanted == least:
+                    raise
+                wanted = least  # no room to be generous
+                self.segment.allocate(self.id, self.capacity, wanted)
             self.capacity = wanted
         return self.mapped(size)
 

@@ -26,6 +26,7 @@ from feedline.line.plan import StreamPlan, Tasks
 from feedline.loop import Feed
 from feedline.messages import BadSample
 from feedline.options import Options, check_kind
+from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.orders import indices_of
 from feedline.torch.transfer import Transfer, transferred
@@ -137,6 +138,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000."""
         return self._feed.mishaps.samples
+
+    def stats(self) -> Stats:
+        """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
+        return self._feed.stats()
 
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""

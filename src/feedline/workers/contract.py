@@ -20,6 +20,12 @@ class Workers(Protocol):
     count: int
     """How many there are; 0 when the loop does the work itself."""
 
+    forked: bool
+    """Are they copies of this process, which share its memory as long as neither writes?"""
+
+    def processes(self) -> list[tuple[int, int]]:
+        """Number and pid of each worker that is a process, while it is there."""
+
     def credits(self, prefetch_factor: int) -> int:
         """How many tasks may be out at once."""
 

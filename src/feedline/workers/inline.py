@@ -21,6 +21,7 @@ class InlineWorkers:
     """The contract, kept by nobody but the caller."""
 
     count = 0
+    forked = False
 
     def __init__(self, job: Job) -> None:
         ambient = ThisThread(job.dialect.sources)
@@ -30,6 +31,9 @@ class InlineWorkers:
         self._task: Task | None = None
         # Not a method of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.release: Callable[[], None] = partial(_release, ambient, pool)
+
+    def processes(self) -> list[tuple[int, int]]:
+        return []
 
     def credits(self, prefetch_factor: int) -> int:
         return 1

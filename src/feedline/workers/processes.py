@@ -37,6 +37,7 @@ class ProcessWorkers:
         self._job = job
         self.count = job.num_workers
         self._context: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
+        self.forked = self._context.get_start_method() == "fork"
         self._parcel: Parcel | None = None
         self._crew = Crew(self.count, job.dialect.preload)
         self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
@@ -44,6 +45,10 @@ class ProcessWorkers:
         self._run = 0
         self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
         self.release: Callable[[], None] = self._crew.end
+
+    def processes(self) -> list[tuple[int, int]]:
+        found = sorted(self._crew.processes.items())
+        return [(number, process.pid) for number, process in found if process.pid is not None]
 
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count

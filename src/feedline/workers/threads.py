@@ -39,6 +39,8 @@ STOP_SECONDS = 0.5
 class ThreadWorkers:
     """The contract, kept by `job.num_workers` threads."""
 
+    forked = False
+
     def __init__(self, job: Job) -> None:
         self._job = job
         self.count = job.num_workers
@@ -49,6 +51,9 @@ class ThreadWorkers:
         self._now = _Now()
         self._threads: dict[int, _Worker] = {}
         self.release: Callable[[], None] = self._stop
+
+    def processes(self) -> list[tuple[int, int]]:
+        return []
 
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
