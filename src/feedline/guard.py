@@ -17,7 +17,7 @@ from typing import Any
 from feedline.care import Care
 from feedline.errors import StalledSample, WorkerDied, WorkerTimeout
 from feedline.messages import Failure, Outcome, Task
-from feedline.progress import SETTING_UP
+from feedline.progress import INITIALISING, SETTING_UP
 from feedline.supervise import telling
 from feedline.supervise.policy import Patience, Step, What, birth_due, judge, stuck, unborn, until_stuck
 from feedline.supervise.shutdown import words_for
@@ -176,7 +176,7 @@ class Guard:
         return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")
 
     def _check_birth(self, death: Death, told: str) -> None:
-        if death.task is not None:
+        if death.place not in (SETTING_UP, INITIALISING):
             return
         count = self._stillborn[death.worker] = self._stillborn.get(death.worker, 0) + 1
         if count > self._care.max_deaths:

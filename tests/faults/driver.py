@@ -21,7 +21,9 @@ import injected  # noqa: E402
 from leaving import keep_what_multiprocessing_keeps, leftovers  # noqa: E402
 
 
-def main(front: str, dataset: dict[str, Any], options: dict[str, Any], warn: str, epochs: int) -> dict[str, Any]:
+def main(
+    front: str, dataset: dict[str, Any], options: dict[str, Any], warn: str, epochs: int, leave: bool
+) -> dict[str, Any]:
     library = importlib.import_module(front)
     keep_what_multiprocessing_keeps()
     before = {kind: len(found) for kind, found in leftovers().items()}
@@ -41,9 +43,13 @@ def main(front: str, dataset: dict[str, Any], options: dict[str, Any], warn: str
         kind = injected.torch_stream
     data = kind(**dataset)
     loader = library.DataLoader(data, 4, **options)
-    for _ in range(epochs):
+    for epoch in range(epochs):
         began = time.monotonic()
         iterator = iter(loader)
+        if leave and epoch == 0:  # with a worker in the bad sample
+            while not os.path.exists(dataset["once"]):
+                next(iterator)
+            continue
         while True:
             try:
                 images, labels = next(iterator)

@@ -34,9 +34,12 @@ def run(
     warn: str = "note",
     epochs: int = 1,
     environment: dict[str, str] | None = None,
+    leave: bool = False,
 ) -> Seen:
-    """Iterate over the dataset to its end, catching every error on the way."""
-    asked = json.dumps({"front": front, "dataset": dataset, "options": options, "warn": warn, "epochs": epochs})
+    """Iterate over the dataset to its end and catch every error; `leave`: leave the first epoch when it is stuck."""
+    asked = json.dumps(
+        {"front": front, "dataset": dataset, "options": options, "warn": warn, "epochs": epochs, "leave": leave}
+    )
     done = subprocess.run(
         [sys.executable, str(DRIVER), asked],
         capture_output=True,

@@ -113,3 +113,11 @@ def test_a_streams_element_that_is_stuck(kind: dict[str, Any], tmp_path: Any) ->
     seen = run({"kind": "Stream", "how": "sleep", "once": str(tmp_path / "once")}, options)
     assert (seen.batches, seen.errors) == (whole.batches, [])
     assert any("element 6 of its part of the stream" in warning for warning in seen.warnings)
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS])
+def test_persistent_workers_stuck_since_an_epoch_that_was_left(kind: dict[str, Any], tmp_path: Any) -> None:
+    options = {**kind, "num_workers": 1, "persistent_workers": True, "on_stall": "restart", "stall_warning": 0.5}
+    seen = run({"kind": "Injected", "how": "sleep", "once": str(tmp_path / "once")}, options, epochs=2, leave=True)
+    assert (seen.batches, seen.errors) == (BATCHES, [])
+    assert any("was stuck for" in warning for warning in seen.warnings)

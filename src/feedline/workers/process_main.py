@@ -11,7 +11,7 @@ import gc
 import os
 import signal
 from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from feedline.ambient import Owned
 from feedline.arena.packing import NONE, Packed, Reducers, pack
@@ -55,13 +55,19 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     use_one_thread()
     gc.freeze()  # what came with the fork stays untouched, and so shared with the parent
     worker = _Worker(wiring, cargo, number)
-    while (ticket := receive_task(wiring.lane.fd)) is not None:
+    while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
         worker.serve(ticket)
 
 
-def _leave(signum: int, frame: FrameType | None) -> NoReturn:
+_leaving = False
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    global _leaving
+    _leaving = True
     signal.signal(signum, signal.SIG_IGN)
-    raise SystemExit(TOLD_TO_LEAVE)
+    if frame is None or frame.f_code.co_name != "__del__":  # there an exception is printed and forgotten
+        raise SystemExit(TOLD_TO_LEAVE)
 
 
 class _Worker:
@@ -111,7 +117,7 @@ class _Worker:
         try:
             outcome = self._run(task, writer)
         except BaseException as error:  # SystemExit raised by a dataset is its failure; ours comes as SIGTERM
-            if isinstance(error, SystemExit) and signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+            if isinstance(error, SystemExit) and _leaving:
                 raise
             outcome = self._failed(task, error)
         self._at(SENDING)

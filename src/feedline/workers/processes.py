@@ -158,7 +158,7 @@ class ProcessWorkers:
     def _stands(self, number: int) -> Standing:
         row, pid = self._crew.row(number), self._crew.processes[number].pid
         sent = self._out.get(row[TASK])
-        task = sent.task if sent is not None and sent.run == self._run else None
+        task = sent.task if sent is not None else None  # of an epoch left early, too: it is in the way
         seconds = (clock() - row[SINCE]) / 1e9
         return Standing(number, pid, task, row[PLACE], seconds, state_of(pid) if pid is not None else "")
 
