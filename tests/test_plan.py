@@ -289,7 +289,7 @@ def test_every_open_shard_gets_its_turn_until_it_ends_in_whatever_order(
                 more = False
                 assert ended == set(range(shards))
                 break
-            assert task[1:] == (4, 3, None, -1)
+            assert task[1:5] == (4, 3, None, -1)
             passed_over = range(made[-1] + 1 if made else start, task.seq)
             assert {seq % shards for seq in passed_over} <= ended
             assert task.seq % shards not in ended

@@ -30,12 +30,14 @@ from feedline.errors import (
     RemoteError,
     ShippingError,
     StalledSample,
+    StateError,
     TooManyErrors,
     WorkerDied,
     WorkerError,
     WorkerTimeout,
 )
 from feedline.line.collate import default_collate, register_collate
+from feedline.line.ranks import DistributedSampler
 from feedline.line.samplers import (
     BatchSampler,
     RandomSampler,
@@ -61,6 +63,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "FeedlineError",
     "IterableDataset",
     "MemoryShortage",
@@ -74,6 +77,7 @@ __all__ = [
     "ShippingError",
     "StackDataset",
     "StalledSample",
+    "StateError",
     "Stats",
     "Subset",
     "SubsetRandomSampler",

@@ -5,6 +5,7 @@
     │   └── OptionTypeError (TypeError)     …it has the wrong type
     ├── CollateError (RuntimeError)         samples do not fit into one batch; names field, sample and shapes
     │   └── CollateTypeError (TypeError)    …because of a value no batch can be made of
+    ├── StateError (ValueError)             a saved state cannot be continued here; names the difference
     ├── ShippingError (TypeError)           something cannot travel to a worker; named by attribute path
     ├── MemoryShortage (MemoryError)        memory for a batch could not be had
     ├── TooManyErrors (RuntimeError)        more samples failed than `max_errors` allows
@@ -41,6 +42,10 @@ class CollateError(FeedlineError, RuntimeError):
 
 class CollateTypeError(CollateError, TypeError):
     """A sample holds something that no batch can be made of."""
+
+
+class StateError(FeedlineError, ValueError):
+    """A saved state does not fit this loader."""
 
 
 class ShippingError(FeedlineError, TypeError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any
@@ -16,10 +17,13 @@ from typing import Any
 from feedline.care import Care
 from feedline.line.collate import registrations
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
+from feedline.line.ranks import global_length, name_of, ranks_of
 from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
 from feedline.loop import BatchIterator, Feed
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
+from feedline.resuming import Progress
+from feedline.state import Kind, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.workers.body import Job
 
@@ -69,9 +73,8 @@ class DataLoader:
         given = dict(locals())
         del given["self"]
         self.options = check_options(given)
-        self.epoch = 0
-        """The number of the epoch that the next `iter()` will begin."""
         self._plan = _plan(self.options)
+        self._progress = Progress()
         self._feed = Feed()
 
     def __getattr__(self, name: str) -> Any:
@@ -95,8 +98,43 @@ class DataLoader:
 
     def __iter__(self) -> BatchIterator:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
-        epoch, self.epoch = self.epoch, self.epoch + 1
-        return self._feed.begin(self.options, self._plan.tasks(epoch), lambda: len(self._plan), _job(self.options))
+        shards = max(1, self.options.num_workers) if self.options.stream else 0
+        place, passed = self._progress.begin(shards, ranks_of(self.options.sampler or self.options.batch_sampler))
+        tasks = self._plan.tasks_from(place)
+        return self._feed.begin(self.options, tasks, passed, lambda: len(self._plan), _job(self.options))
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that the next `iter()` will begin."""
+        return self._progress.epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands, at any moment, as a small dict that `json` can write.
+
+        What has been delivered counts; batches made ahead do not, and come again.
+
+        >>> import numpy as np
+        >>> loader = DataLoader(np.arange(10), batch_size=4, shuffle=True, seed=3)
+        >>> iterator = iter(loader)
+        >>> _ = next(iterator)
+        >>> state = loader.state_dict()
+        >>> again = DataLoader(np.arange(10), batch_size=4, shuffle=True, num_workers=2)
+        >>> again.load_state_dict(state)
+        >>> [batch.tolist() for batch in again] == [batch.tolist() for batch in iterator]
+        True
+        """
+        return to_dict(self._progress.place, self._kind(self.options.seed))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Have the next iteration go on where the state was saved; refused if it would not be the same."""
+        place = from_dict(state, self._kind(self.options.seed if self.options.seeded else None))
+        if state["seed"] != self.options.seed:
+            self.options = replace(self.options, seed=state["seed"])
+            self._plan = _plan(self.options)
+        self._progress.load(place)
+
+    def _kind(self, seed: int | None) -> Kind:
+        return kind_of(self.options, seed)
 
     @property
     def errors(self) -> list[BadSample]:
@@ -117,7 +155,7 @@ class DataLoader:
         """Say which epoch comes next: it decides the order and every random draw, together with the seed."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise ValueError(f"epoch must be a whole number of at least 0; got {epoch!r}")
-        self.epoch = epoch
+        self._progress.set_epoch(epoch)
 
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
@@ -148,6 +186,18 @@ def _plan(options: Options) -> Plan:
     if has_order(sampler):
         return OrderPlan(sampler, size, drop, seed)
     return IterablePlan(sampler, size, drop, seed)
+
+
+def kind_of(options: Options, seed: int | None) -> Kind:
+    """What a state must agree with to be continued."""
+    if options.stream:
+        return Kind(seed, None, type(options.dataset).__name__, "stream")
+    sampler = options.batch_sampler or options.sampler
+    if sampler is None:
+        name = "RandomSampler" if options.shuffle else "SequentialSampler"
+        return Kind(seed, len(options.dataset), name, "batch_size" if options.batched else "nobody")
+    by = "batch_sampler" if options.batch_sampler is not None else "batch_size" if options.batched else "nobody"
+    return Kind(seed, global_length(sampler), name_of(sampler), by)
 
 
 def _job(options: Options) -> Job:

@@ -20,6 +20,7 @@ from feedline.datasets import described
 from feedline.errors import add_note
 from feedline.guard import Guard
 from feedline.line.deliver import Delivery
+from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
 from feedline.mishaps import Mishaps
@@ -52,14 +53,16 @@ class Feed:
         self._latest: weakref.ref[BatchIterator] | None = None
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
-    def begin(self, options: Options, tasks: Tasks, length: Callable[[], int], job: Job) -> BatchIterator:
+    def begin(
+        self, options: Options, tasks: Tasks, passed: Passed, length: Callable[[], int], job: Job
+    ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         if self._kept is None:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
                 self.tell_once(message)
         workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
         self.memory.begin(workers.processes())
-        iterator = BatchIterator(self, options, tasks, length, workers)
+        iterator = BatchIterator(self, options, tasks, passed, length, workers)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
         return iterator
@@ -104,7 +107,15 @@ class Feed:
 class BatchIterator(Iterator[Any]):
     """One epoch under way."""
 
-    def __init__(self, feed: Feed, options: Options, tasks: Tasks, length: Callable[[], int], workers: Workers) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        options: Options,
+        tasks: Tasks,
+        passed: Passed,
+        length: Callable[[], int],
+        workers: Workers,
+    ) -> None:
         self._feed = feed  # keeps it, and with it persistent workers, alive while the loop runs
         self._options = options
         self._workers = workers
@@ -113,6 +124,7 @@ class BatchIterator(Iterator[Any]):
         )
         self._owned = not options.persistent_workers
         self._tasks = tasks
+        self._passed = passed
         self._length = length
         self._delivery = Delivery(options.in_order)
         self._credits = workers.credits(options.prefetch_factor)
@@ -143,6 +155,7 @@ class BatchIterator(Iterator[Any]):
             self._abandon()
             raise
         if outcome is None:
+            self._passed.finished = True
             self._finish()
             raise StopIteration
         if outcome.failure is not None:
@@ -195,6 +208,7 @@ class BatchIterator(Iterator[Any]):
                 patience = patience or self._guard.begin_waiting()
                 self._put(self._guard.wait(patience, delivery.following))
                 continue
+            self._passed.delivered(outcome)
             if outcome.notice is not None:
                 self._feed.tell_once(outcome.notice)
             if self._options.care.on_error != "raise":
@@ -218,6 +232,7 @@ class BatchIterator(Iterator[Any]):
                 self._sampler_error, self._more = error, False
             else:
                 self._delivery.expect(task.seq)
+                self._passed.sent(task, self._tasks.sampler_state())
                 self._guard.submit(task)
 
     def _look_at_memory(self, ended: bool) -> None:

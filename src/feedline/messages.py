@@ -125,6 +125,8 @@ class Outcome(NamedTuple):
     """Something the user should be warned of once."""
     bad: tuple[BadSample, ...] = ()
     """The samples that failed and were left out or replaced."""
+    stream: tuple[int, Any] | None = None
+    """A stream's part, by its number, and where it stands after this batch."""
 
 
 def error_line(error: BaseException) -> str:

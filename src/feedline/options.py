@@ -41,6 +41,8 @@ class Options:
     persistent_workers: bool
     in_order: bool
     seed: int
+    seeded: bool
+    """Was the seed given by the user?"""
     workers: str
     shuffle_buffer: int
     care: Care
@@ -72,6 +74,7 @@ def check_options(given: dict[str, Any]) -> Options:
         persistent_workers=_persistent(given["persistent_workers"], num_workers),
         in_order=check_flag("in_order", given["in_order"]),
         seed=_seed(given["seed"]),
+        seeded=given["seed"] is not None,
         workers=check_kind(given["workers"]),
         shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
         care=check_care(given),

@@ -9,7 +9,7 @@ Not its job: reading data (fetch, stream), how many tasks may be out (loader).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
@@ -17,12 +17,16 @@ import numpy as np
 
 from feedline.line.samplers import BatchSampler, Sampler, has_order
 from feedline.messages import Task
+from feedline.state import Place
 
 
 class Tasks(Protocol):
     """One epoch's tasks, one after the other."""
 
     def __next__(self) -> Task: ...
+    def sampler_state(self) -> Any:
+        """What the sampler says of its place after the latest task; None if it says nothing."""
+
     def ended(self, seq: int) -> None:
         """The stream that task `seq` read from is exhausted."""
 
@@ -31,17 +35,28 @@ class Plan(Protocol):
     """The tasks of any epoch."""
 
     def __len__(self) -> int: ...
-    def tasks(self, epoch: int, start: int = 0) -> Tasks: ...
+    def tasks(self, epoch: int, start: int = 0) -> Tasks:
+        """From a batch's number on."""
+
+    def tasks_from(self, place: Place) -> Tasks:
+        """Those that have not been delivered yet; the place's samples are this rank's."""
 
 
 class MapTasks:
-    """Tasks over a map-style dataset: those of a generator."""
+    """Tasks over a map-style dataset: those of a generator, without those delivered ahead."""
 
-    def __init__(self, tasks: Iterator[Task]) -> None:
+    def __init__(
+        self, tasks: Iterator[Task], ahead: Container[int] = (), sampler_state: Callable[[], Any] = lambda: None
+    ) -> None:
         self._tasks = tasks
+        self._ahead = ahead
+        self.sampler_state = sampler_state
 
     def __next__(self) -> Task:
-        return next(self._tasks)
+        task = next(self._tasks)
+        while task.seq in self._ahead:
+            task = next(self._tasks)
+        return task
 
     def ended(self, seq: int) -> None:
         raise AssertionError("only a stream ends early")
@@ -66,14 +81,18 @@ class OrderPlan:
         return count_batches(len(self._sampler), self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return MapTasks(self._generate(epoch, start))
+        return self.tasks_from(Place(epoch, start, start * self._size))
 
-    def _generate(self, epoch: int, start: int) -> Iterator[Task]:
+    def tasks_from(self, place: Place) -> Tasks:
+        return MapTasks(self._generate(place.epoch, place.batches, place.samples), place.ahead)
+
+    def _generate(self, epoch: int, start: int, samples: int) -> Iterator[Task]:
         own_seed = self._sampler.seed
         order = self._sampler.order(self._seed if own_seed is None else own_seed, epoch)
         size, seed, repeats = self._size, self._seed, self._sampler.repeats
-        for seq in range(start, count_batches(len(order), size, self._drop_last)):
-            first = seq * size
+        begin = samples - start * size  # not 0 if the batches before had another size
+        for seq in range(start, start + count_batches(len(order) - samples, size, self._drop_last)):
+            first = begin + seq * size
             indices = np.asarray(order[first : first + size], np.int64)
             yield Task(seq, epoch, seed, indices, first if repeats else -1)
 
@@ -95,17 +114,28 @@ class IterablePlan:
         return length if self._batches else count_batches(length, self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return MapTasks(self._generate(epoch, start))
+        return self.tasks_from(Place(epoch, ahead=range(start)))
 
-    def _generate(self, epoch: int, start: int) -> Iterator[Task]:
-        first = 0
-        for seq, batch in enumerate(self._lists()):
-            if seq >= start:
-                yield Task(seq, epoch, self._seed, batch, first)
+    def tasks_from(self, place: Place) -> Tasks:
+        if not is_stateful(self._indices):
+            return MapTasks(self._generate(place, self._replayed(place)), place.ahead)
+        kept = _Kept(self._indices, place.sampler)
+        return MapTasks(self._generate(place, kept), place.ahead, kept.state)
+
+    def _replayed(self, place: Place) -> Iterator[Any]:
+        """The sampler's indices from a place on; those before are taken again and thrown away, and no data is read."""
+        source = iter(self._indices)
+        past = place.batches if self._batches else place.samples
+        next(islice(source, past, past), None)
+        yield from source
+
+    def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
+        first = place.samples
+        for seq, batch in enumerate(self._lists(source), place.batches):
+            yield Task(seq, place.epoch, self._seed, batch, first)
             first += len(batch)
 
-    def _lists(self) -> Iterator[list[Any]]:
-        source = iter(self._indices)
+    def _lists(self, source: Iterator[Any]) -> Iterator[list[Any]]:
         if self._batches:
             yield from map(batch_of, source)
             return
@@ -113,6 +143,36 @@ class IterablePlan:
             if len(batch) < self._size and self._drop_last:
                 return
             yield batch
+
+
+class _Kept:
+    """The indices of a sampler that keeps its own place, and what it says of that place."""
+
+    def __init__(self, sampler: Any, state: Any) -> None:
+        self._sampler = sampler
+        self._ended = state == _END
+        if state is not None and not self._ended:
+            sampler.load_state_dict(state)
+        self._source = None if self._ended else iter(sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._source is None or self._ended:
+            raise StopIteration
+        try:
+            return next(self._source)
+        except StopIteration:
+            self._ended = True
+            raise
+
+    def state(self) -> Any:
+        # At its end a sampler may have begun anew: then its own word would give the epoch again.
+        return _END if self._ended else self._sampler.state_dict()
+
+
+_END = "end"
 
 
 class StreamPlan:
@@ -133,7 +193,10 @@ class StreamPlan:
         return count_batches(length, self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return _StreamTasks(epoch, start, self._seed, self._shards)
+        return self.tasks_from(Place(epoch, start, shards=self._shards))
+
+    def tasks_from(self, place: Place) -> Tasks:
+        return _StreamTasks(place.epoch, place.batches, self._seed, place.shards or self._shards)
 
 
 class _StreamTasks:
@@ -152,6 +215,9 @@ class _StreamTasks:
         self._seq += 1
         return Task(self._seq - 1, self._epoch, self._seed, None)
 
+    def sampler_state(self) -> Any:
+        return None
+
     def ended(self, seq: int) -> None:
         self._open.discard(seq % self._shards)
 
@@ -161,6 +227,11 @@ def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
     if type(batch_sampler) is BatchSampler and has_order(batch_sampler.sampler):
         return OrderPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last, seed)
     return IterablePlan(batch_sampler, None, False, seed, batches=True)
+
+
+def is_stateful(thing: Any) -> bool:
+    """Does it keep its own place, by torchdata's convention?"""
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
 def batch_of(indices: Any) -> list[Any]:

@@ -22,10 +22,12 @@ from feedline.care import check_care
 from feedline.checks import check_whole
 from feedline.errors import OptionError
 from feedline.line.collate import registrations
+from feedline.line.passed import Passed
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.loop import Feed
 from feedline.messages import BadSample
 from feedline.options import Options, check_kind
+from feedline.state import Place
 from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.orders import indices_of
@@ -129,7 +131,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         tasks = self._tasks()
         self._epochs += 1
         transfer = Transfer.chosen(self.pin_memory, self.pin_memory_device, self.device)
-        batches = self._feed.begin(self._options(), tasks, self.__len__, self._job())
+        batches = self._feed.begin(self._options(), tasks, Passed(Place(self._epochs)), self.__len__, self._job())
         if self.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
         return transferred(batches, transfer)
@@ -214,6 +216,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             persistent_workers=self.persistent_workers and self.num_workers > 0,
             in_order=self.in_order,
             seed=self._seed,
+            seeded=False,
             workers=self.workers,
             shuffle_buffer=self.shuffle_buffer,
             care=check_care(vars(self)),

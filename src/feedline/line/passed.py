@@ -1,0 +1,68 @@
+"""What has been delivered of an epoch, counted as it happens: batches under way do not count, and are not lost.
+
+Takes: tasks as they are sent out, outcomes as they leave. Gives: the `Place` to go on from.
+Promises: a place names the first batch that has not been delivered, whatever was made ahead or out of order.
+Not its job: saving it (state, loader).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from feedline.messages import Outcome, Task
+from feedline.state import Place
+
+
+class Passed:
+    """One epoch's progress.
+
+    >>> passed = Passed(Place(epoch=2))
+    >>> for seq in range(3):
+    ...     passed.sent(Task(seq, 2, 0, [1, 2]), None)
+    >>> passed.delivered(Outcome(0)); passed.delivered(Outcome(2))
+    >>> passed.place.batches, passed.place.samples, passed.place.ahead
+    (1, 2, (2,))
+    """
+
+    def __init__(self, begin: Place, ranks: int = 1) -> None:
+        self.finished = False
+        self._begin = begin
+        self._ranks = ranks
+        self._under_way: deque[tuple[int, int, Any]] = deque()  # number, indices, the sampler's state after it
+        self._ahead = set(begin.ahead)
+        self._batches = begin.batches
+        self._samples = begin.samples
+        self._sampler = begin.sampler
+        self._streams = dict(begin.streams)
+
+    def sent(self, task: Task, sampler_state: Any) -> None:
+        """A task has been sent out."""
+        size = 0 if task.indices is None else len(task.indices)
+        self._under_way.append((task.seq, size, sampler_state))
+
+    def delivered(self, outcome: Outcome) -> None:
+        """An outcome has left: to the user, or because there was nothing in it."""
+        self._ahead.add(outcome.seq)
+        while self._under_way and self._under_way[0][0] in self._ahead:
+            seq, size, sampler = self._under_way.popleft()
+            self._ahead.discard(seq)
+            self._batches = seq + 1
+            self._samples += size * self._ranks
+            self._sampler = sampler
+        if outcome.stream is not None:
+            shard, state = outcome.stream
+            self._streams[str(shard)] = state
+
+    @property
+    def place(self) -> Place:
+        """Where to go on."""
+        return Place(
+            self._begin.epoch,
+            self._batches,
+            self._samples,
+            tuple(sorted(self._ahead)),
+            self._sampler,
+            self._begin.shards,
+            dict(self._streams),
+        )

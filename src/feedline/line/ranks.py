@@ -1,0 +1,205 @@
+"""One order, shared out over ranks: together they see what one alone would have seen.
+
+Takes: a sampler of any kind (or a dataset), a rank and how many there are. Gives: `DistributedSampler`, a sampler of
+that rank's indices.
+Promises: the order is global. Rank r takes every R-th index of it, so that the R batches of a step together are the
+next stretch of the global order, whatever R is; with the same product of ranks and batch size, the same stretches.
+Not its job: starting processes, or talking between them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from feedline.checks import check_choice, check_flag, check_whole
+from feedline.errors import OptionError, OptionTypeError
+from feedline.line.permutation import IntArray, Order, bounds
+from feedline.line.samplers import RandomSampler, Sampler, SequentialSampler, has_order
+
+UNEVEN = ("pad", "drop", "exact")
+_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+
+
+class DistributedSampler(Sampler):
+    """A rank's share of any sampler's order. Rank and number of ranks are given, or found out.
+
+    `uneven` says what happens where the ranks do not divide the indices: "pad" gives the first ones again (torch's
+    way), "drop" leaves the last ones out, "exact" lets some ranks have one index less: none comes twice and none is
+    lost, for evaluation. With the first two every rank takes the same number of steps.
+
+    >>> shares = [DistributedSampler(SequentialSampler(10), 3, rank, uneven="exact") for rank in range(3)]
+    >>> [list(share) for share in shares]
+    [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
+    >>> list(DistributedSampler(range(10), num_replicas=3, rank=2, shuffle=False))
+    [2, 5, 8, 1]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        uneven: str | None = None,
+    ) -> None:
+        super().__init__(seed)
+        self.sampler = _sampler(dataset, check_flag("shuffle", shuffle))
+        self.num_replicas, self.rank = _ranks(num_replicas, rank)
+        drop = check_flag("drop_last", drop_last)
+        self.uneven = check_choice("uneven", uneven if uneven is not None else "drop" if drop else "pad", UNEVEN)
+        if drop and self.uneven != "drop":
+            raise OptionError(
+                f"drop_last=True is uneven='drop', but uneven={uneven!r} was given: leave out one of them"
+            )
+        self._given_epoch: int | None = None
+
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]
+        """May an index come twice on this rank?"""
+        return bool(self.sampler.repeats) or (self.uneven == "pad" and len(self.sampler) % self.num_replicas > 0)
+
+    def __len__(self) -> int:
+        return share_length(len(self.sampler), self.num_replicas, self.rank, self.uneven)
+
+    def order(self, seed: int, epoch: int) -> Order:
+        """This rank's indices of that epoch."""
+        own = self.sampler.seed
+        given = epoch if self._given_epoch is None else self._given_epoch
+        return Share(self.sampler.order(seed if own is None else own, given), self.num_replicas, self.rank, self.uneven)
+
+    def set_epoch(self, epoch: int) -> None:
+        """As torch's scripts do before each epoch; a feedline loader counts epochs by itself."""
+        super().set_epoch(epoch)
+        self._given_epoch = epoch
+
+
+class Share:
+    """Every R-th index of an order, from the rank's number on.
+
+    >>> Share(np.arange(10, 20), ranks=4, rank=1, uneven="pad")[:].tolist()
+    [11, 15, 19]
+    """
+
+    def __init__(self, order: Order, ranks: int, rank: int, uneven: str) -> None:
+        self._order = order
+        self._ranks = ranks
+        self._rank = rank
+        self._length = share_length(len(order), ranks, rank, uneven)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, span: slice, /) -> IntArray:
+        start, stop = bounds(span, self._length)
+        first, last = start * self._ranks, stop * self._ranks
+        whole = np.asarray(self._order[first:last])
+        missing = last - first - len(whole)
+        if missing and stop > start:
+            whole = np.concatenate([whole, self._from_the_front(first + len(whole), missing)])
+        return whole[self._rank :: self._ranks][: stop - start]
+
+    def _from_the_front(self, place: int, count: int) -> IntArray:
+        """What stands in for the places beyond the end: the order once more from its beginning."""
+        length = len(self._order)
+        places = np.arange(place, place + count) % length
+        return np.concatenate([np.asarray(self._order[at : at + 1]) for at in places.tolist()])
+
+
+def share_length(length: int, ranks: int, rank: int, uneven: str) -> int:
+    """How many indices a rank has of so many."""
+    if uneven == "exact":
+        return max(0, -(-(length - rank) // ranks))
+    return length // ranks if uneven == "drop" else -(-length // ranks)
+
+
+def ranks_of(sampler: Any) -> int:
+    """Over how many ranks a sampler, or the one in a batch sampler, shares out."""
+    inner = getattr(sampler, "sampler", None)
+    if isinstance(sampler, DistributedSampler):
+        return sampler.num_replicas
+    return inner.num_replicas if isinstance(inner, DistributedSampler) else 1
+
+
+def global_length(sampler: Any) -> int | None:
+    """How many indices there are, of all ranks together; None if a sampler does not say."""
+    if isinstance(sampler, DistributedSampler):
+        return global_length(sampler.sampler)
+    try:
+        return len(sampler)
+    except Exception:  # it may be endless
+        return None
+
+
+def name_of(sampler: Any) -> str:
+    """What a state calls a sampler: its class, and that of what it is made of."""
+    inner = getattr(sampler, "sampler", None)
+    name = type(sampler).__name__
+    return name if inner is None else f"{name}({name_of(inner)})"
+
+
+class _Listed(Sampler):
+    """A foreign sampler's indices, which have to be taken one after the other."""
+
+    repeats = True
+
+    def __init__(self, indices: Iterable[Any]) -> None:
+        super().__init__()
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)  # type: ignore[arg-type]
+
+    def order(self, seed: int, epoch: int) -> Order:
+        if callable(follow := getattr(self._indices, "set_epoch", None)):
+            follow(epoch)
+        return np.fromiter(iter(self._indices), np.int64)
+
+
+def _sampler(source: Any, shuffle: bool) -> Sampler:
+    if has_order(source):
+        return source
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+        return RandomSampler(source) if shuffle else SequentialSampler(source)
+    if hasattr(source, "__iter__") and hasattr(source, "__len__"):
+        return _Listed(source)
+    raise OptionTypeError(
+        f"dataset must be a map-style dataset or a sampler with a length; got {type(source).__name__}"
+    )
+
+
+def _ranks(count: int | None, rank: int | None) -> tuple[int, int]:
+    if count is None or rank is None:
+        found = _found()
+        count, rank = (found[0] if count is None else count), (found[1] if rank is None else rank)
+    count = check_whole("num_replicas", count, least=1)
+    rank = check_whole("rank", rank, least=0)
+    if rank >= count:
+        raise OptionError(f"rank must be below num_replicas={count}; got {rank}")
+    return count, rank
+
+
+def _found() -> tuple[int, int]:
+    torchs: Any = sys.modules.get("torch.distributed")
+    if torchs is not None and torchs.is_available() and torchs.is_initialized():
+        return torchs.get_world_size(), torchs.get_rank()
+    for rank, count in _VARIABLES:
+        if rank in os.environ and count in os.environ:
+            return int(os.environ[count]), int(os.environ[rank])
+    names = ", ".join("/".join(pair) for pair in _VARIABLES)
+    raise OptionError(
+        "num_replicas and rank are not given, torch.distributed is not initialised and none of "
+        f"{names} is set: pass both"
+    )

@@ -1,0 +1,107 @@
+"""Where a run stands, as plain data: saved after any batch, and gone on from exactly there.
+
+Takes: numbers and short texts. Gives: `Place` and its dict, which `json` can write; the refusal of one that does not
+fit.
+Promises: versioned; nothing is unpickled; what cannot be continued is refused with a message that names the difference.
+Not its job: counting what was delivered (line.passed), going on from a place (plans, streams).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from feedline.errors import StateError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a run: so many batches of an epoch have been delivered."""
+
+    epoch: int = 0
+    batches: int = 0
+    """The number of the first batch that has not been delivered."""
+    samples: int = 0
+    """Indices in the batches before that one, over all ranks."""
+    ahead: Sequence[int] = ()
+    """Batches after that one that have been delivered all the same (in_order=False)."""
+    sampler: Any = None
+    """What the sampler itself says of its place, if it says anything."""
+    shards: int = 0
+    """For a stream: in how many parts it was read."""
+    streams: dict[str, Any] = field(default_factory=dict)
+    """For a stream: where each part stands, by its number."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What must be the same on both sides for a place to mean the same; None where it is not known."""
+
+    seed: int | None
+    length: int | None
+    sampler: str
+    batched_by: str
+    """Who decides the batches: "batch_size", "batch_sampler" or "nobody"."""
+
+
+def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
+    """As JSON would have it."""
+    found: dict[str, Any] = {"feedline": VERSION, "epoch": place.epoch, "batches": place.batches}
+    found |= {"samples": place.samples, "seed": kind.seed, "length": kind.length}
+    found |= {"sampler": kind.sampler, "batched_by": kind.batched_by}
+    if place.ahead:
+        found["ahead"] = list(place.ahead)
+    if place.sampler is not None:
+        found["sampler_state"] = place.sampler
+    if place.shards:
+        found["shards"] = place.shards
+        found["streams"] = place.streams
+    return found
+
+
+_WHAT = {
+    "length": "the data had another length",
+    "sampler": "another sampler was used",
+    "batched_by": "batches were made in another way",
+}
+
+
+def from_dict(state: Any, kind: Kind) -> Place:
+    """The place, if it means the same here; else StateError."""
+    if not isinstance(state, dict) or "feedline" not in state:
+        raise StateError(f"this is no state of a feedline loader: {str(state)[:80]!r}")
+    if state["feedline"] != VERSION:
+        raise StateError(
+            f"the state was saved in format {state['feedline']!r}, and this feedline reads format {VERSION}: "
+            "use the version of feedline that saved it"
+        )
+    for name, what in _WHAT.items():
+        then, now = state.get(name), getattr(kind, name)
+        if then != now:
+            raise StateError(f"the state cannot be continued here, because {what}: {then!r} then, {now!r} now")
+    if kind.seed is not None and state.get("seed") != kind.seed:
+        raise StateError(
+            f"the state cannot be continued here, because the seed was {state.get('seed')!r} then and is {kind.seed!r} "
+            "now: leave out seed to take over the state's"
+        )
+    try:
+        return Place(
+            epoch=_count(state["epoch"]),
+            batches=_count(state["batches"]),
+            samples=_count(state["samples"]),
+            ahead=tuple(_count(number) for number in state.get("ahead", ())),
+            sampler=state.get("sampler_state"),
+            shards=_count(state.get("shards", 0)),
+            streams={str(shard): found for shard, found in dict(state.get("streams", {})).items()},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"the state is damaged: {error!r}") from error
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
