@@ -1,21 +1,23 @@
 """Elements of an iterable dataset for one task, each element once over all workers.
 
 Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
-Promises: a dataset that asks `get_worker_info()` shards itself, as does one that worker_init_fn has changed in its
-worker; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps
-each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
+Promises: a dataset that asks `get_worker_info()` shards itself, as does one that worker_init_fn has given its share;
+one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps each
+`shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
 batch is read under its own seed, those passed over too.
 Not its job: collating, seeding itself (a callback is handed in).
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
+from feedline.datasets import IterableDataset
 from feedline.errors import add_note
 from feedline.messages import Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
@@ -33,8 +35,9 @@ READ_WHOLE = (
     "the dataset's bounds in worker_init_fn) to share it."
 )
 ASKED_LATE = (
-    "the IterableDataset asks feedline.get_worker_info() only after its first element, when it has already been taken "
-    "for one that reads everything: ask at the start of __iter__, or define shard(index, count)"
+    "the IterableDataset asks get_worker_info() only after its first element, when it had already been taken for one "
+    "that reads everything and its workers had shared out the batches so far. From here on elements would be lost, so "
+    "it ends here: ask at the start of __iter__ (and use the answer wherever you need it), or define shard(index, count)"
 )
 
 
@@ -57,6 +60,9 @@ class StreamReader:
         self._size = size
         self._seed = seed
         self._whole = True
+        self.asked = False
+        """Has the dataset asked which worker it is in? Then it shards itself, in later epochs too."""
+        self._late = False
         self._first = task._replace(seq=0)
         self._ended = False
         self.notice: str | None = None
@@ -77,6 +83,8 @@ class StreamReader:
             try:
                 self._batch(task._replace(seq=self._at))
             except Exception as error:  # it is reported by the task whose batch this is
+                if self._late:  # which other workers need not notice
+                    raise
                 log.debug("batch %d, passed over, failed: %r", self._at, error)
         elements = [] if self._ended else self._batch(task)
         return elements, self._ended
@@ -85,9 +93,17 @@ class StreamReader:
         if task.seq != self._first.seq:  # the first batch goes on with the seed its stream was opened under
             self._seed(task)
         self._at += self._step
+        if not self._whole or self._shards == 1:
+            return self._read(task)
+        with watch_for_question(self._note_late):
+            elements = self._read(task)
+        if self._late:
+            self._ended = True
+            raise RuntimeError(ASKED_LATE)
+        return elements
+
+    def _read(self, task: Task) -> list[Any]:
         elements: list[Any] = []
-        if self._whole and self._shards > 1:
-            watch_for_question(_asked_late)
         try:
             while len(elements) < self._size:
                 elements.append(next(self._elements))
@@ -96,29 +112,34 @@ class StreamReader:
         except Exception as error:
             add_note(error, f"feedline: raised by the IterableDataset at element {len(elements)} of batch {task.seq}")
             raise
-        finally:
-            watch_for_question(None)
         return elements
 
     def _open(self, dataset: Any, shard: int, is_own_share: bool) -> Iterator[Any]:
-        if self._shards > 1 and is_own_share:
-            self._begin_own(shard)
+        if self._shards == 1:
+            self._begin()
             return self._numbered(iter(dataset))
-        if self._shards > 1 and callable(getattr(dataset, "shard", None)):
+        if not is_own_share and _can_be_asked_for_a_shard(dataset):
             self._begin_own(shard)
             return self._numbered(iter(dataset.shard(shard, self._shards)))
-        self._begin()
-        if self._shards == 1:
-            return self._numbered(iter(dataset))
-        watch_for_question(lambda: self._begin_own(shard))
-        try:
+        if is_own_share:
+            self._begin_own(shard)
+        else:
+            self._begin()
+        with watch_for_question(lambda: self._note_question(shard)):
             elements = self._numbered(iter(dataset))
             first = list(islice(elements, 1))  # a generator's code runs only when it is asked for something
-        finally:
-            watch_for_question(None)
         if self._whole:
             self.notice = READ_WHOLE.format(shards=self._shards)
         return chain(first, elements)
+
+    def _note_question(self, shard: int) -> None:
+        if not self.asked:
+            self.asked = True
+            self._begin_own(shard)
+
+    def _note_late(self) -> None:
+        # Nothing is raised here: this is the user's code, which torch would have given an answer.
+        self._late = True
 
     def _numbered(self, elements: Iterator[Any]) -> Iterator[Any]:
         return _Numbered(elements, self._announce)
@@ -130,10 +151,9 @@ class StreamReader:
 
     def _begin_own(self, shard: int) -> None:
         """The dataset reads its own part: from here on it draws from its own seed, not the whole stream's."""
-        if self._whole:
-            self._whole = False
-            self._first = self._first._replace(seq=shard)
-            self._begin()
+        self._whole = False
+        self._first = self._first._replace(seq=shard)
+        self._begin()
 
     def _begin(self) -> None:
         self._seed(self._first)
@@ -160,8 +180,15 @@ class _Numbered:
         return next(self._elements)
 
 
-def _asked_late() -> None:
-    raise RuntimeError(ASKED_LATE)
+def _can_be_asked_for_a_shard(dataset: Any) -> bool:
+    """Has it our `shard(index, count)`, and not another library's method of that name with other arguments?"""
+    method = getattr(dataset, "shard", None)
+    if not callable(method) or isinstance(dataset, IterableDataset):
+        return callable(method)
+    try:
+        return list(inspect.signature(method).parameters) == ["index", "count"]
+    except (TypeError, ValueError):  # written in C, say
+        return False
 
 
 class Shuffled:

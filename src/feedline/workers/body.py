@@ -24,7 +24,7 @@ from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.worker_info import WorkerInfo, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
-from feedline.workers.own_share import watch_attributes
+from feedline.workers.own_share import watch_for_sharing
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class Body:
             register_collate(kind, collate)
         seed = self._job.seed + self._worker  # torch's way
         info = WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset)
-        set_worker_info(info)
+        set_worker_info(info, self._own_process)
         if self._own_process:
             self._job.dialect.enter_worker(info)
         if self._job.worker_init_fn is not None:
             self._ambient.enter(seed)
             try:
-                with watch_attributes(self._job.dataset) as attributes:
+                with watch_for_sharing(self._job.dataset) as sharing:
                     self._job.worker_init_fn(self._worker)
-                self._shares = bool(attributes)
+                self._shares = sharing.found
             except (Exception, SystemExit) as error:
                 if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # our own
                     raise
@@ -92,7 +92,7 @@ class Body:
     def stop(self) -> None:
         """Be no worker any more."""
         self._stream = None
-        set_worker_info(None)
+        set_worker_info(None, self._own_process)
         self._ambient.close()
 
     def run(self, task: Task, empty: Empty) -> Outcome:
@@ -146,6 +146,8 @@ class Body:
         if self._stream is None or not self._stream.can_serve(task):
             job = self._job
             shards = max(1, job.num_workers)
+            # One that has asked may remember the answer, and not ask again in the next epoch.
+            self._shares = self._shares or (self._stream is not None and self._stream.asked)
             self._stream = StreamReader(
                 job.dataset, task, shards, job.batch_size, job.shuffle_buffer, self._seed, self._shares, self._row
             )
