@@ -37,7 +37,7 @@ READ_WHOLE = (
 ASKED_LATE = (
     "the IterableDataset asks get_worker_info() only after its first element, when it had already been taken for one "
     "that reads everything and its workers had shared out the batches so far. From here on elements would be lost, so "
-    "it ends here: ask at the start of __iter__ (and use the answer wherever you need it), or define shard(index, count)"
+    "it ends here: ask at the start of __iter__ (and use the answer where you need it), or define shard(index, count)"
 )
 
 

@@ -172,7 +172,7 @@ class Body:
 
     def _owned(self, tree: Any, empty: Empty) -> Any:
         # Another process's batch is pickled, which copies it anyway, and straight into the slot.
-        return tree if self._own_process else self._job.dialect.own(tree, empty)
+        return tree if self._own_process else self._job.dialect.own(tree, empty, self._job.dataset)
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))
