@@ -45,10 +45,17 @@ class Feed:
         self._latest: weakref.ref[BatchIterator] | None = None
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
-    def begin(self, options: Options, tasks: Tasks, length: Callable[[], int], job: Job) -> BatchIterator:
+    def begin(
+        self,
+        options: Options,
+        tasks: Tasks,
+        length: Callable[[], int],
+        job: Job,
+        kind: type[BatchIterator] | None = None,
+    ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
-        iterator = BatchIterator(self, options, tasks, length, workers)
+        iterator = (kind or BatchIterator)(self, options, tasks, length, workers)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
         return iterator
