@@ -313,3 +313,42 @@ def test_watching_worker_init_fn_does_nothing_to_the_dataset(kind: dict[str, Any
     assert type(dataset) is Registered
     assert kinds == ([Registered] * 2 if kind is THREADS else [])
     pickle.dumps(dataset)
+
+
+class Interrupting(torchs.Dataset[int]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 1:
+            raise KeyboardInterrupt
+        return index
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
+def test_an_interrupt_raised_by_a_dataset_in_a_worker_does_not_look_like_ctrl_c(kind: dict[str, Any]) -> None:
+    batches = iter(ours.DataLoader(Interrupting(), **kind))
+    assert next(batches).item() == 0
+    with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+        next(batches)
+    assert [batch.item() for batch in batches] == [2, 3]
+
+
+class HoldsALock(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class Locked(torchs.Dataset[int]):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        raise HoldsALock("boom")
+
+
+def test_an_exception_that_does_not_pickle_keeps_its_type_as_under_torch() -> None:
+    for library in (torchs, ours):
+        with pytest.raises(HoldsALock, match="boom"):
+            list(library.DataLoader(Locked(), num_workers=1))

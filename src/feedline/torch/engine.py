@@ -24,6 +24,7 @@ from feedline.loop import BatchIterator, Feed
 from feedline.options import Options
 from feedline.torch.dialect import TORCH
 from feedline.torch.orders import indices_of
+from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.body import Job
 
@@ -96,12 +97,13 @@ class Engine:
             shards = max(1, loader.num_workers)
             return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, shards).tasks(self._epochs)
         sampler: Any = loader._index_sampler
+        at_once = reads_many(loader.dataset)
         # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
-        indices = indices_of(sampler, loader._auto_collation)
+        indices = indices_of(sampler, loader._auto_collation, at_once)
         seed, is_new = self._draw_base_seed(loader)
         if is_new and loader.num_workers:
             # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
-            indices = indices_of(sampler, loader._auto_collation)
+            indices = indices_of(sampler, loader._auto_collation, at_once)
         return indices.tasks(seed, self._epochs)
 
     def _draw_base_seed(self, loader: Loader) -> tuple[int, bool]:

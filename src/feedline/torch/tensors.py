@@ -28,7 +28,7 @@ def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> to
     """An uninitialised tensor: in the slot if it is large."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL_LEAF:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")  # whatever the default device is
     return torch.from_numpy(empty((size,), np.dtype(np.uint8))).view(dtype).view(shape)
 
 
@@ -88,7 +88,7 @@ def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
 def tensor_from(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     """The tensor again, on the bytes it is given."""
     if prod(shape) == 0:
-        return torch.empty_strided(shape, stride, dtype=dtype)
+        return torch.empty_strided(shape, stride, dtype=dtype, device="cpu")
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).as_strided(shape, stride)
 
 
@@ -127,7 +127,7 @@ def _shared_by_name(manager: bytes, name: bytes, size: int, *layout: Any) -> tor
 
 
 def _on(storage: Any, dtype: torch.dtype, offset: int, shape: Any, stride: Any) -> torch.Tensor:
-    return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
+    return torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, shape, stride)
 
 
 def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
@@ -152,11 +152,15 @@ def _reduce_by_parts(tensor: torch.Tensor) -> Any:
 
 
 def _sparse(indices: Any, values: Any, shape: tuple[int, ...], coalesced: bool) -> torch.Tensor:
-    return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=coalesced, check_invariants=False)
+    return torch.sparse_coo_tensor(
+        indices, values, shape, is_coalesced=coalesced, check_invariants=False, device=values.device
+    )
 
 
 def _compressed(groups: Any, places: Any, values: Any, shape: tuple[int, ...], layout: Any) -> torch.Tensor:
-    return torch.sparse_compressed_tensor(groups, places, values, shape, layout=layout, check_invariants=False)
+    return torch.sparse_compressed_tensor(
+        groups, places, values, shape, layout=layout, check_invariants=False, device=values.device
+    )
 
 
 def _quantised(numbers: Any, scale: float, zero: int) -> torch.Tensor:

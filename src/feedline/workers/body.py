@@ -126,7 +126,7 @@ class Body:
             return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)
         samples = self._fetcher.samples(task)
         batch = self._batch(samples, empty, index_list(task))
-        return Outcome(task.seq, batch, max(1, len(samples)))  # a batch of nothing is a batch, if collate_fn makes one
+        return Outcome(task.seq, batch, max(1, len(task.indices)))  # one of nothing is one, if collate_fn makes it
 
     def _run_stream(self, task: Task, empty: Empty) -> Outcome:
         try:
