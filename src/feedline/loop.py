@@ -20,6 +20,7 @@ from feedline.errors import add_note
 from feedline.guard import Guard
 from feedline.line.deliver import Delivery
 from feedline.line.plan import Tasks
+from feedline.line.stream import DISAGREE
 from feedline.messages import Outcome
 from feedline.options import Options
 from feedline.workers.body import Job
@@ -104,6 +105,7 @@ class BatchIterator(Iterator[Any]):
         self._sampler_error: Exception | None = None
         self._over: str | None = None
         self._samples = 0
+        self._read_whole: set[bool] = set()
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         self._stop_workers: Callable[[], object] = (
             weakref.finalize(self, workers.release) if self._owned else workers.forget
@@ -199,6 +201,10 @@ class BatchIterator(Iterator[Any]):
         for outcome in outcomes:
             if outcome.ended:
                 self._tasks.ended(outcome.seq)
+            if outcome.whole is not None:
+                self._read_whole.add(outcome.whole)
+                if len(self._read_whole) > 1:
+                    raise RuntimeError(DISAGREE)
             self._delivery.put(outcome)
 
     def _finish(self) -> None:

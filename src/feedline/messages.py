@@ -103,6 +103,8 @@ class Outcome(NamedTuple):
     """The stream this task read from has no more elements."""
     notice: str | None = None
     """Something the user should be warned of once."""
+    whole: bool | None = None
+    """Of a stream just opened: is it read whole by this worker, and not a share of its own? Else None."""
 
 
 def _text_of(thing: object) -> str:

@@ -398,3 +398,22 @@ def test_a_question_that_comes_late_is_an_error_of_the_loop_not_of_the_stream() 
         except RuntimeError:
             continue
         raise AssertionError("a batch after the error")
+
+
+class ByTwo(Stream):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.end, 2))
+
+
+def start_at_number(worker_id: int) -> None:
+    """Knows by heart that there are two, and in the first worker changes nothing that could be seen."""
+    torchs.get_worker_info().dataset.start = worker_id  # type: ignore[union-attr]
+
+
+@pytest.mark.filterwarnings(f"ignore:{WHOLE}")
+@pytest.mark.parametrize("kind", [FORK, {**FORK, "persistent_workers": True}], ids=["fork", "persistent"])
+def test_workers_that_do_not_agree_on_sharing_are_an_error_not_a_loss(kind: dict[str, Any]) -> None:
+    loader = ours.DataLoader(ByTwo(40), batch_size=2, worker_init_fn=start_at_number, **kind)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"some workers read the whole .* define shard"):
+            list(loader)

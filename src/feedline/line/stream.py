@@ -41,6 +41,14 @@ ASKED_LATE = (
 )
 
 
+DISAGREE = (
+    "some workers read the whole IterableDataset and others a share of their own, so elements would be lost. Either it "
+    "asks get_worker_info() in some workers only, or worker_init_fn cannot be seen to share the data in all of them "
+    "(it set an attribute to the value it had): let it look at get_worker_info().num_workers, or define "
+    "shard(index, count)"
+)
+
+
 class StreamReader:
     """One epoch of one shard of a stream, opened for the first task that wants it."""
 
@@ -66,12 +74,18 @@ class StreamReader:
         self._first = task._replace(seq=0)
         self._ended = False
         self.notice: str | None = None
+        self.is_new = True
         self._elements = self._open(dataset, task.seq % shards, is_own_share)
         self._at = self._first.seq
         self._step = 1 if self._whole else shards
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
             self._elements = Shuffled(self._elements, shuffle_buffer, key)
+
+    @property
+    def whole(self) -> bool:
+        """Does every worker read all of it, and keep its part?"""
+        return self._whole and self._shards > 1
 
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""

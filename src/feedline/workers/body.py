@@ -134,13 +134,14 @@ class Body:
         except Exception as error:
             return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
         notice, reader.notice = reader.notice, None
+        whole, reader.is_new = reader.whole if reader.is_new else None, False
         elements, ended = reader.take(task)
         if len(elements) < self._job.batch_size and self._job.drop_last:
             elements = []
         batch = None
         if elements:
             batch = self._batch(elements, empty, None) if self._job.batched else self._unbatched(elements[0], empty)
-        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice)
+        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice, whole=whole)
 
     def _reader(self, task: Task) -> StreamReader:
         if self._stream is None or not self._stream.can_serve(task):
