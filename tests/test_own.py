@@ -374,3 +374,20 @@ def test_a_list_of_numbers_is_not_looked_at_one_by_one() -> None:
     assert mine[0] == numbers
     assert mine[0] is not numbers
     assert calls < 100
+
+
+def test_an_inner_object_without_arrays_is_not_copied_with_the_outer_one() -> None:
+    words = types.SimpleNamespace(words=["a", "b"])
+    outer = types.SimpleNamespace(x=np.zeros(2), words=words)
+    mine = own(outer, np.empty)
+    assert mine is not outer
+    assert mine.words is words
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_object_gets_the_copy_of_an_array_that_was_met_before(turn: int) -> None:
+    data = np.zeros(2)
+    tree = [data, types.SimpleNamespace(x=data), {"b": Box([data])}][::turn]
+    plain, space, box = own(tree, np.empty)[::turn]
+    assert plain is space.x is box["b"].x[0]
+    assert plain is not data

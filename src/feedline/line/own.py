@@ -78,7 +78,6 @@ class _Owner:
         # As copy.deepcopy's: by id, so the originals are held too, or another object might get the same id.
         self._copies: dict[int, Any] = {}
         self._originals: list[Any] = []
-        self._inside = False
 
     def keep(self, value: Any) -> None:
         self._remember(value, value)
@@ -153,38 +152,30 @@ class _Owner:
         return self._remember(value, value if same else mine)  # type: ignore[no-any-return]
 
     def _object(self, value: Any) -> Any:
-        if self._inside:
-            return self._copied(value)
         if next(self._arrays_in(value), None) is None:
-            return value
-        self._inside = True  # what holds an array was looked through once: now all of it is copied
+            return self._remember(value, value)
         try:
-            return self._copied(value)
-        finally:
-            self._inside = False
+            mine = self._rebuilt(value)
+        except Exception:  # it is of a class that does not want to be copied, or cannot be
+            mine = value
+        return self._remember(value, mine)
 
     def _arrays_in(self, value: Any) -> Iterator[Any]:
-        """Every array that can be reached, without running any code of the object's class."""
+        """What can be reached of arrays and of what has been copied, without running code of the object's class."""
         seen = {id(value)}
         level: list[Any] = [value]
         while level:
             met = [each for each in gc.get_referents(*level) if type(each) not in _PLAIN]
             level = []
             for each in met:
-                if id(each) in seen or id(each) in self._copies or isinstance(each, _ATOMS):
+                known = self._copies.get(id(each))
+                if id(each) in seen or known is each or isinstance(each, _ATOMS):
                     continue
                 seen.add(id(each))
-                if isinstance(each, self.leaves):
+                if known is not None or isinstance(each, self.leaves):
                     yield each
                 else:
                     level.append(each)
-
-    def _copied(self, value: Any) -> Any:
-        try:
-            mine = self._rebuilt(value)
-        except Exception:  # it is of a class that does not want to be copied, or cannot be
-            mine = value
-        return self._remember(value, mine)
 
     def _rebuilt(self, value: Any) -> Any:
         kind = type(value)
