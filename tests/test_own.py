@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import sys
+import threading
 import types
-from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
-from collections.abc import Callable
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -185,3 +187,207 @@ def test_arrays_made_on_the_way_are_not_taken_for_one() -> None:
             return (np.full(3, i) for i in range(50))
 
     assert [array.tolist() for array in own(Fresh([0] * 50), np.empty)] == [[i] * 3 for i in range(50)]
+
+
+# Containers of the user's own: class and content stay as they are.
+
+
+class Normalising(UserDict[str, Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value / 255)
+
+
+class Doubling(dict[str, Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value * 2)
+
+
+class Attributes(dict[str, Any]):
+    def __init__(self, **items: Any) -> None:
+        super().__init__(**items)
+        self.__dict__ = self
+
+
+class ByKeyword(Mapping[str, Any]):
+    def __init__(self, *, x: Any) -> None:
+        self.x = x
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("x")
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Doubled(namedtuple("Doubled", "x twice")):
+    def __new__(cls, x: Any) -> Doubled:
+        made = super().__new__(cls, x, x * 2)
+        made.note = [x]
+        return made
+
+
+class Lazy(Sequence[Any]):
+    def __init__(self, data: Any) -> None:
+        self.data, self.reads = data, 0
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads += 1
+        return self.data
+
+
+class Box:
+    def __init__(self, x: Any) -> None:
+        self.x, self.lock = x, threading.Lock()
+
+
+class Fussy:
+    """Forwards what it lacks, before it has anything to forward to."""
+
+    def __init__(self, x: Any) -> None:
+        self.inner = {"x": x}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.inner[name]
+
+
+OBJECTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "normalising user dict": (lambda data: Normalising(x=data), lambda tree: tree.data["x"]),
+    "doubling dict": (lambda data: Doubling(x=data), lambda tree: tree["x"]),
+    "dict of attributes": (lambda data: Attributes(x=data), lambda tree: tree.x),
+    "mapping made by keyword": (lambda data: ByKeyword(x=data), lambda tree: tree["x"]),
+    "named tuple of its own making": (Doubled, lambda tree: tree.x),
+    "lazy sequence": (Lazy, lambda tree: tree.data),
+    "chain map": (lambda data: ChainMap({"x": data}, {"y": 1}), lambda tree: tree.maps[0]["x"]),
+    "object with a lock": (Box, lambda tree: tree.x),
+    "object that forwards": (Fussy, lambda tree: tree.x),
+    "namespace": (lambda data: types.SimpleNamespace(x=data), lambda tree: tree.x),
+    "object in a set": (lambda data: {Box(data)}, lambda tree: next(iter(tree)).x),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_an_object_of_any_class_keeps_class_and_content_and_owns_its_arrays(name: str) -> None:
+    wrap, unwrap = OBJECTS[name]
+    data = np.arange(6.0)
+    tree = wrap(data)
+    before = unwrap(tree).copy()
+    mine = own({"tree": [tree, tree]}, np.empty)["tree"][0]
+    assert type(mine) is type(tree)
+    assert np.array_equal(unwrap(mine), before)
+    assert not np.may_share_memory(unwrap(mine), unwrap(tree))
+    assert np.array_equal(unwrap(tree), before)
+    if isinstance(tree, Lazy):
+        assert mine.reads == tree.reads == 0
+    if isinstance(tree, Attributes):
+        mine["x"] = 5
+        assert mine.x == 5
+        assert tree.x is data
+    if isinstance(tree, Doubled):
+        assert mine.note[0] is mine.x
+    if isinstance(tree, ChainMap):
+        assert len(mine.maps) == 2
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_an_object_without_arrays_is_passed_on_untouched(name: str) -> None:
+    tree = OBJECTS[name][0](3)
+    assert own([tree], np.empty)[0] is tree
+    assert own(UserString("text"), np.empty) == "text"
+
+
+def test_a_tree_may_hold_itself() -> None:
+    tree: dict[str, Any] = {"x": np.zeros(2)}
+    tree["me"], tree["we"] = tree, [tree]
+    mine = own(tree, np.empty)
+    assert mine["me"] is mine["we"][0] is mine
+    assert mine["x"] is not tree["x"]
+    box = Box(np.zeros(1))
+    box.me = box  # type: ignore[attr-defined]
+    copied = own(box, np.empty)
+    assert copied.me is copied
+    assert copied is not box
+
+
+def test_one_list_in_two_places_stays_one() -> None:
+    shared = [1]
+    mine = own([shared, {"again": shared}, (shared, np.zeros(1))], np.empty)
+    assert mine[0] is mine[1]["again"] is mine[2][0]
+    assert mine[0] is not shared
+
+
+def test_lists_that_are_nested_too_deep_are_passed_on() -> None:
+    tree: list[Any] = [np.zeros(1)]
+    for _ in range(5000):
+        tree = [tree]
+    assert own(tree, np.empty) is tree
+
+
+def test_what_has_something_to_give_back_is_not_copied() -> None:
+    class Handle:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        def __del__(self) -> None: ...
+
+    handle = Handle(np.zeros(1))
+    assert own([handle], np.empty)[0] is handle
+
+
+def test_a_batch_that_knows_its_dataset_does_not_copy_it() -> None:
+    class Data:
+        rows = np.zeros((4, 2))
+
+        def __init__(self) -> None:
+            self.more = np.zeros(3)
+
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> Any:
+            return types.SimpleNamespace(dataset=self, row=self.rows[index])
+
+    data = Data()
+    for batch in DataLoader(data, batch_size=2, collate_fn=lambda samples: samples[0]):
+        assert batch.dataset is data
+        assert not np.may_share_memory(batch.row, Data.rows)
+
+
+def test_a_list_of_numbers_is_not_looked_at_one_by_one() -> None:
+    calls = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    numbers = [float(i) for i in range(10_000)]
+    sys.setprofile(count)
+    try:
+        mine = own([numbers, numbers], np.empty)
+    finally:
+        sys.setprofile(None)
+    assert mine[0] == numbers
+    assert mine[0] is not numbers
+    assert calls < 100
+
+
+def test_an_inner_object_without_arrays_is_not_copied_with_the_outer_one() -> None:
+    words = types.SimpleNamespace(words=["a", "b"])
+    outer = types.SimpleNamespace(x=np.zeros(2), words=words)
+    mine = own(outer, np.empty)
+    assert mine is not outer
+    assert mine.words is words
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_object_gets_the_copy_of_an_array_that_was_met_before(turn: int) -> None:
+    data = np.zeros(2)
+    tree = [data, types.SimpleNamespace(x=data), {"b": Box([data])}][::turn]
+    plain, space, box = own(tree, np.empty)[::turn]
+    assert plain is space.x is box["b"].x[0]
+    assert plain is not data

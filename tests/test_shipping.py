@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -179,3 +182,66 @@ class Modules(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return [name for name in ("torch", "jax", "cloudpickle", "PIL") if name in sys.modules]
+
+
+class Shared(Dataset[int]):
+    """Holds what multiprocessing hands over only to a process that is being started."""
+
+    def __init__(self, method: str, deadly: bool = False) -> None:
+        context = multiprocessing.get_context(method)
+        self.count = context.Value("i", 0)
+        self.raw = context.RawArray("i", 2)
+        self.lock = self.again = context.Lock()
+        self.event = context.Event()
+        self.queue = context.SimpleQueue()
+        self.reader, self.writer = context.Pipe(duplex=False)
+        self.big = np.arange(100_000)
+        self.scale = lambda x: x * 10
+        self.deadly = deadly
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> int:
+        assert self.lock is self.again
+        if self.deadly and self.raw[0] == 0:
+            self.raw[0] = 1
+            os.kill(os.getpid(), signal.SIGKILL)
+        with self.lock, self.count:
+            self.count.value += 1
+            self.raw[1] += 1
+        self.event.set()
+        self.queue.put(index)
+        self.writer.send_bytes(b"x")
+        return self.scale(int(self.big[index]))
+
+    def close(self) -> None:
+        self.reader.close()
+        self.writer.close()
+        self.queue.close()
+
+
+@SHIPPED
+@pytest.mark.filterwarnings("ignore:worker .* was killed:UserWarning")
+@pytest.mark.parametrize("deadly", [False, True], ids=["", "a worker dies"])
+def test_locks_values_queues_and_pipes_are_handed_over(kind: dict[str, Any], deadly: bool) -> None:
+    dataset = Shared(kind["multiprocessing_context"], deadly)
+    try:
+        batches = DataLoader(dataset, batch_size=2, **kind)
+        assert [batch.tolist() for batch in batches] == [[0, 10], [20, 30], [40, 50]]
+        assert dataset.count.value == 6
+        assert list(dataset.raw) == [int(deadly), 6]
+        assert dataset.event.is_set()
+        assert sorted(dataset.queue.get() for _ in range(6)) == list(range(6))
+        assert dataset.reader.recv_bytes() == b"x"
+    finally:
+        dataset.close()
+
+
+def test_a_lock_made_for_forked_processes_is_named_and_one_made_for_others_is_not() -> None:
+    good = multiprocessing.get_context("spawn").Lock()
+    bad = multiprocessing.get_context("fork").Lock()
+    with pytest.raises(ShippingError, match=r"dataset\.thing\[1\]: multiprocessing.synchronize.Lock .*fork context"):
+        iter(DataLoader(Holder([good, bad]), **SPAWN))
+    with pytest.raises(ShippingError, match=r"dataset\.thing\[1\]: _thread\.lock"):
+        iter(DataLoader(Holder([good, threading.Lock()]), **SPAWN))

@@ -22,6 +22,7 @@ from feedline.guard import Guard
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
+from feedline.line.stream import DISAGREE
 from feedline.messages import Outcome
 from feedline.mishaps import Mishaps
 from feedline.options import Options
@@ -54,7 +55,13 @@ class Feed:
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
     def begin(
-        self, options: Options, tasks: Tasks, passed: Passed, length: Callable[[], int], job: Job
+        self,
+        options: Options,
+        tasks: Tasks,
+        passed: Passed,
+        length: Callable[[], int],
+        job: Job,
+        kind: type[BatchIterator] | None = None,
     ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         if self._kept is None:
@@ -62,7 +69,7 @@ class Feed:
                 self.tell_once(message)
         workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
         self.memory.begin(workers.processes())
-        iterator = BatchIterator(self, options, tasks, passed, length, workers)
+        iterator = (kind or BatchIterator)(self, options, tasks, passed, length, workers)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
         return iterator
@@ -133,6 +140,7 @@ class BatchIterator(Iterator[Any]):
         self._over: str | None = None
         self._samples = 0
         self._setting = Setting(options.dataset, options.stream, workers.forked)
+        self._read_whole: set[bool] = set()
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         self._stop_workers: Callable[[], object] = (
             weakref.finalize(self, workers.release) if self._owned else workers.forget
@@ -243,6 +251,10 @@ class BatchIterator(Iterator[Any]):
         for outcome in outcomes:
             if outcome.ended:
                 self._tasks.ended(outcome.seq)
+            if outcome.whole is not None:
+                self._read_whole.add(outcome.whole)
+                if len(self._read_whole) > 1:
+                    raise RuntimeError(DISAGREE)
             self._delivery.put(outcome)
 
     def _finish(self) -> None:

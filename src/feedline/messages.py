@@ -9,18 +9,29 @@ from __future__ import annotations
 import contextlib
 import pickle
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
 
-__all__ = ["Array", "BadSample", "Empty", "Failure", "IntArray", "Outcome", "Task"]
+__all__ = ["Array", "AsGiven", "BadSample", "Empty", "Failure", "IntArray", "Outcome", "Task"]
 
 LONGEST_ERROR = 1_000
 LONGEST_TRACE = 10_000
 """Characters kept of a bad sample's message and traceback: thousands of them may be kept, and some quote the data."""
+
+
+class AsGiven(list[Any]):
+    """Indices as a list, and the very object that a batch sampler gave for them."""
+
+    def __init__(self, given: Any, indices: Iterable[Any]) -> None:
+        super().__init__(indices)
+        self.given = given
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AsGiven, (self.given, list(self))
 
 
 class Task(NamedTuple):
@@ -127,6 +138,8 @@ class Outcome(NamedTuple):
     """The samples that failed and were left out or replaced."""
     stream: tuple[int, Any] | None = None
     """A stream's part, by its number, and where it stands after this batch."""
+    whole: bool | None = None
+    """Of a stream just opened: is it read whole by this worker, and not a share of its own? Else None."""
 
 
 def error_line(error: BaseException) -> str:
@@ -147,9 +160,20 @@ def _text_of(thing: object) -> str:
 
 
 def _pickle_exception(error: BaseException) -> bytes | None:
-    try:
-        data = pickle.dumps(error)
-        again = pickle.loads(data)  # many exceptions pickle but cannot be rebuilt: find out here, not at the consumer
-    except Exception:
-        return None
-    return data if type(again) is type(error) else None
+    for form in (error, _Anew(type(error), _text_of(error))):
+        with contextlib.suppress(Exception):
+            data = pickle.dumps(form)
+            # Many exceptions pickle but cannot be rebuilt: find out here, not at the consumer.
+            if type(pickle.loads(data)) is type(error):
+                return data
+    return None
+
+
+class _Anew(NamedTuple):
+    """An exception to be made from its text, as torch does it: for one that holds a lock, say."""
+
+    kind: type[BaseException]
+    message: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.kind, (self.message,)

@@ -79,23 +79,29 @@ def check_options(given: dict[str, Any]) -> Options:
         shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
         care=check_care(given),
     )
-    _check_workers(options)
+    check_start_method(options.workers, options.multiprocessing_context)
+    check_buffer(options.shuffle_buffer, options.stream)
     _check_sampling(options)
     return _without_default_batch_size(options)
 
 
-def _check_workers(options: Options) -> None:
-    if options.workers == "thread" and options.multiprocessing_context is not None:
+def check_start_method(workers: str, multiprocessing_context: Any) -> None:
+    """Threads are not started like processes."""
+    if workers == "thread" and multiprocessing_context is not None:
         raise OptionError(
             "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
         )
 
 
+def check_buffer(shuffle_buffer: int, stream: bool) -> None:
+    """Only a stream is shuffled as it comes."""
+    if shuffle_buffer and not stream:
+        raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
+
+
 def _check_sampling(options: Options) -> None:
     if options.stream:
         _check_stream(options)
-    elif options.shuffle_buffer:
-        raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
     if options.batch_sampler is not None:
         others = {
             f"batch_size={options.batch_size}": options.batch_size != 1,

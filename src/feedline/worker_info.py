@@ -1,18 +1,24 @@
 """Which worker is this? — for dataset code that wants to know.
 
 Takes: what the worker's body sets. Gives: `get_worker_info()`, and a call when somebody asks (a stream that asks shards
-itself). Not its job: starting workers.
+itself) or looks at the number of workers (a `worker_init_fn` that does shares the data out).
+Promises: in a worker process all threads get the same answer, those of the dataset's own too; a worker thread has its
+own. Not its job: starting workers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+TELLING = ("num_workers", "__dict__")
+"""Who looks at these knows how many workers there are."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class WorkerInfo:
     """What a worker knows of itself: torch's four fields."""
 
@@ -21,14 +27,35 @@ class WorkerInfo:
     seed: int
     dataset: Any
 
+    def __getattribute__(self, name: str) -> Any:
+        if name in TELLING:
+            note_counting()
+        return super().__getattribute__(name)
 
-class _Current(threading.local):
-    info: WorkerInfo | None = None
-    when_asked: Callable[[], None] | None = None
-    questions: int = 0
+    def __repr__(self) -> str:  # printing it is no looking
+        return f"WorkerInfo(id={self.id}, num_workers={_count_of(self)}, seed={self.seed}, dataset={self.dataset!r})"
 
 
-_current = _Current()
+class _Place:
+    """A worker: the whole process, or one thread of it."""
+
+    def __init__(self, info: WorkerInfo | None = None) -> None:
+        self.info = info
+        self.when_asked: Callable[[], None] | None = None
+        self.questions = 0
+        self.counted = 0
+
+
+class _Own(threading.local):
+    place: _Place | None = None
+
+
+_process = _Place()
+_own = _Own()
+
+
+def _here() -> _Place:
+    return _own.place or _process
 
 
 def get_worker_info() -> WorkerInfo | None:
@@ -39,27 +66,54 @@ def get_worker_info() -> WorkerInfo | None:
     >>> get_worker_info() is None
     True
     """
-    _current.questions += 1
-    if _current.when_asked is not None:
-        _current.when_asked()
-    return _current.info
+    here = _here()
+    here.questions += 1
+    if here.when_asked is not None:
+        here.when_asked()
+    return here.info
 
 
-def set_worker_info(info: WorkerInfo | None) -> None:
-    """From now on this thread is that worker."""
-    _current.info = info
+def note_counting() -> None:
+    """Somebody has looked at how many workers there are."""
+    _here().counted += 1
 
 
-def watch_for_question(when_asked: Callable[[], None] | None) -> None:
-    """Have a function called whenever this thread calls `get_worker_info`; None to stop."""
-    _current.when_asked = when_asked
+def set_worker_info(info: WorkerInfo | None, own_process: bool) -> None:
+    """From now on this process, or else this thread, is that worker."""
+    global _process
+    if own_process:
+        _process = _Place(info)
+    else:
+        _own.place = None if info is None else _Place(info)
+
+
+@contextlib.contextmanager
+def watch_for_question(when_asked: Callable[[], None] | None) -> Iterator[None]:
+    """While this lasts, have a function called whenever this worker's code calls `get_worker_info`."""
+    here = _here()
+    before, here.when_asked = here.when_asked, when_asked
+    try:
+        yield
+    finally:
+        here.when_asked = before
 
 
 def questions() -> int:
-    """How often this thread has called `get_worker_info`."""
-    return _current.questions
+    """How often this worker's code has called `get_worker_info`."""
+    return _here().questions
+
+
+def countings() -> int:
+    """How often this worker's code has looked at the number of workers."""
+    return _here().counted
 
 
 def is_one_of_many() -> bool:
     """Is this thread one of several workers? Asking so is no question of the dataset's."""
-    return _current.info is not None and _current.info.num_workers > 1
+    info = _here().info
+    return info is not None and _count_of(info) > 1
+
+
+def _count_of(info: WorkerInfo) -> int:
+    count: int = object.__getattribute__(info, "num_workers")
+    return count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -238,3 +239,149 @@ def test_tensors_shared_by_torchs_other_strategy_stay_shared() -> None:
         test_torch_datasets.check_sharing(test_torch_datasets.SPAWN)
     """  # in a process of its own: torch leaves a server of shared memory behind
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, check=True)
+
+
+# what a batch sampler gives, and what __getitems__ returns
+
+
+class TellsWhatItGot(torchs.Dataset[Any]):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("not one by one")
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        if isinstance(indices, slice):
+            return [[type(indices).__name__, index] for index in range(6)[indices]]
+        return [[type(indices).__name__, int(index)] for index in indices]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [slice(0, 3), slice(3, 6)],
+        [(0, 1), (2, 3)],
+        [torch.tensor([0, 1])],
+        [np.array([4, 5])],
+        [range(2)],
+        [[1, 2]],
+    ],
+    ids=["slice", "tuple", "tensor", "array", "range", "list"],
+)
+def test_getitems_gets_what_the_batch_sampler_gave(batches: list[Any], workers: int) -> None:
+    wanted = list(torchs.DataLoader(TellsWhatItGot(), batch_sampler=batches))  # its workers would leave a thread behind
+    assert_same(list(ours.DataLoader(TellsWhatItGot(), batch_sampler=batches, num_workers=workers)), wanted)
+
+
+class ReturnsAnything(TellsWhatItGot):
+    def __init__(self, make: Any) -> None:
+        self.make = make
+
+    def __getitems__(self, indices: Any) -> Any:
+        return self.make(torch.tensor(indices))
+
+
+@dataclass
+class Whole:
+    x: Any
+
+
+def as_it_is(batch: Any) -> Any:
+    return batch.x if isinstance(batch, Whole) else list(batch)
+
+
+@pytest.mark.parametrize(
+    "make", [Whole, iter, lambda x: x, lambda x: {"x": x}], ids=["object", "iterator", "t", "dict"]
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_getitems_returns_is_the_collate_functions_affair(make: Any, workers: int) -> None:
+    options = {"batch_size": 2, "collate_fn": as_it_is, "num_workers": workers}
+    found = [list(library.DataLoader(ReturnsAnything(make), **options)) for library in (torchs, ours)]
+    assert_same(found[1], found[0])
+
+
+class Endless(torchs.Dataset[int]):
+    def __len__(self) -> int:
+        return 10**12
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def test_a_dataset_may_be_longer_than_memory() -> None:
+    batches = iter(ours.DataLoader(Endless(), batch_size=30_000))
+    assert [(int(batch[0]), int(batch[-1])) for batch, _ in zip(batches, range(4), strict=False)] == [
+        (start, start + 29_999) for start in range(0, 120_000, 30_000)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.arange(4, dtype=">i4"),
+        np.eye(3).view(np.matrix),
+        np.ma.masked_array(np.arange(4), [0, 1, 0, 1]),
+        np.zeros((3, 2), ">f4"),
+        np.arange(4.0),
+        np.arange(6)[::-1],
+    ],
+    ids=["big-endian", "matrix", "masked", "big-endian rows", "plain", "backwards"],
+)
+def test_a_bare_array_of_any_kind_gives_what_torch_gives(rows: Any) -> None:
+    found: list[Any] = []
+    for library in (torchs, ours):
+        try:
+            found.append(list(library.DataLoader(rows, 2)))
+        except Exception as error:
+            found.append([type(error).__name__])
+    assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_dtypes_that_differ_are_made_one_for_any_number_of_workers(workers: int) -> None:
+    data = [torch.zeros(2), torch.ones(2, dtype=torch.float64)]
+    assert_same(next(iter(ours.DataLoader(data, 2, num_workers=workers))), next(iter(torchs.DataLoader(data, 2))))
+
+
+# the default device
+
+
+@pytest.mark.parametrize("make", [list, lambda rows: torchs.TensorDataset(torch.stack(rows))], ids=["list", "tensors"])
+def test_batches_of_cpu_tensors_are_on_the_cpu_whatever_the_default_device(make: Any) -> None:
+    wide = [torch.full((20_000,), float(number)) for number in range(4)]
+    for rows in (wide, [row[:2] for row in wide]):
+        iterators = [iter(library.DataLoader(make(rows), 2)) for library in (torchs, ours)]
+        torch.set_default_device("meta")
+        try:
+            found = [list(iterator) for iterator in iterators]
+        finally:
+            torch.set_default_device(None)
+        assert_same(found[1], found[0])
+
+
+def use_meta(worker_id: int) -> None:
+    torch.set_default_device("meta")
+
+
+def test_a_worker_may_have_another_default_device() -> None:
+    options = {"batch_size": 2, "num_workers": 1, "worker_init_fn": use_meta}
+    data = [torch.ones(20_000), torch.zeros(20_000)]
+    found = [list(library.DataLoader(data, **options)) for library in (torchs, ours)]
+    assert_same(found[1], found[0])
+
+
+def test_a_permutation_may_be_drawn_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnDevice:
+        def __init__(self, values: torch.Tensor) -> None:
+            self.values = values
+
+        def cpu(self) -> torch.Tensor:
+            return self.values
+
+    draw = torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda size, generator: OnDevice(draw(size, generator=generator)))
+    loader = ours.DataLoader(range(5), 5, shuffle=True, generator=torch.Generator().manual_seed(1))
+    assert sorted(next(iter(loader)).tolist()) == list(range(5))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import queue
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -214,3 +216,204 @@ def test_there_is_no_worker_in_the_main_process() -> None:
     assert all(sample["id"] == -1 for sample in ours.DataLoader(AsksWhereItIs(), batch_size=None))
     list(ours.DataLoader(AsksWhereItIs(), batch_size=None, num_workers=1))
     assert torchs.get_worker_info() is None
+
+
+# sharing by worker_init_fn, and by a question at some other time or place
+
+
+class Unset(torchs.IterableDataset[int]):
+    """Bounds that worker_init_fn is to fill in."""
+
+    def __init__(self) -> None:
+        self.rank: int | None = None
+        self.world: int | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.rank or 0, 13, self.world or 1))
+
+
+def fill_in(worker_id: int) -> None:
+    info: Any = torchs.get_worker_info()
+    info.dataset.rank, info.dataset.world = info.id, info.num_workers
+
+
+class Around(torchs.IterableDataset[int]):
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.dataset)
+
+
+def cut_inner_to_share(worker_id: int) -> None:
+    info: Any = torchs.get_worker_info()
+    inner = info.dataset.dataset
+    share = math.ceil(inner.end / info.num_workers)
+    inner.start, inner.end = info.id * share, min((info.id + 1) * share, inner.end)
+
+
+def cut_by_number(worker_id: int) -> None:
+    """Knows by heart that there are two."""
+    dataset: Any = torchs.get_worker_info().dataset  # type: ignore[union-attr]
+    dataset.start, dataset.end = (0, 7) if worker_id == 0 else (7, 13)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "init"),
+    [(Unset, fill_in), (lambda: Around(Stream(13)), cut_inner_to_share), (lambda: Stream(13), cut_by_number)],
+    ids=["was None", "inner dataset", "by number"],
+)
+def test_a_stream_shared_out_by_worker_init_fn_gives_torchs_batches(dataset: Any, init: Any) -> None:
+    options = {"batch_size": 2, "worker_init_fn": init, "num_workers": 2}
+    wanted = list(torchs.DataLoader(dataset(), **options))
+    assert_same(list(ours.DataLoader(dataset(), **options)), wanted)
+    assert sorted(torch.cat(wanted).tolist()) == list(range(13))
+
+
+class Opening(Stream):
+    connection: Any = None
+
+
+def open_connection(worker_id: int) -> None:
+    info: Any = torchs.get_worker_info()
+    info.dataset.connection = f"connection {info.id}"
+    info.dataset.log = [repr(info)]
+
+
+@pytest.mark.filterwarnings(f"ignore:{WHOLE}")
+@pytest.mark.parametrize("dataset", [Opening, Stream])
+def test_a_worker_init_fn_that_opens_something_does_not_share(dataset: type[Stream]) -> None:
+    loader = ours.DataLoader(dataset(11), batch_size=2, num_workers=2, worker_init_fn=open_connection)
+    assert elements(loader) == list(range(11))
+
+
+class Remembering(Stream):
+    """Asks in its first epoch only."""
+
+    share: tuple[int, int] | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        if self.share is None:
+            info: Any = torchs.get_worker_info()
+            self.share = (info.id, info.num_workers)
+        return iter(range(self.share[0], self.end, self.share[1]))
+
+
+def test_a_stream_that_remembers_its_share_gives_torchs_batches_in_every_epoch() -> None:
+    found = []
+    for library in (torchs, ours):
+        loader = library.DataLoader(Remembering(12), 2, num_workers=2, persistent_workers=True)
+        found.append([list(loader) for _ in range(3)])
+        loader._iterator = None
+    assert_same(found[1], found[0])
+
+
+class Inner(torchs.IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(12))
+
+
+class LoadsInside(torchs.IterableDataset[int]):
+    """Reads through a loader of its own, and asks for every element."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[int]:
+        for number, element in enumerate(self.loader(Inner(), batch_size=None)):
+            info: Any = torchs.get_worker_info()
+            if number % info.num_workers == info.id:
+                yield element
+
+
+def test_a_loader_inside_a_stream_does_not_hide_the_streams_question() -> None:
+    found = [list(library.DataLoader(LoadsInside(library.DataLoader), 2, num_workers=2)) for library in (torchs, ours)]
+    assert_same(found[1], found[0])
+
+
+class ReadsAhead(torchs.IterableDataset[int]):
+    """Asks from a thread of its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        read: queue.Queue[int | None] = queue.Queue()
+
+        def run() -> None:
+            info: Any = torchs.get_worker_info()
+            for element in range(info.id, 12, info.num_workers):
+                read.put(element)
+            read.put(None)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        while (element := read.get()) is not None:
+            yield element
+        thread.join()
+
+
+def test_a_stream_may_ask_from_a_thread_of_its_own() -> None:
+    found = [list(library.DataLoader(ReadsAhead(), 2, num_workers=2)) for library in (torchs, ours)]
+    assert_same(found[1], found[0])
+
+
+class OtherShard(Strided):
+    """Hugging Face's order of arguments."""
+
+    def shard(self, num_shards: int, index: int) -> Any:
+        raise AssertionError("this is not our shard(index, count)")
+
+
+class OurShard(Stream):
+    def shard(self, index: int, count: int) -> Any:
+        return range(index, self.end, count)
+
+
+def test_shard_is_called_only_if_it_takes_index_and_count() -> None:
+    found = [list(library.DataLoader(OtherShard(9), 2, num_workers=2)) for library in (torchs, ours)]
+    assert_same(found[1], found[0])
+    assert sorted(elements(ours.DataLoader(OurShard(9), 2, num_workers=2))) == list(range(9))
+
+
+class AsksLate(Stream):
+    def __iter__(self) -> Iterator[int]:
+        yield from range(5)
+        try:
+            info: Any = torchs.get_worker_info()
+            yield 100 + info.id
+        except Exception:
+            yield -1
+        yield from range(5, self.end)
+
+
+@pytest.mark.filterwarnings(f"ignore:{WHOLE}")
+def test_a_question_that_comes_late_is_an_error_of_the_loop_not_of_the_stream() -> None:
+    batches = iter(ours.DataLoader(AsksLate(12), batch_size=2, **FORK))
+    assert [next(batches).tolist(), next(batches).tolist()] == [[0, 1], [2, 3]]
+    with pytest.raises(RuntimeError, match=r"only after its first element.*ask at the start of __iter__"):
+        next(batches)
+    while True:  # the other worker may say so too, but nobody gives elements that some would miss
+        try:
+            next(batches)
+        except StopIteration:
+            break
+        except RuntimeError:
+            continue
+        raise AssertionError("a batch after the error")
+
+
+class ByTwo(Stream):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.end, 2))
+
+
+def start_at_number(worker_id: int) -> None:
+    """Knows by heart that there are two, and in the first worker changes nothing that could be seen."""
+    torchs.get_worker_info().dataset.start = worker_id  # type: ignore[union-attr]
+
+
+@pytest.mark.filterwarnings(f"ignore:{WHOLE}")
+@pytest.mark.parametrize("kind", [FORK, {**FORK, "persistent_workers": True}], ids=["fork", "persistent"])
+def test_workers_that_do_not_agree_on_sharing_are_an_error_not_a_loss(kind: dict[str, Any]) -> None:
+    loader = ours.DataLoader(ByTwo(40), batch_size=2, worker_init_fn=start_at_number, **kind)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"some workers read the whole .* define shard"):
+            list(loader)

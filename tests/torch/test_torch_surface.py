@@ -212,3 +212,138 @@ def test_setting_the_iterator_to_none_ends_persistent_workers_as_in_torch() -> N
         found.append([epochs, torch.rand(1)])
         loader._iterator = None
     assert_same(found[1], found[0])
+
+
+# subclasses
+
+
+def colliding(base: Any, before: dict[str, Any], after: dict[str, Any]) -> Any:
+    class Loader(base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            for name, value in before.items():
+                setattr(self, name, value)
+            super().__init__(*args, **options)
+            for name, value in after.items():
+                setattr(self, name, value)
+
+    return Loader
+
+
+NAMES = ["device", "workers", "shuffle_buffer", "on_error", "error_log", "max_errors", "stall_warning"]
+PRIVATE = ["_seed", "_options", "_job", "_tasks", "_feed", "_epochs", "_base_seed", "_streams", "_begin_anew"]
+
+
+@pytest.mark.parametrize("name", NAMES + PRIVATE)
+def test_a_subclass_may_use_any_name_for_attributes_of_its_own(name: str) -> None:
+    for before, after in (({name: "mine"}, {}), ({}, {name: "mine"})):
+        found = []
+        for base in (torchs.DataLoader, ours.DataLoader):
+            loader = colliding(base, before, after)(range(4), 2, shuffle=False)
+            found.append([getattr(loader, name), list(loader), list(loader), getattr(loader, name)])
+        assert_same(found[1], found[0])
+
+
+def test_our_options_can_be_read() -> None:
+    loader = ours.DataLoader(range(4), workers="thread", device="cpu", stall_warning=7, max_deaths=3)
+    assert (loader.workers, loader.device, loader.shuffle_buffer) == ("thread", torch.device("cpu"), 0)
+    assert (loader.stall_warning, loader.max_deaths) == (7, 3)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_get_iterator_of_a_subclass_is_honoured(workers: int) -> None:
+    found = []
+    for library in (torchs, ours):
+
+        class Tenfold(library.DataLoader):  # type: ignore[misc, name-defined]
+            def _get_iterator(self) -> Any:
+                return (batch * 10 for batch in super()._get_iterator())
+
+        found.append([batch.tolist() for batch in Tenfold(range(4), 2, num_workers=workers)])
+    assert found[1] == found[0] == [[0, 10], [20, 30]]
+
+
+def test_a_subclass_may_make_its_iterator_once_and_anew() -> None:
+    """As ultralytics does."""
+
+    class Endless:
+        def __init__(self, sampler: Any) -> None:
+            self.sampler = sampler
+
+        def __iter__(self) -> Iterator[Any]:
+            while True:
+                yield from iter(self.sampler)
+
+    found = []
+    for library in (torchs, ours):
+
+        class Infinite(library.DataLoader):  # type: ignore[misc, name-defined]
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **options)
+                object.__setattr__(self, "batch_sampler", Endless(self.batch_sampler))
+                self.iterator = super().__iter__()
+
+            def __len__(self) -> int:
+                return len(self.batch_sampler.sampler)
+
+            def __iter__(self) -> Iterator[Any]:
+                for _ in range(len(self)):
+                    yield next(self.iterator)
+
+            def reset(self) -> None:
+                self.iterator = self._get_iterator()
+
+        torch.manual_seed(1)
+        loader = Infinite(range(5), 2, shuffle=True)
+        epochs = [list(loader), list(loader)]
+        loader.reset()
+        found.append([*epochs, list(loader)])
+    assert_same(found[1], found[0])
+
+
+# what torch's module has
+
+
+def test_every_name_of_torchs_module_is_there() -> None:
+    assert [name for name in torchs.__all__ if not hasattr(ours, name)] == []
+    assert ours.functional_datapipe is torchs.functional_datapipe
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        ours.no_such_thing
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # torch's, from its half-made iterator
+def test_no_prefetching_is_refused_as_by_torch() -> None:
+    for library in (torchs, ours):
+        with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
+            iter(library.DataLoader(range(3), num_workers=1, prefetch_factor=0))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_profiler_sees_the_waiting(workers: int) -> None:
+    counts = []
+    for library in (torchs, ours):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            list(library.DataLoader(range(4), 2, num_workers=workers))
+        rows = [row for row in profile.key_averages() if row.key.startswith("enumerate(DataLoader)#")]
+        counts.append([row.count for row in rows])
+    assert counts[1] == counts[0] == [3]
+
+
+# with_feedline
+
+
+def test_options_given_to_with_feedline_win() -> None:
+    assert [b.tolist() for b in ours.with_feedline(torchs.DataLoader(range(4), 2), batch_size=4)] == [[0, 1, 2, 3]]
+    assert [b.tolist() for b in ours.with_feedline(torchs.DataLoader(range(4), 2), sampler=[3, 1])] == [[3, 1]]
+    loader = torchs.DataLoader(range(4), batch_sampler=[[0, 1], [3]])
+    assert [b.tolist() for b in ours.with_feedline(loader, prefetch_factor=None)] == [[0, 1], [3]]
+    assert [b.tolist() for b in ours.with_feedline(loader, batch_size=3)] == [[0, 1, 2], [3]]
+    assert [b.tolist() for b in ours.with_feedline(loader, batch_sampler=[[2]])] == [[2]]
+    assert len(list(ours.with_feedline(torchs.DataLoader(range(9), 2), shuffle=True))) == 5
+
+
+@pytest.mark.parametrize("name", ["__iter__", "_get_iterator"])
+def test_with_feedline_says_what_it_cannot_keep(name: str) -> None:
+    own = type("Own", (torchs.DataLoader,), {name: lambda self: iter([1])})
+    with pytest.warns(UserWarning, match=f"Own has an {name} of its own") as warned:
+        assert len(list(ours.with_feedline(own(range(4), 2)))) == 2
+    assert warned[0].filename == __file__

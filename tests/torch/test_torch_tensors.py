@@ -10,6 +10,8 @@ import torch
 import torch.utils.data as torchs
 from kinds import FORK, INLINE, THREADS
 from sameness import Trees, assert_same
+from torch.nn.utils.rnn import pack_sequence
+from torch.testing._internal.two_tensor import TwoTensor
 
 import feedline.torch as ours
 from feedline.arena.slots import SMALL_LEAF
@@ -170,3 +172,64 @@ def test_a_loader_works_in_inference_mode_and_its_batches_outside_of_it() -> Non
     outside = [batch for (batch,) in ours.DataLoader(data, batch_size=2)]
     assert_same(inside, outside)
     outside[0].requires_grad_().sum().backward()
+
+
+def tagged(values: torch.Tensor) -> torch.Tensor:
+    made = values.as_subclass(Tagged)
+    made.mask = [values + 1]  # type: ignore[attr-defined]
+    return made
+
+
+def noted(values: torch.Tensor) -> torch.Tensor:
+    values.path = "a file"  # type: ignore[attr-defined]
+    return values
+
+
+class Box:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+def in_mode(values: torch.Tensor) -> Any:
+    return torch.nested.nested_tensor([values, values], layout=torch.jagged)
+
+
+INNER: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]] = {
+    "a wrapper of two": (lambda x: TwoTensor(x, x.clone()), lambda tree: tree.a),
+    "jagged": (in_mode, lambda tree: tree.values()),
+    "an attribute of a subclass": (tagged, lambda tree: tree.mask[0]),
+    "an attribute of an object": (Box, lambda tree: tree.x),
+    "a named tuple with a constructor": (lambda x: pack_sequence([x]), lambda tree: tree.data),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+@pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
+def test_inner_tensors_are_owned_too(name: str, kind: dict[str, Any]) -> None:
+    wrap, unwrap = INNER[name]
+    sample = wrap(torch.zeros(3))
+    before = unwrap(sample).clone()
+    batch = next(iter(ours.DataLoader([sample], batch_size=None, collate_fn=lambda sample: sample, **kind)))
+    assert type(batch) is type(sample)
+    assert torch.equal(unwrap(batch), before)
+    unwrap(batch).add_(1)
+    assert torch.equal(unwrap(sample), before)
+
+
+def test_two_jagged_tensors_of_one_shape_still_fit_each_other() -> None:
+    one = in_mode(torch.ones(2))
+    pair = one, one * 2
+    x, y = next(iter(ours.DataLoader([pair], batch_size=None)))
+    assert (x + y).values().tolist() == [3.0] * 4
+
+
+def test_a_tensors_attributes_stay_with_it_without_workers() -> None:
+    sample = noted(torch.zeros(2))
+    for library in (torchs, ours):
+        assert next(iter(library.DataLoader([sample], batch_size=None))).path == "a file"  # type: ignore[attr-defined]
+
+
+def test_what_requires_a_gradient_is_shared_without_workers() -> None:
+    leaf = torch.zeros(2, requires_grad=True)
+    for library in (torchs, ours):
+        assert next(iter(library.DataLoader([leaf], batch_size=None))) is leaf

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import random
+import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -275,3 +277,78 @@ def test_a_loop_left_early_leaves_nothing_behind(kind: dict[str, Any], lasting: 
         for batch in loader:
             assert (batch == 0).all()
             break
+
+
+class Registering(torchs.Dataset[int]):
+    """Does not like to be subclassed twice under one name."""
+
+    names: ClassVar[set[str]] = set()
+
+    def __init_subclass__(cls) -> None:
+        assert cls.__name__ not in Registering.names, "a class of that name is there already"
+        Registering.names.add(cls.__name__)
+
+
+class Registered(Registering):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
+def test_watching_worker_init_fn_does_nothing_to_the_dataset(kind: dict[str, Any]) -> None:
+    dataset, kinds = Registered(), []
+    barrier = threading.Barrier(2, timeout=20)
+
+    def look(worker_id: int) -> None:
+        kinds.append(type(dataset))
+        assert type(dataset) is Registered
+        if kind is THREADS:
+            barrier.wait()
+
+    loader = ours.DataLoader(dataset, batch_size=2, worker_init_fn=look, **kind)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+    assert type(dataset) is Registered
+    assert kinds == ([Registered] * 2 if kind is THREADS else [])
+    pickle.dumps(dataset)
+
+
+class Interrupting(torchs.Dataset[int]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 1:
+            raise KeyboardInterrupt
+        return index
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
+def test_an_interrupt_raised_by_a_dataset_in_a_worker_does_not_look_like_ctrl_c(kind: dict[str, Any]) -> None:
+    batches = iter(ours.DataLoader(Interrupting(), **kind))
+    assert next(batches).item() == 0
+    with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+        next(batches)
+    assert [batch.item() for batch in batches] == [2, 3]
+
+
+class HoldsALock(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class Locked(torchs.Dataset[int]):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        raise HoldsALock("boom")
+
+
+def test_an_exception_that_does_not_pickle_keeps_its_type_as_under_torch() -> None:
+    for library in (torchs, ours):
+        with pytest.raises(HoldsALock, match="boom"):
+            list(library.DataLoader(Locked(), num_workers=1))

@@ -17,7 +17,7 @@ import numpy as np
 
 from feedline.datasets import ArrayDataset, described, read_samples, reads_batches, reads_many, reads_one
 from feedline.errors import add_note
-from feedline.messages import BadSample, Empty, IntArray, Task, error_line
+from feedline.messages import AsGiven, BadSample, Empty, IntArray, Task, error_line
 from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample
 
@@ -32,7 +32,7 @@ class BatchReader(NamedTuple):
 
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches from a NumPy dataset, if it can give them."""
-    if isinstance(dataset, np.ndarray):  # a bare array is a dataset of its rows
+    if type(dataset) in (np.ndarray, np.memmap):  # a bare array is a dataset of its rows; a masked one of other things
         rows = ArrayDataset(rows=dataset)
         return BatchReader(lambda indices, empty: _only(rows.__getbatch__(indices, empty)), draws=False)
     if reads_batches(dataset):
@@ -75,7 +75,7 @@ class Fetcher:
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
-            return read_samples(self.dataset, list(indices))
+            return read_samples(self.dataset, indices.given if isinstance(indices, AsGiven) else list(indices))
         except Exception as error:
             self._explain(error, f"dataset.__getitems__({brief(indices)})")
             raise

@@ -1,9 +1,9 @@
 """Elements of an iterable dataset for one task, each element once over all workers.
 
 Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
-Promises: a dataset that asks `get_worker_info()` shards itself, as does one that worker_init_fn has changed in its
-worker; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps
-each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
+Promises: a dataset that asks `get_worker_info()` shards itself, as does one that worker_init_fn has given its share;
+one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps each
+`shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
 batch is read under its own seed, those passed over too. An element that fails is raised, or left out (a shorter batch),
 or made up for by reading on; a stream that does nothing but fail is not read for ever.
 Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (mishaps).
@@ -11,6 +11,7 @@ Not its job: collating, seeding itself (a callback is handed in), counting and l
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from itertools import chain, islice
 from types import GeneratorType
 from typing import Any, NamedTuple, NoReturn
 
+from feedline.datasets import IterableDataset
 from feedline.errors import add_note
 from feedline.messages import BadSample, Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
@@ -35,8 +37,17 @@ READ_WHOLE = (
     "the dataset's bounds in worker_init_fn) to share it."
 )
 ASKED_LATE = (
-    "the IterableDataset asks feedline.get_worker_info() only after its first element, when it has already been taken "
-    "for one that reads everything: ask at the start of __iter__, or define shard(index, count)"
+    "the IterableDataset asks get_worker_info() only after its first element, when it had already been taken for one "
+    "that reads everything and its workers had shared out the batches so far. From here on elements would be lost, so "
+    "it ends here: ask at the start of __iter__ (and use the answer where you need it), or define shard(index, count)"
+)
+
+
+DISAGREE = (
+    "some workers read the whole IterableDataset and others a share of their own, so elements would be lost. Either it "
+    "asks get_worker_info() in some workers only, or worker_init_fn cannot be seen to share the data in all of them "
+    "(it set an attribute to the value it had): let it look at get_worker_info().num_workers, or define "
+    "shard(index, count)"
 )
 GENERATOR_OVER = (
     "an element of the IterableDataset failed, and its __iter__ is a generator, which Python ends at its first error: "
@@ -79,18 +90,27 @@ class StreamReader:
         self._size = size
         self._seed = seed
         self._whole = True
+        self.asked = False
+        """Has the dataset asked which worker it is in? Then it shards itself, in later epochs too."""
+        self._late = False
         self._first = task._replace(seq=0)
         self._ended = False
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
         self.notices: list[str] = []
         self._source: _Numbered
+        self.is_new = True
         self._elements = self._open(dataset, task.seq % shards, is_own_share)
         self._at = self._first.seq
         self._step = 1 if self._whole else shards
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
             self._elements = Shuffled(self._elements, shuffle_buffer, key)
+
+    @property
+    def whole(self) -> bool:
+        """Does every worker read all of it, and keep its part?"""
+        return self._whole and self._shards > 1
 
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
@@ -102,6 +122,8 @@ class StreamReader:
             try:
                 self._batch(task._replace(seq=self._at))
             except Exception as error:  # it is reported by the task whose batch this is
+                if self._late:  # which other workers need not notice
+                    raise
                 log.debug("batch %d, passed over, failed: %r", self._at, error)
         return Taken([], True, short=True) if self._ended else self._batch(task)
 
@@ -109,28 +131,33 @@ class StreamReader:
         if task.seq != self._first.seq:  # the first batch goes on with the seed its stream was opened under
             self._seed(task)
         self._at += self._step
+        if not self._whole or self._shards == 1:
+            return self._read(task)
+        with watch_for_question(self._note_late):
+            taken = self._read(task)
+        if self._late:
+            self._ended = True
+            raise RuntimeError(ASKED_LATE)
+        return taken
+
+    def _read(self, task: Task) -> Taken:
         elements: list[Any] = []
         bad: list[BadSample] = []
         wanted = self._size
-        if self._whole and self._shards > 1:
-            watch_for_question(_asked_late)
-        try:
-            while len(elements) < wanted and not self._ended:
-                try:
-                    while len(elements) < wanted:
-                        elements.append(next(self._elements))
-                except StopIteration:
-                    self._ended = True
-                except Exception as error:
-                    if self._on_error == "raise" or error.args == (ASKED_LATE,):
-                        where = f"at element {len(elements)} of batch {task.seq}"
-                        add_note(error, f"feedline: raised by the IterableDataset {where}")
-                        raise
-                    bad.append(BadSample.of(error, task, None, self._source.number, ""))
-                    wanted -= self._on_error == "skip"
-                    self._count_failure()
-        finally:
-            watch_for_question(None)
+        while len(elements) < wanted and not self._ended:
+            try:
+                while len(elements) < wanted:
+                    elements.append(next(self._elements))
+            except StopIteration:
+                self._ended = True
+            except Exception as error:
+                if self._on_error == "raise":
+                    where = f"at element {len(elements)} of batch {task.seq}"
+                    add_note(error, f"feedline: raised by the IterableDataset {where}")
+                    raise
+                bad.append(BadSample.of(error, task, None, self._source.number, ""))
+                wanted -= self._on_error == "skip"
+                self._count_failure()
         return Taken(elements, self._ended, tuple(bad), len(elements) < wanted)
 
     def _count_failure(self) -> None:
@@ -144,21 +171,19 @@ class StreamReader:
             self.notices.append(GENERATOR_OVER)
 
     def _open(self, dataset: Any, shard: int, is_own_share: bool) -> Iterator[Any]:
-        if self._shards > 1 and is_own_share:
-            self._begin_own(shard)
+        if self._shards == 1:
+            self._begin()
             return self._numbered(iter(dataset))
-        if self._shards > 1 and callable(getattr(dataset, "shard", None)):
+        if not is_own_share and _can_be_asked_for_a_shard(dataset):
             self._begin_own(shard)
             return self._numbered(iter(dataset.shard(shard, self._shards)))
-        self._begin()
-        if self._shards == 1:
-            return self._numbered(iter(dataset))
-        watch_for_question(lambda: self._begin_own(shard))
-        try:
+        if is_own_share:
+            self._begin_own(shard)
+        else:
+            self._begin()
+        with watch_for_question(lambda: self._note_question(shard)):
             elements = self._numbered(iter(dataset))
             first = self._peek(elements)
-        finally:
-            watch_for_question(None)
         if self._whole:
             self.notices.append(READ_WHOLE.format(shards=self._shards))
         return chain(first, elements)
@@ -172,6 +197,15 @@ class StreamReader:
                 raise
             return map(_raise, [error])  # raises once, then has ended
 
+    def _note_question(self, shard: int) -> None:
+        if not self.asked:
+            self.asked = True
+            self._begin_own(shard)
+
+    def _note_late(self) -> None:
+        # Nothing is raised here: this is the user's code, which torch would have given an answer.
+        self._late = True
+
     def _numbered(self, elements: Iterator[Any]) -> Iterator[Any]:
         self._source = _Numbered(elements, self._announce)
         return self._source
@@ -183,10 +217,9 @@ class StreamReader:
 
     def _begin_own(self, shard: int) -> None:
         """The dataset reads its own part: from here on it draws from its own seed, not the whole stream's."""
-        if self._whole:
-            self._whole = False
-            self._first = self._first._replace(seq=shard)
-            self._begin()
+        self._whole = False
+        self._first = self._first._replace(seq=shard)
+        self._begin()
 
     def _begin(self) -> None:
         self._seed(self._first)
@@ -223,8 +256,15 @@ def _raise(error: Exception) -> NoReturn:
     raise error
 
 
-def _asked_late() -> None:
-    raise RuntimeError(ASKED_LATE)
+def _can_be_asked_for_a_shard(dataset: Any) -> bool:
+    """Has it our `shard(index, count)`, and not another library's method of that name with other arguments?"""
+    method = getattr(dataset, "shard", None)
+    if not callable(method) or isinstance(dataset, IterableDataset):
+        return callable(method)
+    try:
+        return list(inspect.signature(method).parameters) == ["index", "count"]
+    except (TypeError, ValueError):  # written in C, say
+        return False
 
 
 class Shuffled:

@@ -6,6 +6,9 @@ Datasets, samplers and functions are torch's own; only the loader's engine is fe
 `import feedline` does not.
 """
 
+from typing import Any
+
+import torch.utils.data
 from torch.utils.data import (
     BatchSampler,
     ChainDataset,
@@ -54,3 +57,10 @@ __all__ = [
     "rng",
     "with_feedline",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Whatever else torch's module has: data pipes and the like."""
+    if name in torch.utils.data.__all__:
+        return getattr(torch.utils.data, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

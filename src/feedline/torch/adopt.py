@@ -7,12 +7,12 @@ Not its job: choosing options; feedline's own (`workers`, `device`, …) can be 
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset
 
-from feedline.care import Care
 from feedline.torch.loader import DataLoader
 
 _CARRIED = (
@@ -28,7 +28,6 @@ _CARRIED = (
     "pin_memory_device",
     "in_order",
 )
-_OURS = ("workers", "shuffle_buffer", "device", *Care.__dataclass_fields__)
 
 
 def with_feedline(loader: Any, **options: Any) -> Any:
@@ -50,17 +49,33 @@ def with_feedline(loader: Any, **options: Any) -> Any:
         raise TypeError(f"a torch DataLoader is needed, not {type(loader).__name__}")
     if isinstance(loader, DataLoader) and not options:
         return loader
-    carried = _CARRIED + _OURS if isinstance(loader, DataLoader) else _CARRIED
-    return DataLoader(
-        loader.dataset, **_batching(loader), **{name: getattr(loader, name) for name in carried} | options
-    )
+    _warn_of_what_is_lost(type(loader))
+    ours = loader._feedline.own.by_name() if isinstance(loader, DataLoader) else {}
+    carried = {name: getattr(loader, name) for name in _CARRIED} | ours
+    return DataLoader(loader.dataset, **_batching(loader, options) | carried | options)
 
 
-def _batching(loader: torch.utils.data.DataLoader[Any]) -> dict[str, Any]:
+def _warn_of_what_is_lost(kind: type[Any]) -> None:
+    plain = (torch.utils.data.DataLoader, DataLoader)
+    for name in ("__iter__", "_get_iterator"):
+        if getattr(kind, name) not in [getattr(each, name) for each in plain]:
+            warnings.warn(
+                f"{kind.__qualname__} has an {name} of its own, which a loader made by with_feedline does not call: "
+                "derive the class from feedline.torch.DataLoader instead, or wrap the loader that with_feedline gives",
+                stacklevel=3,
+            )
+
+
+def _batching(loader: torch.utils.data.DataLoader[Any], options: dict[str, Any]) -> dict[str, Any]:
+    if "batch_sampler" in options:
+        return {}
     if isinstance(loader.dataset, IterableDataset):
         return {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+    sampler = {} if "shuffle" in options else {"sampler": loader.sampler}
     if loader.batch_sampler is None:
-        return {"batch_size": None, "sampler": loader.sampler}
+        return {"batch_size": None, **sampler}
     if loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler:
-        return {"batch_size": loader.batch_size, "sampler": loader.sampler, "drop_last": loader.drop_last}
+        return {"batch_size": loader.batch_size, "drop_last": loader.drop_last, **sampler}
+    if options.keys() & {"batch_size", "sampler", "shuffle", "drop_last"}:
+        return {}  # other batches are wanted than those of the batch sampler
     return {"batch_sampler": loader.batch_sampler}

@@ -101,10 +101,6 @@ def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] |
     )
 
 
-def own(tree: Any, empty: Empty) -> Any:
+def own(tree: Any, empty: Empty, keep: Any = None) -> Any:
     """The tree with its tensors and arrays copied, so that writing to them changes nothing else."""
-    return line_own.own(tree, empty, _copy_tensor)
-
-
-def _copy_tensor(value: Any, empty: Empty) -> Any:
-    return own_tensor(value, empty) if isinstance(value, torch.Tensor) else value
+    return line_own.own(tree, empty, keep, own_tensor, (torch.Tensor,))

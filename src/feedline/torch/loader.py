@@ -3,7 +3,7 @@
 Takes: torch's options, and feedline's own as keyword-only extras. Gives: a `torch.utils.data.DataLoader` whose
 iterator is feedline's.
 Promises: torch's signature, attributes, checks, order and draws; batches are tensors on shared memory.
-Not its job: the loop (loop), the order (orders), tensors (tensors, collate).
+Not its job: an epoch (engine), the order (orders), tensors (tensors, collate).
 """
 
 from __future__ import annotations
@@ -15,24 +15,14 @@ from typing import Any, TypeVar
 
 import torch
 import torch.utils.data
-from torch.utils.data import IterableDataset, default_collate, default_convert
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.care import check_care
 from feedline.checks import check_whole
-from feedline.errors import OptionError
-from feedline.line.collate import registrations
-from feedline.line.passed import Passed
-from feedline.line.plan import StreamPlan, Tasks
-from feedline.loop import Feed
 from feedline.messages import BadSample
-from feedline.options import Options, check_kind
-from feedline.state import Place
+from feedline.options import check_buffer, check_kind, check_start_method
 from feedline.stats import Stats
-from feedline.torch.dialect import TORCH
-from feedline.torch.orders import indices_of
-from feedline.torch.transfer import Transfer, transferred
-from feedline.workers.body import Job
+from feedline.torch.engine import Engine, Own, streams
 
 T = TypeVar("T", covariant=True)
 
@@ -51,6 +41,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     tensor([ 0, 10, 20]) tensor([0, 1, 2])
     tensor([30]) tensor([3])
     """
+
+    workers: str
+    shuffle_buffer: int
+    device: torch.device | None
 
     def __init__(
         self,
@@ -82,7 +76,14 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         error_log: str | os.PathLike[str] | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        care = check_care(locals())
+        own = Own(
+            check_kind(workers),
+            check_whole("shuffle_buffer", shuffle_buffer, least=0),
+            None if device is None else torch.device(device),
+            check_care(locals()),
+        )
+        check_start_method(own.workers, multiprocessing_context)
+        check_buffer(own.shuffle_buffer, streams(dataset))
         super().__init__(
             dataset,
             batch_size,
@@ -102,52 +103,39 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
-        vars(self).update(vars(care))  # readable under their names, as every other option
-        self.on_error: str
-        self.workers = check_kind(workers)
-        self.shuffle_buffer = check_whole("shuffle_buffer", shuffle_buffer, least=0)
-        self.device = None if device is None else torch.device(device)
-        if self.shuffle_buffer and not self._streams:
-            raise OptionError(
-                "shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead"
-            )
-        if self.workers == "thread" and multiprocessing_context is not None:
-            raise OptionError(
-                "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
-            )
-        self._begin_anew()
+        self._feedline = Engine(own)
+        for name, value in own.by_name().items():
+            vars(self).setdefault(name, value)  # for reading; a subclass may use such a name for its own
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name == "_iterator" and value is None and "_feed" in self.__dict__:
+        if name == "_iterator" and value is None and "_feedline" in self.__dict__:
             # Lightning and others end torch's persistent workers so; the next iteration begins with new ones.
-            self._feed.close()
-            self.__dict__["_base_seed"] = None
+            self._feedline.forget()
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         """Begin an epoch; draws from the generator exactly as torch's loader does."""
-        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
-            return super().__iter__()  # data pipes are wired into torch's own iterator
-        tasks = self._tasks()
-        self._epochs += 1
-        transfer = Transfer.chosen(self.pin_memory, self.pin_memory_device, self.device)
-        batches = self._feed.begin(self._options(), tasks, Passed(Place(self._epochs)), self.__len__, self._job())
-        if self.num_workers:
-            batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
-        return transferred(batches, transfer)
+        if _is_pipe(self.dataset):
+            return super().__iter__()
+        batches: Iterator[T] = self._get_iterator()
+        return batches
+
+    def _get_iterator(self) -> Any:
+        # As in torch the place that makes the iterator: subclasses override and call it.
+        return super()._get_iterator() if _is_pipe(self.dataset) else self._feedline.begin(self)
 
     @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000."""
-        return self._feed.mishaps.samples
+        return self._feedline.feed.mishaps.samples
 
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
-        return self._feed.stats()
+        return self._feedline.feed.stats()
 
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""
-        self._feed.close()
+        self._feedline.close()
 
     def __enter__(self) -> DataLoader[T]:
         return self
@@ -155,88 +143,11 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._feedline.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_feed", "_epochs", "_base_seed")}
+        return {**self.__dict__, "_feedline": Engine(self._feedline.own)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin_anew()
 
-    def _begin_anew(self) -> None:
-        self._feed = Feed()
-        self._epochs = 0
-        self._base_seed: int | None = None
-
-    @property
-    def _streams(self) -> bool:
-        return isinstance(self.dataset, IterableDataset)
-
-    def _tasks(self) -> Tasks:
-        if self._streams:
-            self._draw_base_seed()
-            plan = StreamPlan(self.dataset, self.batch_size, self.drop_last, self._seed, max(1, self.num_workers))
-            return plan.tasks(self._epochs)
-        sampler: Any = self._index_sampler
-        # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
-        indices = indices_of(sampler, self._auto_collation)
-        if self._draw_base_seed() and self.num_workers:
-            # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
-            indices = indices_of(sampler, self._auto_collation)
-        return indices.tasks(self._seed, self._epochs)
-
-    def _draw_base_seed(self) -> bool:
-        # torch draws it once for persistent workers, and once per iteration otherwise.
-        if self._base_seed is not None and self.persistent_workers and self.num_workers:
-            return False
-        self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
-        return True
-
-    @property
-    def _seed(self) -> int:
-        assert self._base_seed is not None
-        return self._base_seed
-
-    def _options(self) -> Options:
-        return Options(
-            dataset=self.dataset,
-            stream=self._streams,
-            batch_size=self.batch_size,
-            shuffle=False,
-            sampler=None,
-            batch_sampler=None,
-            num_workers=self.num_workers,
-            collate_fn=None,
-            drop_last=self.drop_last,
-            timeout=self.timeout,
-            worker_init_fn=self.worker_init_fn,
-            multiprocessing_context=self.multiprocessing_context,
-            prefetch_factor=self.prefetch_factor or 2,
-            persistent_workers=self.persistent_workers and self.num_workers > 0,
-            in_order=self.in_order,
-            seed=self._seed,
-            seeded=False,
-            workers=self.workers,
-            shuffle_buffer=self.shuffle_buffer,
-            care=check_care(vars(self)),
-        )
-
-    def _job(self) -> Job:
-        collate_fn: Any = self.collate_fn
-        stock = default_collate if self._auto_collation else default_convert
-        return Job(
-            dataset=self.dataset,
-            stream=self._streams,
-            batched=self._auto_collation,
-            batch_size=self.batch_size or 1,
-            drop_last=self.drop_last,
-            collate_fn=None if collate_fn is stock else collate_fn,
-            worker_init_fn=self.worker_init_fn,
-            shuffle_buffer=self.shuffle_buffer,
-            seed=self._seed,
-            num_workers=self.num_workers,
-            registrations=registrations(),
-            dialect=TORCH,
-            on_error=self.on_error,
-        )
+def _is_pipe(dataset: Any) -> bool:
+    return isinstance(dataset, (IterDataPipe, MapDataPipe))  # wired into torch's own iterator

@@ -33,6 +33,8 @@ def batch_reader(dataset: Any) -> BatchReader | None:
         return BatchReader(lambda indices, empty: _rows(columns, indices, empty), draws=False)
     if type(dataset) is Subset:
         return _subset_reader(dataset)
+    if isinstance(dataset, np.ndarray) and not dataset.dtype.isnative:
+        return None  # what torch makes of its rows, or says of them, it is to decide
     inner = numpy_reader(dataset)
     if inner is None:
         return None
@@ -53,7 +55,7 @@ def _can_gather(tensor: torch.Tensor) -> bool:
     if not is_plain(tensor):
         return False
     try:
-        tensor.index_select(0, torch.zeros(min(1, len(tensor)), dtype=torch.int64))
+        tensor.index_select(0, torch.zeros(min(1, len(tensor)), dtype=torch.int64, device="cpu"))
     except NotImplementedError:  # 16-bit unsigned numbers without a further axis, for example
         return False
     return True
@@ -94,4 +96,4 @@ def _as_tensors(batch: Any) -> Any:
         return {key: _as_tensors(value) for key, value in batch.items()}
     if isinstance(batch, (tuple, list)):
         return [_as_tensors(value) for value in batch]
-    return torch.as_tensor(batch)
+    return torch.as_tensor(batch, device="cpu")

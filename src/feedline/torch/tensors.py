@@ -17,16 +17,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch.multiprocessing import get_sharing_strategy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from feedline.arena.slots import SMALL_LEAF
 from feedline.datasets import Empty
+from feedline.line.own import own
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> torch.Tensor:
     """An uninitialised tensor: in the slot if it is large."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL_LEAF:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")  # whatever the default device is
     return torch.from_numpy(empty((size,), np.dtype(np.uint8))).view(dtype).view(shape)
 
 
@@ -44,21 +46,26 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
     """A copy that shares memory with nothing else."""
-    if not is_plain(tensor):
-        return tensor if tensor.requires_grad else _cloned(tensor)  # gradients go where torch has them go
-    if not _is_dense(tensor):
-        return tensor.clone()
-    mine = empty_tensor((tensor.numel(),), tensor.dtype, empty)
-    return mine.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
-
-
-def _cloned(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.requires_grad:
+        return tensor  # gradients go where torch has them go
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
-    mine = tensor.clone()
-    if type(mine) is type(tensor):
-        vars(mine).update(vars(tensor))  # a subclass may have more to it
+        mine: torch.Tensor = torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
+    elif is_plain(tensor) and _is_dense(tensor):
+        mine = empty_tensor((tensor.numel(),), tensor.dtype, empty).as_strided(tensor.shape, tensor.stride())
+        mine.copy_(tensor)
+    else:
+        mine = tensor.clone()
+    if vars(tensor) and type(mine) is type(tensor):
+        _add_attributes(mine, tensor)
     return mine
+
+
+def _add_attributes(mine: torch.Tensor, tensor: torch.Tensor) -> None:
+    """What else the tensor has to it, as far as its clone has not got its own of it."""
+    made_of_others = is_traceable_wrapper_subclass(tensor)  # then clone() knows which of them are to be shared
+    for name, value in vars(tensor).items():
+        if name not in vars(mine) or (vars(mine)[name] is value and not made_of_others):
+            vars(mine)[name] = own(value, np.empty, None, own_tensor, (torch.Tensor,))
 
 
 def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
@@ -95,7 +102,7 @@ def _row_from(raw: bytearray, code: int) -> torch.Tensor:
 def tensor_from(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     """The tensor again, on the bytes it is given."""
     if prod(shape) == 0:
-        return torch.empty_strided(shape, stride, dtype=dtype)
+        return torch.empty_strided(shape, stride, dtype=dtype, device="cpu")
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).as_strided(shape, stride)
 
 
@@ -134,7 +141,7 @@ def _shared_by_name(manager: bytes, name: bytes, size: int, *layout: Any) -> tor
 
 
 def _on(storage: Any, dtype: torch.dtype, offset: int, shape: Any, stride: Any) -> torch.Tensor:
-    return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
+    return torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, shape, stride)
 
 
 def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
@@ -159,11 +166,15 @@ def _reduce_by_parts(tensor: torch.Tensor) -> Any:
 
 
 def _sparse(indices: Any, values: Any, shape: tuple[int, ...], coalesced: bool) -> torch.Tensor:
-    return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=coalesced, check_invariants=False)
+    return torch.sparse_coo_tensor(
+        indices, values, shape, is_coalesced=coalesced, check_invariants=False, device=values.device
+    )
 
 
 def _compressed(groups: Any, places: Any, values: Any, shape: tuple[int, ...], layout: Any) -> torch.Tensor:
-    return torch.sparse_compressed_tensor(groups, places, values, shape, layout=layout, check_invariants=False)
+    return torch.sparse_compressed_tensor(
+        groups, places, values, shape, layout=layout, check_invariants=False, device=values.device
+    )
 
 
 def _quantised(numbers: Any, scale: float, zero: int) -> torch.Tensor:

@@ -18,12 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch.utils.data import _utils
 
-from feedline.line.own import own
 from feedline.loop import BatchIterator
+from feedline.torch.moving import moved
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ class DeviceCopier:
         def finish() -> Any:
             source, arrived, event = begun.result()
             self._backend.current_stream(self._device).wait_event(event)
-            arrived = own(arrived, np.empty, self._hand_over)
+            arrived = moved(arrived, self._hand_over)
             self._hold(source, event)
             return arrived
 
@@ -163,18 +162,18 @@ class DeviceCopier:
     def _enqueue(self, batch: Any) -> tuple[Any, Any, Any]:
         pinned: Any = _utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
         with self._backend.stream(self._stream):
-            arrived = own(pinned, np.empty, self._to_device)
+            arrived = moved(pinned, self._to_device)
             event = self._backend.Event()
             event.record(self._stream)
         return pinned, arrived, event
 
-    def _to_device(self, value: Any, empty: Any) -> Any:
+    def _to_device(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return value.to(self._device, non_blocking=True)
         moves_itself = callable(getattr(value, "to", None)) and not isinstance(value, Mapping)
         return _Later(value) if moves_itself else value
 
-    def _hand_over(self, value: Any, empty: Any) -> Any:
+    def _hand_over(self, value: Any) -> Any:
         """In the user's thread, where their stream is the current one."""
         if isinstance(value, torch.Tensor):
             # Its memory came from the side stream: the allocator must not reuse it before this stream is done with it.
@@ -182,7 +181,7 @@ class DeviceCopier:
         if isinstance(value, _Later):
             # What such an object holds is not known here, so it is copied on the user's stream, where nothing can go
             # wrong; pinned memory is kept by torch until such a copy is done.
-            return _moved(value.value, self._device)
+            return _moved_by_itself(value.value, self._device)
         return value
 
     def _hold(self, source: Any, event: Any) -> None:
@@ -191,7 +190,7 @@ class DeviceCopier:
             self._under_way.popleft()
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def _moved_by_itself(value: Any, device: torch.device) -> Any:
     try:
         return value.to(device, non_blocking=True)
     except TypeError:  # the user's own class may know of the device alone

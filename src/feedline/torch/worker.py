@@ -7,6 +7,7 @@ Not its job: worker threads, which torch has no notion of per thread: ask `feedl
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -38,9 +39,15 @@ class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
     """torch's own answer; looking at who and how many tells the stream reader that the dataset shards itself."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("id", "num_workers"):
+        if name == "id" or name in worker_info.TELLING:
             worker_info.get_worker_info()
+        if name in worker_info.TELLING:
+            worker_info.note_counting()
         return super().__getattribute__(name)
+
+    def __repr__(self) -> str:  # printing it is no looking
+        names = (field.name for field in dataclasses.fields(self))
+        return f"WorkerInfo({', '.join(f'{name}={object.__getattribute__(self, name)!r}' for name in names)})"
 
 
 def enter_worker(info: worker_info.WorkerInfo) -> None:

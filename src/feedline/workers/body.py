@@ -26,7 +26,7 @@ from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.worker_info import WorkerInfo, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
-from feedline.workers.own_share import watch_attributes
+from feedline.workers.own_share import watch_for_sharing
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,15 @@ class Body:
             register_collate(kind, collate)
         seed = self._job.seed + self._worker  # torch's way
         info = WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset)
-        set_worker_info(info)
+        set_worker_info(info, self._own_process)
         if self._own_process:
             self._job.dialect.enter_worker(info)
         if self._job.worker_init_fn is not None:
             self._ambient.enter(seed)
             try:
-                with watch_attributes(self._job.dataset) as attributes:
+                with watch_for_sharing(self._job.dataset) as sharing:
                     self._job.worker_init_fn(self._worker)
-                self._shares = bool(attributes)
+                self._shares = sharing.found
             except (Exception, SystemExit) as error:
                 if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # our own
                     raise
@@ -99,7 +99,7 @@ class Body:
     def stop(self) -> None:
         """Be no worker any more."""
         self._stream = None
-        set_worker_info(None)
+        set_worker_info(None, self._own_process)
         self._ambient.close()
 
     def run(self, task: Task, empty: Empty) -> Outcome:
@@ -135,7 +135,7 @@ class Body:
             return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)
         samples = self._fetcher.samples(task)
         batch = self._batch(samples, empty, index_list(task))
-        return Outcome(task.seq, batch, max(1, len(samples)))  # a batch of nothing is a batch, if collate_fn makes one
+        return Outcome(task.seq, batch, max(1, len(task.indices)))  # one of nothing is one, if collate_fn makes it
 
     def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
         assert task.indices is not None
@@ -155,6 +155,7 @@ class Body:
             reader = self._reader(task)
         except Exception as error:
             return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
+        whole, reader.is_new = reader.whole if reader.is_new else None, False
         elements, ended, bad, short = reader.take(task)
         notice, reader.notices = "\n".join(reader.notices) or None, []
         if short and self._job.drop_last:
@@ -164,13 +165,15 @@ class Body:
             if elements:
                 batch = self._batch(elements, empty, None) if self._job.batched else self._unbatched(elements[0], empty)
         except Exception as error:
-            return self.failed(task, error)._replace(notice=notice, bad=bad)
-        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice, bad=bad)
+            return self.failed(task, error)._replace(notice=notice, bad=bad, whole=whole)
+        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice, bad=bad, whole=whole)
 
     def _reader(self, task: Task) -> StreamReader:
         if self._stream is None or not self._stream.can_serve(task):
             job = self._job
             shards = max(1, job.num_workers)
+            # One that has asked may remember the answer, and not ask again in the next epoch.
+            self._shares = self._shares or (self._stream is not None and self._stream.asked)
             self._stream = StreamReader(
                 job.dataset,
                 task,
@@ -203,7 +206,7 @@ class Body:
 
     def _owned(self, tree: Any, empty: Empty) -> Any:
         # Another process's batch is pickled, which copies it anyway, and straight into the slot.
-        return tree if self._own_process else self._job.dialect.own(tree, empty)
+        return tree if self._own_process else self._job.dialect.own(tree, empty, self._job.dataset)
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))

@@ -34,8 +34,9 @@ class Dialect:
 
     collate: Callable[[Sequence[Any], Empty, Sequence[Any] | None], Any]
     """Samples into a batch, its large leaves in memory of `empty`; the samples' indices are for messages."""
-    own: Callable[[Any, Empty], Any]
-    """A tree whose arrays share memory with nothing else, for what a custom collate_fn returns in this process."""
+    own: Callable[[Any, Empty, Any], Any]
+    """A tree whose arrays share memory with nothing else, for what a custom collate_fn returns in this process; the
+    dataset, should the tree refer to it, is not copied."""
     convert: Callable[[Any], Any]
     """What becomes of a sample that is delivered unbatched."""
     batch_reader: Callable[[Any], BatchReader | None]

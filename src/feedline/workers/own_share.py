@@ -1,7 +1,10 @@
-"""Has `worker_init_fn` given its worker's copy of a stream bounds of its own? That is torch's documented way.
+"""Has `worker_init_fn` given its worker's copy of a stream a share of its own? That is torch's documented way.
 
-Takes: the dataset, while the function runs. Gives: whether any attribute was set. Setting one to what it was counts:
-the first worker's share may well begin where the whole does.
+Takes: the dataset, while the function runs. Gives: whether it shared. The rule: it looked at the number of workers
+(nobody can share without knowing it), or an attribute of the dataset that had a value has another one afterwards.
+Looking at the worker's number or its dataset is no sharing, and neither is setting what was not there or None: that
+is how things are opened.
+Promises: nothing is done to the dataset.
 Not its job: what follows from it (line.stream).
 """
 
@@ -11,26 +14,27 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from feedline.worker_info import countings
+
+
+class Sharing:
+    """What was found out, once the watch is over."""
+
+    found = False
+
 
 @contextlib.contextmanager
-def watch_attributes(dataset: Any) -> Iterator[list[str]]:
-    """The names of the attributes set so far, while this lasts."""
-    kind = type(dataset)
-    names: list[str] = []
+def watch_for_sharing(dataset: Any) -> Iterator[Sharing]:
+    """Watch while `worker_init_fn` runs."""
+    sharing = Sharing()
+    before, counted = _values(dataset), countings()
+    yield sharing
+    replaced = any(
+        value is not None and before.get(name) is not None and before[name] is not value
+        for name, value in _values(dataset).items()
+    )
+    sharing.found = replaced or countings() > counted
 
-    def note(self: Any, name: str, value: Any) -> None:
-        if getattr(self, name, None) is not None:  # else something is opened there, not a bound moved
-            names.append(name)
-        super(watched, self).__setattr__(name, value)
 
-    watched: Any = None
-    try:
-        watched = type(kind.__name__, (kind,), {"__setattr__": note, "__slots__": ()})
-        dataset.__class__ = watched
-    except TypeError:  # a class written in C, say: then nobody sets its attributes either
-        watched = None
-    try:
-        yield names
-    finally:
-        if watched is not None:
-            object.__setattr__(dataset, "__class__", kind)
+def _values(dataset: Any) -> dict[str, Any]:
+    return dict(getattr(dataset, "__dict__", {}))

@@ -3,7 +3,7 @@
 Takes: a `Job`. Gives: a `Parcel`, which each worker opens. Large arrays lie once in shared memory, mapped by
 all workers; a worker that writes to them changes only its own copy.
 Promises: what pickle refuses, cloudpickle gets to try (lambdas, notebook classes); what neither can send is named by
-its attribute path, before any worker is started.
+its attribute path, before any worker is started. Locks, queues and the like go along with the process (inherited).
 Not its job: starting the workers (processes). Under fork nothing is shipped.
 """
 
@@ -26,6 +26,7 @@ from feedline.arena.segment import CARGO, Segment, to_page
 from feedline.datasets import Empty
 from feedline.errors import ShippingError
 from feedline.workers.body import Job
+from feedline.workers.inherited import Inherited, kinds, unpacking_with
 
 LARGE = 1 << 12  # below a page a buffer travels inside the pickle
 _DEEPEST = 12
@@ -37,12 +38,15 @@ class Parcel(NamedTuple):
     head: tuple[int, int]
     buffers: list[tuple[int, int]]
     size: int
+    inherited: list[Any]
+    """Locks and the like, which Python hands over to a process that is being started, and only then."""
 
     def open(self, segment: Segment) -> Job:
         """Rebuild the job, in a worker."""
         mapping = segment.map(CARGO, self.size, private=True)
         buffers = [mapping.view(start, size) for start, size in self.buffers]
-        job = pickle.loads(mapping.view(*self.head), buffers=buffers)
+        with unpacking_with(self.inherited):
+            job = pickle.loads(mapping.view(*self.head), buffers=buffers)
         assert isinstance(job, Job)
         return job
 
@@ -57,7 +61,7 @@ def ship(job: Job, segment: Segment) -> Parcel:
         buffers.append(buffer)
         return False
 
-    head = _dump(job, out_of_band, buffers)
+    head, inherited = _dump(job, out_of_band, buffers)
     pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
     places, end = [], 0
     for piece in pieces:
@@ -67,10 +71,10 @@ def ship(job: Job, segment: Segment) -> Parcel:
     mapping = segment.map(CARGO, end)
     for piece, (start, size) in zip(pieces, places, strict=True):
         np.frombuffer(mapping.view(start, size), np.uint8)[:] = np.frombuffer(piece, np.uint8)
-    return Parcel(places[0], places[1:], end)
+    return Parcel(places[0], places[1:], end, inherited)
 
 
-def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
+def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> tuple[bytes, list[Any]]:
     if not _interactive():
         try:
             return _pickled(job, pickle.Pickler, out_of_band)
@@ -84,14 +88,18 @@ def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> byt
         raise _explain(job, error) from error
 
 
-def _pickled(job: Job, make: type[Any], out_of_band: Any) -> bytes:
-    stream = io.BytesIO()
+def _pickled(job: Job, make: type[Any], out_of_band: Any) -> tuple[bytes, list[Any]]:
+    stream, inherited = io.BytesIO(), Inherited()
     reducers = {kind: partial(_reduced, reducer) for kind, reducer in job.dialect.reducers.items()}
+    _pickler(make, {**reducers, **inherited.reducers()})(stream, protocol=5, buffer_callback=out_of_band).dump(job)
+    inherited.rehearse()
+    return stream.getvalue(), inherited.things
+
+
+def _pickler(make: type[Any], reducers: dict[type, Any]) -> Any:
     table = {**getattr(make, "dispatch_table", copyreg.dispatch_table), **reducers}
     # In a class: cloudpickle's has a table of its own there, and does not look at one set later.
-    pickler: Any = type("Pickler", (make,), {"dispatch_table": table})
-    pickler(stream, protocol=5, buffer_callback=out_of_band).dump(job)
-    return stream.getvalue()
+    return type("Pickler", (make,), {"dispatch_table": table})
 
 
 def _reduced(reducer: Callable[[Any, Empty], Any], value: Any) -> Any:
@@ -138,7 +146,7 @@ def _culprit(value: Any, path: str, depth: int, seen: set[int]) -> tuple[str, An
     if why is None or id(value) in seen:
         return None
     seen.add(id(value))
-    if depth:
+    if depth and type(value) not in kinds():
         for step, part in _parts(value):
             found = _culprit(part, path + step, depth - 1, seen)
             if found is not None:
@@ -153,8 +161,11 @@ def _refusal(value: Any) -> str | None:
         def write(self, data: Any) -> int:
             return len(data)
 
+    inherited = Inherited()
+    pickler = _pickler(cloudpickle.Pickler, inherited.reducers())
     try:
-        cloudpickle.Pickler(Nowhere(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
+        pickler(Nowhere(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
+        inherited.rehearse()
     except Exception as error:
         return str(error)
     return None

@@ -1,0 +1,105 @@
+"""Locks, queues, values and pipes: what a process can be given only while it is being started.
+
+Takes: what pickling a job meets on its way. Gives: a number in the pickle for each, and the list of them, which travels
+as an argument of the process, where Python knows how to hand it over.
+Promises: one lock in two places stays one; what cannot be handed over even so is found before anything is started.
+Not its job: the rest of the job (shipping).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import context
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+_ROOTS = {
+    "multiprocessing.synchronize": ("SemLock", "Condition", "Event", "Barrier"),
+    "multiprocessing.queues": ("Queue", "SimpleQueue"),
+    "multiprocessing.sharedctypes": ("SynchronizedBase",),
+}
+_OTHERS_CARE = ("builtins", "functools", "torch")
+"""Modules whose types ForkingPickler knows too, but which travel in the parcel."""
+
+_given: list[Any] = []
+
+
+class Inherited:
+    """What was met so far."""
+
+    def __init__(self) -> None:
+        self.things: list[Any] = []
+        self._places: dict[int, int] = {}
+
+    def reducers(self) -> dict[type, Callable[[Any], Any]]:
+        """For a pickler's dispatch table."""
+        return dict.fromkeys(kinds(), self._reduce)
+
+    def rehearse(self) -> None:
+        """Raise what starting a process with them would raise."""
+        if self.things:
+            with _as_if_starting():
+                ForkingPickler(io.BytesIO(), 5).dump(self.things)
+
+    def _reduce(self, thing: Any) -> Any:
+        place = self._places.get(id(thing))
+        if place is None:
+            place = self._places[id(thing)] = len(self.things)
+            self.things.append(thing)
+        return _take, (place,)
+
+
+def _take(place: int) -> Any:
+    return _given[place]
+
+
+@contextlib.contextmanager
+def unpacking_with(things: list[Any]) -> Iterator[None]:
+    """In a worker, while the parcel is opened."""
+    global _given
+    _given = things
+    try:
+        yield
+    finally:
+        _given = []
+
+
+def kinds() -> set[type]:
+    """The types of such things."""
+    found: set[type] = set()
+    for module, names in _ROOTS.items():
+        if module in sys.modules:  # else nobody has made one
+            for name in names:
+                found |= _with_subclasses(getattr(sys.modules[module], name))
+    registered: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+    return found | {kind for kind in registered if kind.__module__.partition(".")[0] not in _OTHERS_CARE}
+
+
+def _with_subclasses(kind: type) -> set[type]:
+    return {kind}.union(*map(_with_subclasses, kind.__subclasses__()))
+
+
+class _Rehearsal:
+    """A process that will never be."""
+
+    @staticmethod
+    def duplicate_for_child(fd: int) -> int:
+        return fd
+
+    @staticmethod
+    def DupFd(fd: int) -> int:
+        return fd
+
+
+@contextlib.contextmanager
+def _as_if_starting() -> Iterator[None]:
+    module: Any = context
+    before = module.get_spawning_popen()
+    module.set_spawning_popen(_Rehearsal)
+    try:
+        yield
+    finally:
+        module.set_spawning_popen(before)
