@@ -32,7 +32,7 @@ class BatchReader(NamedTuple):
 
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches from a NumPy dataset, if it can give them."""
-    if type(dataset) in (np.ndarray, np.memmap):  # a bare array is a dataset of its rows; a masked one of other things
+    if isinstance(dataset, np.ndarray):  # a bare array is a dataset of its rows
         rows = ArrayDataset(rows=dataset)
         return BatchReader(lambda indices, empty: _only(rows.__getbatch__(indices, empty)), draws=False)
     if reads_batches(dataset):

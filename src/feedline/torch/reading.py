@@ -33,12 +33,16 @@ def batch_reader(dataset: Any) -> BatchReader | None:
         return BatchReader(lambda indices, empty: _rows(columns, indices, empty), draws=False)
     if type(dataset) is Subset:
         return _subset_reader(dataset)
-    if isinstance(dataset, np.ndarray) and not dataset.dtype.isnative:
+    if isinstance(dataset, np.ndarray) and not _is_plain_array(dataset):
         return None  # what torch makes of its rows, or says of them, it is to decide
     inner = numpy_reader(dataset)
     if inner is None:
         return None
     return BatchReader(lambda indices, empty: _as_tensors(inner.read(indices, empty)), inner.draws)
+
+
+def _is_plain_array(array: np.ndarray[Any, Any]) -> bool:
+    return type(array) in (np.ndarray, np.memmap) and array.dtype.isnative and array.dtype.kind in "?biufc"
 
 
 def reads_many(dataset: Any) -> bool:

@@ -24,6 +24,9 @@ from torch.utils.data import _utils
 from feedline.loop import BatchIterator
 from feedline.torch.moving import moved
 
+_USERS_LINE = 5
+"""As seen from `Transfer.chosen`: Engine.begin, _get_iterator, __iter__, the loop."""
+
 
 @dataclass(frozen=True)
 class Transfer:
@@ -39,20 +42,20 @@ class Transfer:
             warnings.warn(
                 "pin_memory_device is deprecated, the current accelerator will be used as the device,"
                 f"ignore pin_memory_device='{pin_memory_device}'.",
-                stacklevel=3,
+                stacklevel=_USERS_LINE,
             )
         if pin_memory and not torch.accelerator.is_available():
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, "
                 "then device pinned memory won't be used.",
-                stacklevel=3,
+                stacklevel=_USERS_LINE,
             )
         pin = pin_memory and torch.accelerator.is_available()
         if pin and _accelerator_type() == "mps":
             warnings.warn(
                 "'pin_memory' argument is set as true but not supported on MPS now, "
                 "device pinned memory won't be used.",
-                stacklevel=3,
+                stacklevel=_USERS_LINE,
             )
             pin = False
         onto = device if device is not None and device.type != "cpu" else None
