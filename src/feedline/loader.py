@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from feedline.care import Care
+from feedline.forever import Forever
 from feedline.line.collate import registrations
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
@@ -132,6 +133,16 @@ class DataLoader:
             self.options = replace(self.options, seed=state["seed"])
             self._plan = _plan(self.options)
         self._progress.load(place)
+
+    def forever(self, batches_per_epoch: int) -> Forever:
+        """Batches without end, in virtual epochs of exactly that many; the data is reshuffled whenever it ends.
+
+        >>> import numpy as np
+        >>> endless = DataLoader(np.arange(5), batch_size=2, seed=1).forever(batches_per_epoch=4)
+        >>> [batch.tolist() for batch in endless], [batch.tolist() for batch in endless]
+        ([[0, 1], [2, 3], [4], [0, 1]], [[2, 3], [4], [0, 1], [2, 3]])
+        """
+        return Forever(self, batches_per_epoch)
 
     def _kind(self, seed: int | None) -> Kind:
         return kind_of(self.options, seed)

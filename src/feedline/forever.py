@@ -1,0 +1,75 @@
+"""Endless loading, counted in epochs of one's own choosing.
+
+Takes: a loader and a number of batches. Gives: `Forever`, which gives exactly that many batches each time it is
+iterated, goes on where it was the next time, and begins the data anew (in another order) whenever it ends.
+Promises: as resumable as its loader. Not its job: different data on each rank (DistributedSampler).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from feedline.checks import check_whole
+from feedline.errors import FeedlineError, StateError
+
+
+class Forever:
+    """Virtual epochs of `batches_per_epoch` batches; see `DataLoader.forever`."""
+
+    def __init__(self, loader: Any, batches_per_epoch: int) -> None:
+        self.loader = loader
+        self.batches_per_epoch = check_whole("batches_per_epoch", batches_per_epoch, least=1)
+        self._batches: Iterator[Any] | None = None
+        self._given = 0
+        self._goes_on = False
+
+    def __len__(self) -> int:
+        return self.batches_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """One virtual epoch; after `load_state_dict` the rest of one."""
+        if not self._goes_on:
+            self._given = 0
+        self._goes_on = False
+        return _Virtual(self)
+
+    def following(self) -> Any:
+        """The next batch, however often the data has to begin anew."""
+        for _ in range(2):  # the rest of this pass over the data, and another one
+            if self._batches is None:
+                self._batches = iter(self.loader)
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                self._batches = None
+                continue
+            self._given += 1
+            return batch
+        raise FeedlineError("the loader has no batches, so there is nothing to go on with for ever")
+
+    @property
+    def is_over(self) -> bool:
+        """Has this virtual epoch given all its batches?"""
+        return self._given >= self.batches_per_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands: the loader's own state, and how many batches this virtual epoch has given."""
+        return {"given": self._given, "loader": self.loader.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        if not isinstance(state, dict) or not isinstance(state.get("given"), int) or "loader" not in state:
+            raise StateError("this is no state of loader.forever(…); a loader's own state goes to the loader")
+        self.loader.load_state_dict(state["loader"])
+        self._given, self._goes_on, self._batches = state["given"], True, None
+
+
+class _Virtual(Iterator[Any]):
+    def __init__(self, forever: Forever) -> None:
+        self._forever = forever
+
+    def __next__(self) -> Any:
+        if self._forever.is_over:
+            raise StopIteration
+        return self._forever.following()
