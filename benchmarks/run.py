@@ -15,6 +15,7 @@ import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import resume
 import tiny_batches
 import torch_first_batch
 import torch_front
@@ -33,6 +34,7 @@ WORKLOADS = [
         first_batch,
         worker_memory,
         large_shuffle,
+        resume,
         torch_front,
         torch_first_batch,
     )
