@@ -17,6 +17,8 @@ from feedline.workers import warm
 def keep_what_multiprocessing_keeps() -> None:
     """Python's own helpers live as long as this process; start them before anything is counted."""
     multiprocessing.resource_tracker.ensure_running()
+    # Or each forkserver worker of each test imports NumPy again: half a second.
+    multiprocessing.set_forkserver_preload(["feedline.workers.process_main"])
     multiprocessing.forkserver.ensure_running()
     multiprocessing.Value("i")  # its heap
     lifeline.reading_end()
