@@ -54,6 +54,8 @@ class Faulty:
     def __getitem__(self, index: int) -> Any:
         if index == BAD and not (self.once and ONCE.exists()):
             ONCE.touch()
+            # By then what its worker had finished is taken. If not, torch at times loses that too, or waits for ever.
+            time.sleep(0.5)
             getattr(self, self.how)()
         return np.full(self.shape, index, np.float32), index
 
@@ -68,15 +70,12 @@ class Faulty:
         re.match("(a+)+$", "a" * 60 + "b")
 
     def kill(self) -> None:
-        time.sleep(0.5)  # what its worker had finished has been taken: if not, torch loses that too, at random
         os.kill(os.getpid(), signal.SIGKILL)
 
     def crash(self) -> None:
-        time.sleep(0.5)
         ctypes.string_at(0)
 
     def leave(self) -> None:
-        time.sleep(0.5)
         os._exit(3)
 
     def corrupt(self) -> None:
