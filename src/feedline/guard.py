@@ -181,7 +181,7 @@ class Guard:
         count = self._stillborn[death.worker] = self._stillborn.get(death.worker, 0) + 1
         if count > self._care.max_deaths:
             raise WorkerDied(
-                f"{told}\nThat was the {count}th worker in this place that ended before it took a task: look at "
+                f"{told}\nSo did {count - 1} before it in this place, and none had taken a task: look at "
                 "worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use num_workers=0."
             )
 

@@ -1,0 +1,58 @@
+"""docs/when-things-go-wrong.md quotes what feedline says, and names options that there are.
+
+Before each block of printed text the page has a comment, `<!-- fixed: … | … -->`, with those parts of it that are the
+same whenever it is printed. They must be in the block, and in a string of feedline's source.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import feedline
+from feedline.care import Care
+from feedline.options import Options
+
+HERE = Path(__file__).parent.parent
+PAGE = (HERE / "docs" / "when-things-go-wrong.md").read_text()
+QUOTED = re.findall(r"<!-- fixed: (.*?) -->\n```text\n(.*?)```", PAGE, re.DOTALL)
+TABLE = re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", PAGE, re.MULTILINE)
+
+
+def strings_of_the_source() -> list[str]:
+    folder = Path(feedline.__file__).parent
+    trees = [ast.parse(path.read_text()) for path in folder.rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def test_every_quoted_phrase_is_still_said() -> None:
+    strings = strings_of_the_source()
+    for comment, block in QUOTED:
+        for phrase in map(str.strip, comment.split("|")):
+            assert phrase in block
+            assert any(phrase in string for string in strings), f"feedline no longer says: {phrase}"
+
+
+def test_every_block_of_printed_text_says_which_parts_are_fixed() -> None:
+    assert PAGE.count("```text\n") == len(QUOTED) > 10
+
+
+def test_every_option_on_the_page_exists() -> None:
+    known = {field.name for kind in (Care, Options) for field in fields(kind)}
+    assert set(re.findall(r"\b([a-z_]+)=", PAGE)) <= known
+
+
+def test_the_table_of_options_is_complete_and_has_their_defaults() -> None:
+    assert dict(TABLE).keys() == {field.name for field in fields(Care)} | {"timeout"}
+    for field in fields(Care):
+        assert ast.literal_eval(dict(TABLE)[field.name]) == field.default
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/design.md"])
+def test_it_is_linked(page: str) -> None:
+    assert "when-things-go-wrong.md" in (HERE / page).read_text()
