@@ -87,7 +87,7 @@ def obituary(death: Death, describe: Describe) -> str:
     doing = where(death.task, death.place, describe)
     likely = hint_for(death.exitcode)
     if death.exitcode == -signal.SIGKILL and death.memory:
-        likely += f"; it had {size(death.memory)} in use when last seen"
+        likely += f"; it had {size(death.memory)} in use when last looked at"
     end = f"{words_for(death.exitcode)} while {doing}{': ' if likely else ''}{likely}"
     return f"{name_of(death.worker, death.pid)} {end}.{crash_of(death)}"
 

@@ -35,7 +35,7 @@ class Death(NamedTuple):
     place: int
     """Where it was when it ended."""
     memory: int
-    """Bytes it had in use when last seen; 0 if never."""
+    """The most bytes it had in use, as far as is known: of a forked one exactly, of others after their last batch."""
     last_words: str
     """The stack it left when it crashed."""
     lost: tuple[Task, ...]

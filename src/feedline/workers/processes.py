@@ -164,7 +164,7 @@ class ProcessWorkers:
 
     def _bury(self, number: int) -> Death:
         row = self._crew.row(number)
-        pid, exitcode = self._crew.bury(number)
+        pid, exitcode, most = self._crew.bury(number)
         words = self.stack_of(number)
         self._heard.pop(number, None)
         own = self._out.get(row[TASK])
@@ -172,7 +172,7 @@ class ProcessWorkers:
         task, place = own.task if own is not None and own.run == self._run else None, row[PLACE]
         if task is None and lost and place in (IDLE, PREPARING):  # it may have read a ticket, and not yet said so
             task, place = lost[0], PREPARING
-        return Death(number, pid, exitcode, task, place, row[MEMORY], words, tuple(lost))
+        return Death(number, pid, exitcode, task, place, max(most, row[MEMORY]), words, tuple(lost))
 
     def _lost_with(self, number: int) -> list[_Sent]:
         """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""
