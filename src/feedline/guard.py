@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from feedline.care import Care
-from feedline.errors import StalledSample, WorkerDied, WorkerTimeout
+from feedline.errors import StalledSample, WorkerDied, WorkerTimeout, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.progress import INITIALISING, SETTING_UP
 from feedline.supervise import telling
@@ -25,6 +25,10 @@ from feedline.supervise.watch import Death, Standing
 from feedline.workers.contract import Workers
 
 Warn = Callable[[str], None]
+OVERSLEPT = 1.0
+"""Seconds; a wait that ends later than that was not ours to end: the whole process had been stopped."""
+AGAIN_SECONDS = 1.0
+"""Until a worker that could not be started is tried again."""
 
 
 class Guard:
@@ -49,6 +53,8 @@ class Guard:
         self._killed: dict[int, str] = {}  # worker → why we ended it
         self._stillborn: dict[int, int] = {}
         self._may_be_unborn = workers.count > 0
+        self._empty: dict[int, bool] = {}  # places without a worker, and whether it is to be started in another way
+        self._again_at = math.inf
 
     @property
     def restarts_stuck(self) -> bool:
@@ -57,10 +63,20 @@ class Guard:
 
     def submit(self, task: Task) -> None:
         """Give out a task; samples known to be deadly are left out."""
-        if self._quarantine and task.indices is not None:
-            known = [(place, self._known(index)) for place, index in enumerate(task.indices)]
-            task = task._replace(avoid=tuple((place, why) for place, why in known if why))
-        self.workers.submit(task)
+        self.workers.submit(self._careful(task))
+
+    def _careful(self, task: Task) -> Task:
+        if not self._quarantine or task.indices is None:
+            return task
+        avoid = self._avoided(task)
+        known = dict(task.avoid)
+        more = tuple((place, why) for place, why in avoid.items() if place not in known)
+        return task._replace(avoid=task.avoid + more) if more else task
+
+    def _avoided(self, task: Task) -> dict[int, str]:
+        assert task.indices is not None
+        known = ((place, self._known(index)) for place, index in enumerate(task.indices))
+        return {place: why for place, why in known if why}
 
     def begin_waiting(self) -> Patience:
         """A wait begins."""
@@ -72,13 +88,22 @@ class Guard:
         if not self.workers.count:
             return self._settle(self.workers.wait(None))
         while True:
-            due = min(patience.due, self._birth_due())
-            seconds = None if math.isinf(due) else max(0.0, due - time.monotonic())
-            outcomes = self._settle(self.workers.wait(seconds))
+            outcomes = self._settle(self._wait_until(min(patience.due, self._birth_due(), self._again_at), patience))
             if outcomes:
                 return outcomes
             self._replace_unborn()
+            self._fill_places()
             self._take(patience.step(time.monotonic()), patience, seq)
+
+    def _wait_until(self, due: float, patience: Patience) -> list[Outcome | Death]:
+        began = time.monotonic()
+        seconds = None if math.isinf(due) else max(0.0, due - began)
+        found = self.workers.wait(seconds)
+        if seconds is not None and not found:
+            overslept = time.monotonic() - began - seconds
+            if overslept > OVERSLEPT:
+                patience.put_off(overslept)
+        return found
 
     def poll(self) -> list[Outcome]:
         """Outcomes that are there already."""
@@ -88,7 +113,7 @@ class Guard:
         if step is Step.ASK:
             self.workers.ask_stacks()
         elif step is Step.TELL:
-            remedy = telling.SLOW if self.restarts_stuck else telling.STILL_WAITING
+            remedy = telling.RESTARTS if self.restarts_stuck else telling.STILL_WAITING
             self._warn(f"{self._report(patience, seq)}\n{remedy}")
         elif step is Step.LIMIT:
             if not self.restarts_stuck:
@@ -99,9 +124,14 @@ class Guard:
             self._restart_stuck(patience)
 
     def _report(self, patience: Patience, seq: int | None) -> str:
-        standings = self.workers.standing()
+        standings = [self._with_end(at) for at in self.workers.standing()]
         stacks = {at.worker: self.workers.stack_of(at.worker) for at in standings}
         return telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
+
+    def _with_end(self, at: Standing) -> Standing:
+        if at.worker not in self._killed:
+            return at
+        return at._replace(state=f"still there although it has been killed{': ' if at.state else ''}{at.state}")
 
     def _restart_stuck(self, patience: Patience) -> None:
         limit = self._timeout or self._care.stall_warning
@@ -109,29 +139,31 @@ class Guard:
         now = time.monotonic()
         for at in stuck(standings, limit):
             end = "is left behind" if at.pid is None else "has been ended"
-            self._kill(at, f"was stuck for {telling.seconds(at.seconds)} and {end}", with_stack=True)
-            patience.told(now)
+            if self._kill(at, f"was stuck for {telling.seconds(at.seconds)} and {end}", with_stack=True):
+                patience.told(now)
         patience.limit_again(now + max(0.05, until_stuck(standings, limit)))
 
     def _birth_due(self) -> float:
         """When a worker that is being started should be ready; looked at only until all have been."""
-        if not self._may_be_unborn:
+        if not self._may_be_unborn or not self.workers.forked:
             return math.inf
         seconds = birth_due(self.workers.standing())
         self._may_be_unborn = not math.isinf(seconds)
         return time.monotonic() + seconds
 
     def _replace_unborn(self) -> None:
-        if self._may_be_unborn:
+        if self._may_be_unborn and self.workers.forked:
             for at in unborn(self.workers.standing()):
                 why = f"was not ready {telling.seconds(at.seconds)} after its start and has been ended"
                 self._kill(at, why, with_stack=False)
 
-    def _kill(self, at: Standing, why: str, with_stack: bool) -> None:
-        if at.worker not in self._killed:
-            stack = self.workers.stack_of(at.worker) if with_stack else ""
-            self._killed[at.worker] = why + (":\n" + telling.stack(stack) if stack else "")
-            self.workers.kill(at.worker)
+    def _kill(self, at: Standing, why: str, with_stack: bool) -> bool:
+        if at.worker in self._killed:
+            return False
+        stack = self.workers.stack_of(at.worker) if with_stack else ""
+        self._killed[at.worker] = why + (":\n" + telling.stack(stack) if stack else "")
+        self.workers.kill(at.worker)
+        return True
 
     def _settle(self, found: list[Outcome | Death]) -> list[Outcome]:
         outcomes = []
@@ -159,13 +191,34 @@ class Guard:
             if isinstance(again, Outcome):
                 outcomes.append(again)
             else:
-                self.workers.submit(again, urgent=True)
+                self.workers.submit(self._careful(again), urgent=True)
         self._check_birth(death, told)
-        self.workers.revive(death.worker, elsewhere=death.place == SETTING_UP)
-        self._may_be_unborn = True
+        self._empty[death.worker] = death.place == SETTING_UP and why is not None
+        self._again_at = 0.0
+        self._fill_places()
         if not isinstance(own, Outcome):
             self._warn(f"{told}\n{blamed or 'A new worker takes its place; no batch is lost.'}")
         return outcomes
+
+    def _fill_places(self) -> None:
+        """New workers for empty places. Where the system refuses one, the others go on, and it is tried again."""
+        if not self._empty or time.monotonic() < self._again_at:
+            return
+        self._again_at = math.inf
+        for worker, elsewhere in list(self._empty.items()):
+            try:
+                self.workers.revive(worker, elsewhere)
+            except OSError as error:
+                if not self.workers.standing():
+                    add_note(error, "feedline: no worker is left, and no new one could be started in its place")
+                    raise
+                self._again_at = time.monotonic() + AGAIN_SECONDS
+                self._warn(
+                    f"no new worker {worker} could be started ({error}); the others go on, and it is tried again"
+                )
+            else:
+                del self._empty[worker]
+                self._may_be_unborn = True
 
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:
@@ -203,11 +256,13 @@ class Guard:
         assert task.indices is not None
         deaths = len(self._places.pop(task.seq))
         reason = f"{deaths} workers ended at it; the last {why.splitlines()[0] if why else words_for(death.exitcode)}"
-        with contextlib.suppress(TypeError):  # an index that cannot be a key is found out anew each time
+        with contextlib.suppress(Exception):  # an index that cannot be a key is found out anew each time
             self._quarantine[_key(task.indices[place])] = reason
-        name = telling.sample_name(task, place, self._describe)
-        avoid = (*task.avoid, (place, reason))
-        return task._replace(avoid=avoid), f"{name} is left out from now on (on_error={self._care.on_error!r})."
+        said = f"{telling.sample_name(task, place, self._describe)} is left out from now on"
+        if place in dict(task.avoid):  # what stood in for it did the same: named twice, it is not replaced again
+            return task._replace(avoid=(*task.avoid, (place, reason))), f"{said}."
+        avoid = {place: reason, **self._avoided(task), **dict(task.avoid)}
+        return task._replace(avoid=tuple(sorted(avoid.items()))), f"{said} (on_error={self._care.on_error!r})."
 
     def _failure(self, task: Task, death: Death, place: int, why: str | None) -> Outcome:
         if place >= 0:
@@ -216,7 +271,9 @@ class Guard:
             culprit = f"batch {task.seq} of epoch {task.epoch}{telling.indices_of(task)}"
         kind, did = (WorkerDied, "killed") if why is None else (StalledSample, "stalled")
         remedy = "Repair or leave out the sample"
-        if task.indices is not None and place >= 0:
+        if task.indices is None:
+            remedy += ". on_error cannot pass it over, and the rest of what that worker reads is not read"
+        elif place >= 0:
             remedy += ", or set on_error='skip' or 'replace' to go on without it"
         deaths = len(self._places.pop(task.seq))
         error = kind(f"{culprit} has {did} {deaths} workers. The last: {self._told(death, why)}\n{remedy}.")
@@ -225,7 +282,7 @@ class Guard:
     def _known(self, index: Any) -> str:
         try:
             return self._quarantine.get(_key(index), "")
-        except TypeError:
+        except Exception:  # it cannot be a key
             return ""
 
 

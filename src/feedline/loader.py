@@ -100,7 +100,7 @@ class DataLoader:
     def __iter__(self) -> BatchIterator:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
         shards = max(1, self.options.num_workers) if self.options.stream else 0
-        place, passed = self._progress.begin(shards, ranks_of(self.options.sampler or self.options.batch_sampler))
+        place, passed = self._progress.begin(shards, ranks_of(_given_sampler(self.options)))
         tasks = self._plan.tasks_from(place)
         return self._feed.begin(self.options, tasks, passed, lambda: len(self._plan), _job(self.options))
 
@@ -199,11 +199,15 @@ def _plan(options: Options) -> Plan:
     return IterablePlan(sampler, size, drop, seed)
 
 
+def _given_sampler(options: Options) -> Any:
+    return options.sampler if options.batch_sampler is None else options.batch_sampler
+
+
 def kind_of(options: Options, seed: int | None) -> Kind:
     """What a state must agree with to be continued."""
     if options.stream:
         return Kind(seed, None, type(options.dataset).__name__, "stream")
-    sampler = options.batch_sampler or options.sampler
+    sampler = _given_sampler(options)
     if sampler is None:
         name = "RandomSampler" if options.shuffle else "SequentialSampler"
         return Kind(seed, len(options.dataset), name, "batch_size" if options.batched else "nobody")

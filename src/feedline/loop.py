@@ -67,11 +67,19 @@ class Feed:
         if self._kept is None:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
                 self.tell_once(message)
-        workers = self._kept_workers(options, job) if options.persistent_workers else new_workers(options, job)
-        self.memory.begin(workers.processes())
+        kept = self._kept_workers(options, job) if options.persistent_workers else None
+        workers = kept or new_workers(options, job)
+        # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
         iterator = (kind or BatchIterator)(self, options, tasks, passed, length, workers)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
+        try:
+            if kept is None:
+                workers.start()
+            self.memory.begin(workers.processes())
+        except BaseException:
+            iterator.close()
+            raise
         return iterator
 
     def tell_once(self, message: str) -> None:
@@ -107,6 +115,11 @@ class Feed:
         if self._kept is None:
             self._kept = new_workers(options, job)
             self._stop_kept = weakref.finalize(self, self._kept.release)
+            try:
+                self._kept.start()
+            except BaseException:
+                self.drop_kept()
+                raise
         self._kept.forget()
         return self._kept
 
@@ -138,6 +151,7 @@ class BatchIterator(Iterator[Any]):
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None
+        self._said_once = False  # whoever catches every error must come to an end
         self._samples = 0
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
@@ -154,13 +168,14 @@ class BatchIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         if self._over is not None:
-            if self._over:
-                raise RuntimeError(self._over)
+            over, self._over = self._over, "" if self._said_once else self._over
+            if over:
+                raise RuntimeError(over)
             raise StopIteration
         try:
             outcome = self._next_outcome()
-        except BaseException:  # Ctrl-C, a dead worker, no memory: whatever state that left, drop it
-            self._abandon()
+        except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
+            self._abandon(error)
             raise
         if outcome is None:
             self._passed.finished = True
@@ -178,8 +193,8 @@ class BatchIterator(Iterator[Any]):
             self.fill()
             if not self._delivery.ready:
                 self._put(self._guard.poll())
-        except BaseException:
-            self._abandon()
+        except BaseException as error:
+            self._abandon(error)
             raise
         return self._delivery.ready
 
@@ -212,10 +227,11 @@ class BatchIterator(Iterator[Any]):
             if outcome is None:
                 if not len(delivery):
                     return None
-                self._look_at_memory(ended=False)
+                self._look_at_memory()
                 patience = patience or self._guard.begin_waiting()
                 self._put(self._guard.wait(patience, delivery.following))
                 continue
+            patience = None  # somebody gets on
             self._passed.delivered(outcome)
             if outcome.notice is not None:
                 self._feed.tell_once(outcome.notice)
@@ -243,8 +259,8 @@ class BatchIterator(Iterator[Any]):
                 self._passed.sent(task, self._tasks.sampler_state())
                 self._guard.submit(task)
 
-    def _look_at_memory(self, ended: bool) -> None:
-        for warning in self._feed.memory.look(self._workers.processes, self._setting, ended):
+    def _look_at_memory(self) -> None:
+        for warning in self._feed.memory.look(self._workers.processes, self._setting, ended=False):
             self._feed.tell_once(warning)
 
     def _put(self, outcomes: list[Outcome]) -> None:
@@ -258,8 +274,10 @@ class BatchIterator(Iterator[Any]):
             self._delivery.put(outcome)
 
     def _finish(self) -> None:
-        self._look_at_memory(ended=True)
+        grown = self._feed.memory.look(self._workers.processes, self._setting, ended=True)
         self._leave("")
+        for warning in grown:
+            self._feed.tell_once(warning)
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
@@ -280,8 +298,12 @@ class BatchIterator(Iterator[Any]):
                 "is wrong too; let __len__ return the true count, or leave it out"
             )
 
-    def _abandon(self) -> None:
-        self._leave("")
+    def _abandon(self, error: BaseException) -> None:
+        self._leave(
+            f"this iteration was ended by an error ({type(error).__name__}), and its remaining batches have not been "
+            "delivered; begin another with iter(loader)"
+        )
+        self._said_once = True
         if not self._owned:
             self._feed.drop_kept()
 
@@ -295,17 +317,9 @@ def _tell(message: str) -> None:
 
 
 def new_workers(options: Options, job: Job) -> Workers:
-    """Started workers of the kind the options ask for."""
-    workers: Workers
+    """Workers of the kind the options ask for, still to be started."""
     if options.num_workers == 0:
-        workers = InlineWorkers(job)
-    elif options.workers == "thread":
-        workers = ThreadWorkers(job)
-    else:
-        workers = ProcessWorkers(job, options.multiprocessing_context)
-    try:
-        workers.start()
-    except BaseException:
-        workers.release()
-        raise
-    return workers
+        return InlineWorkers(job)
+    if options.workers == "thread":
+        return ThreadWorkers(job)
+    return ProcessWorkers(job, options.multiprocessing_context)

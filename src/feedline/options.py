@@ -234,3 +234,11 @@ def check_kind(value: Any) -> str:
             "How many there are is num_workers."
         )
     return check_choice("workers", value, KINDS)
+
+
+def check_restart(care: Care, timeout: float) -> None:
+    """A stuck worker can only be restarted after some time."""
+    if care.on_stall == "restart" and not timeout and not care.stall_warning:
+        raise OptionError(
+            "on_stall='restart' needs timeout or stall_warning above 0: after how long is a worker stuck?"
+        )

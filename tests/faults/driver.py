@@ -56,6 +56,8 @@ def main(
             except StopIteration:
                 break
             except Exception as error:
+                if "was ended by an error" in str(error):
+                    continue
                 seen["errors"].append([type(error).__name__, str(error)])
                 seen["after"].append(time.monotonic() - began)
                 del error

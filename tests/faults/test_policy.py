@@ -108,8 +108,10 @@ def test_who_is_stuck() -> None:
         Standing(2, 12, None, IDLE, 99.0),
         Standing(3, 13, TASK, COLLATING, 7.0),
         Standing(4, 14, None, INITIALISING, 99.0),
+        Standing(5, 15, None, SETTING_UP, 99.0),
+        Standing(6, 16, None, IDLE, 99.0, "stopped"),
     ]
-    assert [standing.worker for standing in stuck(at, 5.0)] == [0, 3]
+    assert [standing.worker for standing in stuck(at, 5.0)] == [0, 3, 4, 6]
     assert until_stuck(at, 5.0) == 2.0
     assert until_stuck(at[:1], 5.0) == 5.0
 

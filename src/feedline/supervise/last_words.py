@@ -30,7 +30,17 @@ def prepare(segment: Segment, number: int) -> None:
 
 def ask(pid: int) -> None:
     """Have a worker that is prepared write down where it is; that takes it less than a millisecond if it can run."""
-    os.kill(pid, ASK)
+    if _is_prepared(pid):  # else the signal would end it: it is being born, or the user's code has taken it away
+        os.kill(pid, ASK)
+
+
+def _is_prepared(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as status:
+            caught = next(line for line in status if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(caught.split()[1], 16) >> (ASK - 1) & 1)
 
 
 def read(segment: Segment, number: int, after: int = 0) -> str:

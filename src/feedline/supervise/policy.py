@@ -1,7 +1,7 @@
-"""Decisions about workers: pure functions from facts to what is to be done.
+"""Decisions about workers, made from facts alone: what is to be done.
 
 Takes: where workers died with a task, how long a batch has been waited for, the user's options. Gives: verdicts, steps.
-Promises: no process, clock or memory is touched here.
+Promises: no process, clock or memory is touched here; time comes in as a number.
 Not its job: gathering the facts (workers), carrying a verdict out (guard).
 """
 
@@ -12,12 +12,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from feedline.progress import AT_ONCE, COLLATING, INITIALISING, SENDING, SETTING_UP
+from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, SENDING, SETTING_UP
 from feedline.supervise.watch import Standing
 
 START_SECONDS = 30.0
-"""A worker that takes longer to be born is replaced. A fork takes milliseconds, the first import of torch 15 s at most
-(benchmarks/torch_first_batch.py); what worker_init_fn does is not counted."""
+"""A forked worker that takes longer to be born hangs: a fork takes milliseconds (benchmarks/first_batch.py). Workers
+started in other ways import modules, which may take any time: they are only told of."""
 STACK_SECONDS = 0.25
 """How long before they are needed stacks are asked for: a worker that can run writes its own within a millisecond."""
 
@@ -118,23 +118,31 @@ class Patience:
         self._warn_after *= 2
         self._warn_at = now + self._warn_after
 
+    def put_off(self, seconds: float) -> None:
+        """So long nobody could run, we included (Ctrl-Z, a machine asleep): that is nobody's fault."""
+        self.began += seconds
+        self._since += seconds
+        self._warn_at += seconds
+        self._limit_at += seconds
+
     def limit_again(self, moment: float) -> None:
         """Come back to the limit at that moment."""
         self._limit_at = moment
 
 
 def stuck(standings: Sequence[Standing], seconds: float) -> list[Standing]:
-    """Those that have been in the user's code for one sample (or batch) so long."""
-    return [at for at in standings if at.task is not None and at.seconds >= seconds and at.place not in _NOT_THE_USERS]
+    """Those that have been in the user's code at one thing, or stopped by somebody, for so long."""
+    return [at for at in standings if at.seconds >= seconds and (_in_users_code(at) or at.state)]
 
 
 def until_stuck(standings: Sequence[Standing], seconds: float) -> float:
     """In how many seconds the next of them may be stuck."""
-    busy = [at.seconds for at in standings if at.task is not None and at.seconds < seconds]
+    busy = [at.seconds for at in standings if _in_users_code(at) and at.seconds < seconds]
     return seconds - max(busy, default=0.0)
 
 
-_NOT_THE_USERS = (SETTING_UP, INITIALISING)
+def _in_users_code(at: Standing) -> bool:
+    return at.place == INITIALISING or (at.task is not None and at.place not in (SETTING_UP, IDLE))
 
 
 def birth_due(standings: Sequence[Standing]) -> float:

@@ -1,40 +1,125 @@
 """Ending worker processes: asked first, made to soon after.
 
-Takes: processes. Promises: when it returns, none is left. Not its job: why (workers, supervise.watch).
+Takes: processes and a descriptor for each (`pidfd`), which says that the process itself has ended, whoever else holds
+its pipes. Promises: when it returns, none is left that the system can end; a Ctrl-C meanwhile comes afterwards.
+Not its job: why (workers, guard).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import threading
+import time
+from collections.abc import Iterator
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
 
 GRACE_SECONDS = 0.5
-"""For `finally` blocks and exit handlers of the user's code; a worker stuck in C is then killed."""
-
+"""For `finally` blocks and exit handlers of the user's code, of all workers together; one stuck in C is then killed."""
+KILL_SECONDS = 5.0
+"""A killed process that is still there after this is in the system's hands (a dead disk or network file system)."""
 
 TOLD_TO_LEAVE = 128 + signal.SIGTERM
 """A worker's exit code after SIGTERM."""
 
 
-def end(processes: list[BaseProcess]) -> None:
-    """Ask all to leave (SIGTERM becomes SystemExit there), wait a little, kill those that stay."""
-    alive = [process for process in processes if process.pid is not None]
-    for process in alive:
-        if process.exitcode is None:
-            process.terminate()
-    staying = {process.sentinel for process in alive}
-    with contextlib.suppress(InterruptedError):
-        while staying and (left := wait(list(staying), GRACE_SECONDS)):
-            staying.difference_update(left)
-    for process in alive:
-        if process.sentinel in staying:
-            process.kill()
-    for process in alive:
-        process.join()
+class Member(NamedTuple):
+    """A worker process."""
+
+    process: Any
+    pidfd: int
+    """Readable when it has ended; -1 where the system has no such descriptors."""
+
+    @property
+    def end(self) -> int:
+        """What to wait on."""
+        return self.pidfd if self.pidfd >= 0 else int(self.process.sentinel)
+
+    def signal(self, what: int) -> None:
+        """Send a signal; nothing happens if it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.pidfd >= 0:
+                signal.pidfd_send_signal(self.pidfd, what)
+            else:
+                os.kill(self.process.pid, what)
+
+    def reap(self) -> int:
+        """Take note of its end, so that nothing of it is left; the most bytes it had in use, if the system says."""
+        most = _reap(self.process)
+        self.process.join(1.0)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+        return most
+
+    def close(self) -> None:
+        """Let go of what Python keeps for it."""
         with contextlib.suppress(ValueError):  # with SIGCHLD ignored its end goes unnoticed
-            process.close()
+            self.process.close()
+
+
+def open_member(process: Any) -> Member:
+    """Around a process that has just been started."""
+    try:
+        return Member(process, os.pidfd_open(process.pid))
+    except (OSError, AttributeError):  # it has ended already, or the system is old
+        return Member(process, -1)
+
+
+def end(members: list[Member]) -> None:
+    """Ask all to leave (SIGTERM becomes SystemExit there), wait a little, kill those that stay."""
+    with uninterrupted():
+        for member in members:
+            member.signal(signal.SIGTERM)
+        staying = _wait_for(members, GRACE_SECONDS)
+        for member in staying:
+            member.signal(signal.SIGKILL)
+        _wait_for(staying, KILL_SECONDS)
+        for member in members:
+            member.reap()
+            member.close()
+
+
+def _wait_for(members: list[Member], seconds: float) -> list[Member]:
+    """Those that are still there after so long."""
+    staying = {member.end: member for member in members}
+    deadline = time.monotonic() + seconds
+    while staying and (left := wait(list(staying), max(0.0, deadline - time.monotonic()))):
+        for ended in left:
+            del staying[ended]  # type: ignore[arg-type]
+    return list(staying.values())
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C comes after this, not in the middle. Blocking the signal is not enough: a library's thread may take it."""
+    before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if not callable(before):
+        yield
+        return
+    noted: list[Any] = []
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if noted:
+            before(signal.SIGINT, noted[0])
+
+
+def _reap(process: Any) -> int:
+    # Before multiprocessing does: it does not ask how much memory a child had.
+    child = process._popen
+    if child.method != "fork" or child.returncode is not None:
+        return 0
+    try:
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else was first
+        return 0
+    if pid:
+        child.returncode = os.waitstatus_to_exitcode(status)
+    return int(usage.ru_maxrss) * 1024
 
 
 def words_for(exitcode: int | None) -> str:

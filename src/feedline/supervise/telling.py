@@ -72,9 +72,9 @@ STILL_WAITING = (
     "feedline goes on waiting. timeout=… would raise instead, on_stall='restart' would replace the worker and try the "
     "sample again; stall_warning=… sets when this is said."
 )
-SLOW = (
-    "No worker is stuck in one sample: the samples are slow. More workers may help; stall_warning=… sets when this is "
-    "said."
+RESTARTS = (
+    "A worker that is stuck at one thing is replaced (on_stall='restart'); those that get on, slowly, are not. "
+    "stall_warning=… sets when this is said."
 )
 TIMEOUT_REMEDY = (
     "A sample is stuck or slower than that: see the stacks. Raise timeout, or set on_stall='restart' to have the "

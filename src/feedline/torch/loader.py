@@ -20,7 +20,7 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 from feedline.care import check_care
 from feedline.checks import check_whole
 from feedline.messages import BadSample
-from feedline.options import check_buffer, check_kind, check_start_method
+from feedline.options import check_buffer, check_kind, check_restart, check_start_method
 from feedline.stats import Stats
 from feedline.torch.engine import Engine, Own, streams
 
@@ -83,6 +83,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_care(locals()),
         )
         check_start_method(own.workers, multiprocessing_context)
+        check_restart(own.care, timeout)
         check_buffer(own.shuffle_buffer, streams(dataset))
         super().__init__(
             dataset,

@@ -17,14 +17,13 @@ from collections import deque
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
 from feedline.progress import PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
 from feedline.supervise import last_words, lifeline
-from feedline.supervise.shutdown import end
+from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
 from feedline.workers.body import Job
 from feedline.workers.one_thread import environment_of_new_workers
@@ -43,7 +42,8 @@ class Crew:
         self.lanes: list[Lane] = []
         self.done: tuple[int, int] = (-1, -1)
         self.selector = selectors.DefaultSelector()
-        self.processes: dict[int, BaseProcess] = {}
+        self.members: dict[int, Member] = {}
+        self._undead: list[Member] = []
         self._preload = preload
         self._board: Any = None
 
@@ -76,7 +76,8 @@ class Crew:
         if context.get_start_method() == "spawn":
             context = multiprocessing.get_context("forkserver")
             origin = processes_from(self._preload)
-        with _ctrl_c_blocked(forked), origin, environment_of_new_workers(), without_unimportable_main():
+        quick = uninterrupted() if forked else contextlib.nullcontext()  # a server may take seconds to be there
+        with quick, _ctrl_c_blocked(forked), origin, environment_of_new_workers(), without_unimportable_main():
             for number in numbers:
                 self._hire_one(number, cargo, context, forked)
 
@@ -96,27 +97,38 @@ class Crew:
         process = context.Process(
             target=process_main.main, args=(wiring, cargo, number), name=f"feedline-{number}", daemon=True
         )
+        self.members[number] = Member(process, -1)  # before it starts: interrupted then, it is still ended
         process.start()
-        self.processes[number] = process
-        self.selector.register(process.sentinel, selectors.EVENT_READ, number)
+        self.members[number] = member = open_member(process)
+        self.selector.register(member.end, selectors.EVENT_READ, number)
 
     def bury(self, number: int) -> tuple[int | None, int | None, int]:
         """Clear the place of a process that has ended; its pid, exit code and, if the system says, its most memory."""
-        process: Any = self.processes.pop(number)
-        self.selector.unregister(process.sentinel)
-        most = _reap(process)
-        process.join()
-        found = process.pid, process.exitcode, most
-        with contextlib.suppress(ValueError):  # with SIGCHLD ignored its end goes unnoticed
-            process.close()
+        member = self.members.pop(number)
+        self.selector.unregister(member.end)
+        most = member.reap()
+        found = member.process.pid, member.process.exitcode, most
+        member.close()
         return found
+
+    def give_up(self, number: int) -> int | None:
+        """Clear the place of a process that cannot be ended now; its pid. It is seen to at the end."""
+        member = self.members.pop(number)
+        self.selector.unregister(member.end)
+        self._undead.append(member)
+        return int(member.process.pid)
 
     def end(self) -> None:
         """End all and give everything back. May be called twice, and in any state."""
         if self.owner != os.getpid():  # a forked child's copy: the workers are not its own
             return
-        processes, self.processes = list(self.processes.values()), {}
-        end(processes)
+        with uninterrupted():
+            self._end()
+
+    def _end(self) -> None:
+        members = [*self.members.values(), *self._undead]
+        end([member for member in members if member.process.pid is not None])
+        self.members, self._undead = {}, []
         self.selector.close()
         for lane in self.lanes:
             lane.close()
@@ -130,19 +142,6 @@ class Crew:
             for slot in range(BOARD, BOARD + 1 + self.count):
                 self.pool.segment.free(slot, 0, STRIDE)
         self.pool.close()
-
-
-def _reap(process: Any) -> int:
-    """Take note of the end of a child of our own, before multiprocessing does; the most bytes it ever had in use."""
-    child = process._popen
-    if child.method != "fork" or child.returncode is not None:
-        return 0
-    try:
-        _, status, usage = os.wait4(child.pid, 0)
-    except ChildProcessError:  # somebody else was first
-        return 0
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss * 1024
 
 
 @contextlib.contextmanager

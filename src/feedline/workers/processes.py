@@ -9,9 +9,11 @@ Not its job: what a worker does (process_main, body), what to do about a death (
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable
 from multiprocessing.context import BaseContext
@@ -19,14 +21,15 @@ from typing import Any
 
 from feedline.arena.packing import unpack
 from feedline.arena.slots import Slot
-from feedline.errors import WorkerError, add_note
+from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
-from feedline.progress import IDLE, MEMORY, PLACE, PREPARING, SETTING_UP, SINCE, TASK, clock
+from feedline.progress import IDLE, MEMORY, PLACE, PREPARING, SINCE, TASK, clock
 from feedline.supervise import last_words
+from feedline.supervise.shutdown import KILL_SECONDS
 from feedline.supervise.watch import Death, Standing, state_of
 from feedline.workers.body import Job
 from feedline.workers.crew import Crew
-from feedline.workers.shipping import Parcel, ship
+from feedline.workers.shipping import Parcel, ship, without_main
 from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_done
 
 
@@ -44,11 +47,12 @@ class ProcessWorkers:
         self._serial = 0
         self._run = 0
         self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
+        self._killed: dict[int, float] = {}  # by us, and when
         self.release: Callable[[], None] = self._crew.end
 
     def processes(self) -> list[tuple[int, int]]:
-        found = sorted(self._crew.processes.items())
-        return [(number, process.pid) for number, process in found if process.pid is not None]
+        found = sorted(self._crew.members.items())
+        return [(number, member.process.pid) for number, member in found if member.process.pid is not None]
 
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
@@ -101,37 +105,68 @@ class ProcessWorkers:
                 continue
             if dead:  # and what they had finished has been read
                 return [self._bury(number) for number in dead]
-            remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready = crew.selector.select(remaining)
+            ready = crew.selector.select(self._seconds_until(deadline))
             if not ready:
-                return []
+                return [self._give_up(number) for number in self._cannot_be_ended()]
             dead = [key.data for key, _ in ready if key.data is not None]
+
+    def _seconds_until(self, deadline: float | None) -> float | None:
+        moments = [killed + KILL_SECONDS for killed in self._killed.values()]
+        if deadline is not None:
+            moments.append(deadline)
+        return max(0.0, min(moments) - time.monotonic()) if moments else None
+
+    def _cannot_be_ended(self) -> list[int]:
+        return [number for number, killed in self._killed.items() if time.monotonic() >= killed + KILL_SECONDS]
+
+    def _give_up(self, number: int) -> Death:
+        """A worker that was killed and is still there: do without it. Its slot stays out, it may yet write there."""
+        row, self._heard[number] = self._crew.row(number), 0
+        del self._killed[number]
+        own = self._out.get(row[TASK])
+        pid = self._crew.give_up(number)
+        if own is None or own.run != self._run:
+            return Death(number, pid, None, None, row[PLACE], row[MEMORY], "", ())
+        own.lost = True
+        return Death(number, pid, None, own.task, row[PLACE], row[MEMORY], "", (own.task,))
 
     def forget(self) -> None:
         self._run += 1
         self._crew.set_run(self._run)
 
     def standing(self) -> list[Standing]:
-        return [self._stands(number) for number in sorted(self._crew.processes)]
+        return [self._stands(number) for number in sorted(self._crew.members)]
 
     def ask_stacks(self) -> None:
-        for number, process in self._crew.processes.items():
+        for number, pid in self.processes():
             self._heard[number] = self._heard.get(number, 0) + len(self.stack_of(number).encode())
-            # Before it is prepared the signal would end it.
-            if self._crew.row(number)[PLACE] != SETTING_UP and process.pid is not None and process.is_alive():
-                last_words.ask(process.pid)
+            last_words.ask(pid)
 
     def stack_of(self, number: int) -> str:
         return last_words.read(self._crew.pool.segment, number, self._heard.get(number, 0))
 
     def kill(self, number: int) -> None:
-        if number in self._crew.processes:
-            self._crew.processes[number].kill()
+        if number in self._crew.members:
+            self._crew.members[number].signal(signal.SIGKILL)
+            self._killed[number] = time.monotonic()
 
     def revive(self, number: int, elsewhere: bool) -> None:
-        context = multiprocessing.get_context("spawn") if elsewhere else self._context
-        self._crew.hire(range(number, number + 1), self._cargo(context), context)
-        self._crew.lane_of(number).flush()
+        try:
+            self._revive(number, elsewhere)
+        except BaseException:
+            self._crew.members.pop(number, None)  # it has not come to life
+            raise
+        finally:
+            self._crew.lane_of(number).flush()
+
+    def _revive(self, number: int, elsewhere: bool) -> None:
+        context = self._context
+        if elsewhere:
+            with contextlib.suppress(ShippingError):  # else it can only be forked again
+                self._parcel = self._parcel or ship(self._job, self._crew.pool.segment, by_value=True)
+                context = multiprocessing.get_context("spawn")
+        with without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext():
+            self._crew.hire(range(number, number + 1), self._cargo(context), context)
 
     def _check_owner(self) -> None:
         if self._crew.owner != os.getpid():  # both would take outcomes meant for the other
@@ -141,7 +176,9 @@ class ProcessWorkers:
             )
 
     def _open(self, ticket: DoneTicket) -> Outcome | None:
-        sent = self._out.pop(ticket.serial)
+        sent = self._out.pop(ticket.serial, None)
+        if sent is None:  # of a worker that has been given up
+            return None
         slot, pool = sent.slot, self._crew.pool
         try:
             if sent.run != self._run:
@@ -156,7 +193,7 @@ class ProcessWorkers:
             pool.put(slot)
 
     def _stands(self, number: int) -> Standing:
-        row, pid = self._crew.row(number), self._crew.processes[number].pid
+        row, pid = self._crew.row(number), self._crew.members[number].process.pid
         sent = self._out.get(row[TASK])
         task = sent.task if sent is not None else None  # of an epoch left early, too: it is in the way
         seconds = (clock() - row[SINCE]) / 1e9
@@ -165,6 +202,7 @@ class ProcessWorkers:
     def _bury(self, number: int) -> Death:
         row = self._crew.row(number)
         pid, exitcode, most = self._crew.bury(number)
+        self._killed.pop(number, None)
         words = self.stack_of(number)
         self._heard.pop(number, None)
         own = self._out.get(row[TASK])
@@ -186,25 +224,36 @@ class ProcessWorkers:
                 self._crew.pool.put(sent.slot)
             return lost
         safe = {ticket.serial for ticket in lane.waiting}
-        safe |= {self._crew.row(other)[TASK] for other in self._crew.processes}
+        at = {other: (member.process.pid, self._crew.row(other)[TASK]) for other, member in self._crew.members.items()}
+        safe |= {task for _, task in at.values()}
         lost = [sent for serial, sent in self._out.items() if serial not in safe and not sent.lost]
         for sent in lost:
             # Perhaps another worker has just read it and is about to say so. Then it is made twice and delivered once;
-            # its slot stays out until that worker is done with it.
-            sent.lost = True
+            # its slot stays out until all who might have it are at something else.
+            sent.lost, sent.suspects = True, at
         own = self._out.pop(self._crew.row(number)[TASK], None)
         if own is not None:
             self._crew.pool.put(own.slot)
+        self._clear_suspicion(at, safe)
         return lost
+
+    def _clear_suspicion(self, at: dict[int, tuple[int, int]], safe: set[int]) -> None:
+        for serial, sent in list(self._out.items()):
+            if sent.suspects is not None and serial not in safe:
+                sent.suspects = {number: was for number, was in sent.suspects.items() if at.get(number) == was}
+                if not sent.suspects:
+                    del self._out[serial]
+                    self._crew.pool.put(sent.slot)
 
 
 class _Sent:
     """A task on its way."""
 
-    __slots__ = ("lost", "run", "slot", "task")
+    __slots__ = ("lost", "run", "slot", "suspects", "task")
 
     def __init__(self, slot: Slot, task: Task, run: int) -> None:
         self.slot = slot
         self.task = task
         self.run = run
         self.lost = False
+        self.suspects: dict[int, tuple[int, int]] | None = None  # who might have it, by what they were at

@@ -51,8 +51,8 @@ class Parcel(NamedTuple):
         return job
 
 
-def ship(job: Job, segment: Segment) -> Parcel:
-    """Put the job into the segment; raises ShippingError if some of it cannot travel."""
+def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
+    """Put the job into the segment, the main script's classes by value if it cannot be imported; or ShippingError."""
     buffers: list[pickle.PickleBuffer] = []
 
     def out_of_band(buffer: pickle.PickleBuffer) -> bool:
@@ -61,7 +61,7 @@ def ship(job: Job, segment: Segment) -> Parcel:
         buffers.append(buffer)
         return False
 
-    head, inherited = _dump(job, out_of_band, buffers)
+    head, inherited = _dump(job, out_of_band, buffers, by_value or _interactive())
     pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
     places, end = [], 0
     for piece in pieces:
@@ -74,8 +74,8 @@ def ship(job: Job, segment: Segment) -> Parcel:
     return Parcel(places[0], places[1:], end, inherited)
 
 
-def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer]) -> tuple[bytes, list[Any]]:
-    if not _interactive():
+def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer], by_value: bool) -> tuple[bytes, list[Any]]:
+    if not by_value:  # the main script's classes by name: workers can import it
         try:
             return _pickled(job, pickle.Pickler, out_of_band)
         except Exception:  # whatever it was, cloudpickle may manage, and if not says it better
@@ -112,18 +112,25 @@ def _interactive() -> bool:
     return getattr(main, "__spec__", None) is None and not os.path.exists(getattr(main, "__file__", None) or "")
 
 
-@contextlib.contextmanager
-def without_unimportable_main() -> Iterator[None]:
+def without_unimportable_main() -> contextlib.AbstractContextManager[None]:
     """While workers are started: Python would have them import a script that was read from standard input."""
-    main = sys.modules["__main__"]
-    hidden = getattr(main, "__file__", None) if _interactive() else None
-    if hidden is not None:
+    return without_main() if _interactive() else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """While a worker is started, the main script is out of sight: it is not imported there, nor run again."""
+    main: Any = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if file is not None:
         del main.__file__
+    main.__spec__ = None
     try:
         yield
     finally:
-        if hidden is not None:
-            main.__file__ = hidden
+        main.__spec__ = spec
+        if file is not None:
+            main.__file__ = file
 
 
 def _explain(job: Job, error: Exception) -> ShippingError:
