@@ -74,6 +74,7 @@ WRONG: list[tuple[dict[str, Any], type[OptionError], list[str]]] = [
     ({"max_errors": -1, "on_error": "skip"}, OptionError, ["max_errors", "at least 0", "-1"]),
     ({"max_errors": 1.5, "on_error": "skip"}, OptionError, ["max_errors", "share between 0 and 1", "1.5"]),
     ({"max_errors": "few", "on_error": "skip"}, OptionTypeError, ["max_errors", "share", "'few'"]),
+    ({"on_stall": "restart", "stall_warning": 0}, OptionError, ["on_stall", "timeout or stall_warning"]),
     ({"max_deaths": 0}, OptionError, ["max_deaths", "at least 1", "0"]),
     ({"error_log": 3}, OptionTypeError, ["error_log", "path", "3"]),
     ({"dataset": Stream(), "shuffle_buffer": -1}, OptionError, ["shuffle_buffer", "at least 0", "-1"]),

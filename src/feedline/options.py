@@ -81,6 +81,7 @@ def check_options(given: dict[str, Any]) -> Options:
     )
     check_start_method(options.workers, options.multiprocessing_context)
     check_buffer(options.shuffle_buffer, options.stream)
+    check_restart(options.care, options.timeout)
     _check_sampling(options)
     return _without_default_batch_size(options)
 
