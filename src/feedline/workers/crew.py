@@ -29,7 +29,7 @@ from feedline.workers.body import Job
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, without_unimportable_main
 from feedline.workers.warm import processes_from
-from feedline.workers.wire import Descriptor, TaskTicket, send_task, unread_tasks
+from feedline.workers.wire import Descriptor, TaskTicket, open_without_waiting, send_task, unread_tasks
 
 
 class Crew:
@@ -90,7 +90,7 @@ class Crew:
             Descriptor(self.done[1]),
             Descriptor(self.pool.segment.fd),
             Descriptor(lifeline.reading_end()),
-            (self.done[0], *(lane.writing for lane in self.lanes)) if forked else (),
+            (self.done[0], *(fd for lane in self.lanes for fd in lane.parents_own)) if forked else (),
             self.count,
             dict(os.environ),
         )
@@ -161,7 +161,13 @@ class Lane:
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.writing, False)
+        self._recalling = open_without_waiting(self.reading)  # now: after a death there may be none left to open
         self.waiting: deque[TaskTicket] = deque()
+
+    @property
+    def parents_own(self) -> tuple[int, int]:
+        """What no worker may keep."""
+        return self.writing, self._recalling
 
     def post(self, ticket: TaskTicket, urgent: bool) -> None:
         """Send a ticket; an urgent one goes before those that wait here, with the next flush."""
@@ -178,9 +184,10 @@ class Lane:
 
     def recall(self) -> None:
         """Take back what no worker has read: it waits here, in order, until the next flush."""
-        self.waiting.extendleft(reversed(unread_tasks(self.reading)))
+        self.waiting.extendleft(reversed(unread_tasks(self._recalling)))
 
     def close(self) -> None:
         """Let go of the pipe."""
+        for fd in self.parents_own:
+            os.close(fd)
         os.close(self.reading)
-        os.close(self.writing)

@@ -7,6 +7,7 @@ Not its job: what is in the slot (arena.packing).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import struct
@@ -90,18 +91,17 @@ def receive_task(fd: int) -> TaskTicket | None:
     return TaskTicket(*_TASK.unpack(data)) if data else None
 
 
+def open_without_waiting(fd: int) -> int:
+    """Another descriptor for the reading end of a pipe, which does not wait. (Not to wait belongs to the open file.)"""
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def unread_tasks(fd: int) -> list[TaskTicket]:
-    """Take back all tickets that no worker has read, without waiting."""
-    # Not to wait belongs to the open file, which the workers share: open it anew.
-    own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Take back all tickets that no worker has read."""
     tickets = []
-    try:
-        while data := os.read(own, _TASK.size):
+    with contextlib.suppress(BlockingIOError):
+        while data := os.read(fd, _TASK.size):
             tickets.append(TaskTicket(*_TASK.unpack(data)))
-    except BlockingIOError:
-        pass
-    finally:
-        os.close(own)
     return tickets
 
 

@@ -1,0 +1,237 @@
+"""Faults that a reviewer thought of: each was a hang, a loss or a leak once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from test_births import run
+
+TEN = str([list(range(first, first + 4)) for first in range(0, 40, 4)])
+
+
+def test_the_server_that_workers_came_from_is_killed(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        class Slow:
+            def __len__(self): return 40
+            def __getitem__(self, i): threading.Event().wait(0.01); return i
+
+        if __name__ == "__main__":
+            iterator = iter(DataLoader(Slow(), 4, num_workers=2, multiprocessing_context="spawn"))
+            batches = [next(iterator).tolist()]
+            worker = iterator.processes()[0][1]
+            with open(f"/proc/{worker}/stat") as stat:
+                os.kill(int(stat.read().rpartition(")")[2].split()[1]), 9)
+            print(batches + [batch.tolist() for batch in iterator])
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == TEN + "\n"  # and nobody was taken for dead
+
+
+def test_a_worker_that_closes_all_descriptors_is_no_riddle(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        class Closing:
+            def __len__(self): return 40
+            def __getitem__(self, i):
+                if i == 13: os.closerange(3, 1000); threading.Event().wait()
+                return i
+
+        if __name__ == "__main__":
+            list(DataLoader(Closing(), 4, num_workers=2, timeout=1, multiprocessing_context="fork"))
+        """,
+    )
+    assert "WorkerTimeout" in done.stderr
+    assert "reading dataset[13]" in done.stderr
+
+
+def test_a_dead_worker_whose_child_lives_on_is_dead(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        class Forking:
+            def __init__(self, path): self.path = path
+            def __len__(self): return 40
+            def __getitem__(self, i):
+                if i == 13 and not os.path.exists(self.path):
+                    open(self.path, "w").close()
+                    if os.fork() == 0:
+                        threading.Event().wait(20)
+                        os._exit(0)
+                    os.kill(os.getpid(), 9)
+                return i
+
+        if __name__ == "__main__":
+            once = os.path.join(os.path.dirname(__file__), "once")
+            loader = DataLoader(Forking(once), 4, num_workers=2, stall_warning=5)
+            print([batch.tolist() for batch in loader], flush=True)
+            os._exit(0)
+        """,
+    )
+    assert "was killed by SIGKILL" in done.stdout
+    assert "has been waiting" not in done.stdout
+    assert TEN in done.stdout
+
+
+def test_a_second_ctrl_c_does_not_stop_the_cleaning_up(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        import itertools, signal, psutil
+
+        class Stubborn:
+            def __init__(self, path): self.path = path
+            def __len__(self): return 40
+            def __getitem__(self, i):
+                open(f"{self.path}-{i}", "w").close()
+                return sum(itertools.repeat(1, 10**13))  # C code, deaf to SIGTERM
+
+        def interrupt(path):
+            while not os.path.exists(f"{path}-0"): threading.Event().wait(0.01)
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+                threading.Event().wait(0.1)
+
+        if __name__ == "__main__":
+            path = os.path.join(os.path.dirname(__file__), "at")
+            threading.Thread(target=interrupt, args=(path,)).start()
+            loader = DataLoader(Stubborn(path), num_workers=2, multiprocessing_context="fork")
+            try:
+                try: list(loader)
+                except KeyboardInterrupt: print("interrupted")
+            except KeyboardInterrupt: print("again")
+            print("left", len(psutil.Process().children()))
+        """,
+    )
+    assert "interrupted" in done.stdout
+    assert "left 0" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_hanging_fork_does_not_run_the_script_again(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        print("the script runs", flush=True)  # no `if __name__ == "__main__"`: under fork none is needed
+        policy.START_SECONDS = 3
+        os.register_at_fork(after_in_child=lambda: threading.Event().wait())
+        class Local:
+            def __len__(self): return 8
+            def __getitem__(self, i): return i
+        print([batch.tolist() for batch in DataLoader(Local(), 4, num_workers=1, multiprocessing_context="fork")])
+        """,
+    )
+    assert done.stdout.count("the script runs") == 1
+    assert "[[0, 1, 2, 3], [4, 5, 6, 7]]" in done.stdout, done.stdout + done.stderr
+
+
+def test_no_descriptor_for_a_new_worker_is_no_end_while_others_live(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        import resource
+
+        class Slow:
+            def __len__(self): return 200
+            def __getitem__(self, i): threading.Event().wait(0.005); return i
+
+        if __name__ == "__main__":
+            iterator = iter(DataLoader(Slow(), 4, num_workers=3, multiprocessing_context="fork"))
+            batches = [next(iterator).tolist()]
+            before = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (4, before[1]))
+            os.kill(iterator.processes()[0][1], 9)
+            for batch in iterator:
+                batches.append(batch.tolist())
+                if len(batches) == 30: resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            print(batches == [list(range(i, i + 4)) for i in range(0, 200, 4)])
+        """,
+    )
+    assert "True" in done.stdout, done.stdout + done.stderr
+    assert "could be started" in done.stdout
+
+
+def test_worker_init_fn_that_hangs_is_restarted_too(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        def init(number):
+            once = os.path.join(os.path.dirname(__file__), "once")
+            if not os.path.exists(once):
+                open(once, "w").close()
+                threading.Event().wait()
+
+        if __name__ == "__main__":
+            options = dict(stall_warning=0.5, on_stall="restart", multiprocessing_context="fork")
+            loader = DataLoader(range(40), 4, num_workers=1, worker_init_fn=init, **options)
+            print([batch.tolist() for batch in loader])
+        """,
+    )
+    assert "in worker_init_fn, was stuck for" in done.stdout
+    assert TEN in done.stdout
+
+
+def test_a_deadly_sample_that_comes_often_kills_twice(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        class Deadly:
+            def __len__(self): return 10
+            def __getitem__(self, i):
+                if i == 5: os._exit(3)
+                return i
+
+        if __name__ == "__main__":
+            options = dict(on_error="skip", multiprocessing_context="fork", num_workers=1)
+            loader = DataLoader(Deadly(), 6, sampler=[5, 5, 5, 5, 5, 5, 1, 5, 2, 5, 5, 5], **options)
+            print([batch.tolist() for batch in loader], len(loader.errors))
+        """,
+    )
+    assert done.stdout.count("WARNING") == 2
+    assert "[[1, 2]] 10" in done.stdout
+
+
+def test_a_stopped_group_is_no_timeout(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        import signal, subprocess
+
+        class Slow:
+            def __len__(self): return 8
+            def __getitem__(self, i): threading.Event().wait(0.2); return i
+
+        if __name__ == "__main__":
+            os.setpgrp()
+            again = f"sleep 0.5; kill -STOP -{os.getpgrp()}; sleep 3; kill -CONT -{os.getpgrp()}"
+            subprocess.Popen(["setsid", "sh", "-c", again])
+            print([batch.tolist() for batch in DataLoader(Slow(), 4, num_workers=1, timeout=2)])
+        """,
+    )
+    assert "[[0, 1, 2, 3], [4, 5, 6, 7]]" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_iteration_that_an_error_ended_does_not_look_complete(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        class Stuck:
+            def __len__(self): return 8
+            def __getitem__(self, i): threading.Event().wait(); return i
+
+        if __name__ == "__main__":
+            iterator = iter(DataLoader(Stuck(), 4, num_workers=1, timeout=0.5, multiprocessing_context="fork"))
+            for _ in range(3):
+                try: next(iterator)
+                except Exception as error: print(type(error).__name__, str(error)[:60])
+        """,
+    )
+    lines = [line.split()[0] for line in done.stdout.splitlines() if line and not line.startswith((" ", "A "))]
+    assert [line for line in lines if line in ("WorkerTimeout", "RuntimeError", "StopIteration")] == [
+        "WorkerTimeout",
+        "RuntimeError",
+        "StopIteration",
+    ]
+    assert "RuntimeError this iteration was ended by an error (WorkerTimeout)" in done.stdout
