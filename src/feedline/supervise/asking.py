@@ -1,6 +1,6 @@
 """Asks a dataset what it says of a sample, and does not wait for an answer that does not come.
 
-Takes: a `Describe` and an index, in the main process while it reports a stall or a death. Gives: words, or none.
+Takes: a way to ask and an index, in the main process while it reports a stall or a death. Gives: words, or none.
 Promises: back within a moment, whatever the dataset does (the disk that holds up a worker may well hold up `describe`
 too). A thread that has answered is gone; one that is stuck is left behind, and until it is back nobody asks again.
 Not its job: the notes on exceptions, where the worker that has just read the sample asks plainly (datasets.described).
@@ -13,16 +13,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-Describe = Callable[[Any], str]
-"""What a dataset says of an index: its path, key or row; empty if it says nothing."""
-
 MOMENT = 0.5
 """Seconds."""
 
-_stuck: list[tuple[Describe, threading.Thread]] = []
+_stuck: list[tuple[Callable[[Any], str], threading.Thread]] = []
 
 
-def asked(describe: Describe, index: Any) -> str:
+def asked(describe: Callable[[Any], str], index: Any) -> str:
     """What it says, if it says so within a moment.
 
     >>> asked(lambda index: f"photos/{index}.jpg", 17)

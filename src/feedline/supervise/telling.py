@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.messages import Task
 from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP
-from feedline.supervise.asking import Describe, asked
+from feedline.supervise.asking import asked
 from feedline.supervise.shutdown import hint_for, words_for
 from feedline.supervise.watch import Death, Standing
+
+Describe = Callable[[object], str]
+"""What a dataset says of an index: its path, key or row; empty if it says nothing."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CRASH = "Fatal Python error"
