@@ -53,7 +53,9 @@ class Mishaps:
         if bad:
             self._bad += len(bad)
             self._kept.extend(bad)
-            if isinstance(care.max_errors, int):  # else nobody wants to know, and there may be many
+            if care.max_errors is not None and isinstance(
+                care.max_errors, int
+            ):  # else nobody wants to know, and there may be many
                 self._different.update(map(_key, bad))
             for sample in bad:
                 log.warning("%s; %s", _told(sample), _done_about(sample))
