@@ -65,7 +65,7 @@ class Body:
         self._fetcher = Fetcher(job.dataset, reader, many, self._row)
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
-            self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace")
+            self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._shares = False
