@@ -46,6 +46,8 @@ class Job:
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
+    generator_keys: dict[str, int] = field(default_factory=dict)
+    """What tells the generators it holds apart, by path (stored_generators)."""
 
 
 class Body:
