@@ -236,7 +236,7 @@ def test_a_replacement_draws_as_the_one_it_replaces(front: Any, persistent: bool
     def loaded(once: Path) -> list[Any]:
         generators = [make(0) for make in MAKERS.values()]
         torch.manual_seed(5)  # torch's front takes its seed from there
-        options = {**FORK, "prefetch_factor": 1, "persistent_workers": persistent, "collate_fn": Mixing()}
+        options: dict[str, Any] = {**FORK, "num_workers": 1, "persistent_workers": persistent, "collate_fn": Mixing()}
         drawn = []
         if front is feedline.DataLoader:
             options["seed"] = 5
