@@ -3,17 +3,22 @@ function of the seed; in threads it is said that they are not; without workers t
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, THREADS, every_process
 
+import feedline.torch
 from feedline import DataLoader, Dataset, IterableDataset, get_worker_info
 from feedline.workers import stored_generators
 
@@ -208,6 +213,44 @@ def test_threads_share_it_and_that_is_said_once(make: Callable[[int], Any]) -> N
 
 def test_one_thread_has_it_for_itself() -> None:
     assert batches(np.random.default_rng(0), num_workers=1, workers="thread") == batches(np.random.default_rng(0))
+
+
+class Killed(Several):
+    """One sample kills its worker, once."""
+
+    def __init__(self, generator: Any, once: Path) -> None:
+        super().__init__(generator)
+        self.once = once
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 7 and not self.once.exists():
+            self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.mark.filterwarnings("ignore:worker . .* was killed")
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("front", [feedline.DataLoader, feedline.torch.DataLoader], ids=["numpy", "torch"])
+def test_a_replacement_draws_as_the_one_it_replaces(front: Any, persistent: bool, tmp_path: Path) -> None:
+    def loaded(once: Path) -> list[Any]:
+        generators = [make(0) for make in MAKERS.values()]
+        torch.manual_seed(5)  # torch's front takes its seed from there
+        options: dict[str, Any] = {**FORK, "num_workers": 1, "persistent_workers": persistent, "collate_fn": Mixing()}
+        drawn = []
+        if front is feedline.DataLoader:
+            options["seed"] = 5
+        with front(Killed(generators, once), batch_size=2, **options) as loader:
+            for _ in range(2):
+                for batch in loader:
+                    drawn.append(batch)
+                    for generator in generators:  # the user looks at a sample now and then
+                        draw(generator)
+        return drawn
+
+    (tmp_path / "there").touch()
+    assert loaded(tmp_path / "once") == loaded(tmp_path / "there")
+    assert (tmp_path / "once").exists()
 
 
 class Own(random.Random):

@@ -29,11 +29,13 @@ class Care:
     on_error: str = "raise"
     """"skip" makes the batch without a sample that fails, "replace" takes its nearest good neighbour."""
     max_errors: float | None = None
-    """How many samples may fail under "skip" and "replace"; a fraction below 1 is a share of all samples read."""
+    """How many samples may fail under "skip" and "replace". The same index counts once in all epochs, a
+    stream's elements each time. A fraction below 1 is a share of all samples read, judged once 10 bad ones
+    would be within it (after 1,000 samples for 0.01) and at the end of each epoch."""
     max_deaths: int = 2
     """So many workers may die at one sample before it is given up."""
     error_log: str | None = None
-    """A file that gets one JSON line for each failed sample."""
+    """A file that gets one JSON line for each failed sample. If it can't be written to later, that is logged once."""
 
 
 def check_care(given: dict[str, Any]) -> Care:

@@ -27,6 +27,7 @@ from feedline.resuming import Progress
 from feedline.state import Kind, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.workers.body import Job
+from feedline.workers.stored_generators import keyed
 
 
 class DataLoader:
@@ -216,7 +217,7 @@ def kind_of(options: Options, seed: int | None) -> Kind:
 
 
 def _job(options: Options) -> Job:
-    return Job(
+    job = Job(
         dataset=options.dataset,
         stream=options.stream,
         batched=options.batched,
@@ -230,3 +231,4 @@ def _job(options: Options) -> Job:
         registrations=registrations(),
         on_error=options.care.on_error,
     )
+    return keyed(job, options.workers)

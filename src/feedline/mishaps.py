@@ -2,25 +2,33 @@
 
 Takes: outcomes as they are delivered, and the options. Gives: the list of bad samples; JSON lines in `error_log`.
 Promises: each bad sample is told once, to `logging` and to the file; more than `max_errors` is an error. No file stays
-open. Not its job: finding bad samples (line.salvage, line.stream).
+open; one that cannot be written to, hours later, is said once and stops nothing.
+Not its job: finding bad samples (line.salvage, line.stream).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import operator
+import os
 from collections import deque
 from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
+
 from feedline.care import Care
-from feedline.errors import OptionError, TooManyErrors
+from feedline.errors import TooManyErrors
 from feedline.messages import BadSample, Outcome
 
 log = logging.getLogger("feedline")
 
 KEPT = 10_000
 LISTED = 5
+JUDGED = 10
+"""So many bad samples make a share that can be believed: with fewer than that to be expected, chance decides."""
 
 
 class Mishaps:
@@ -30,6 +38,8 @@ class Mishaps:
         self._kept: deque[BadSample] = deque(maxlen=KEPT)
         self._bad = 0
         self._read = 0
+        self._different: set[Any] = set()
+        self._file = _Lines()
 
     @property
     def samples(self) -> list[BadSample]:
@@ -43,36 +53,83 @@ class Mishaps:
         if bad:
             self._bad += len(bad)
             self._kept.extend(bad)
+            if care.max_errors is not None and isinstance(
+                care.max_errors, int
+            ):  # else nobody wants to know, and there may be many
+                self._different.update(map(_key, bad))
             for sample in bad:
                 log.warning("%s; %s", _told(sample), _done_about(sample))
             if care.error_log is not None:
-                _write(care.error_log, bad)
+                self._file.write(care.error_log, bad)
         self.judge(care)
 
     def judge(self, care: Care, at_end: bool = False) -> None:
-        """Were there more than `max_errors`? A share is judged once it can mean less than one sample, or at the end."""
+        """Were there more than `max_errors`? A share is judged when enough have been read, or at an epoch's end."""
         limit = care.max_errors
         if limit is None or not self._bad:
             return
         if isinstance(limit, int):
-            too_many = self._bad > limit
-        else:
-            too_many = self._bad > limit * self._read and (at_end or self._read * limit >= 1)
-        if too_many:
-            raise TooManyErrors(self._complaint(limit))
+            if len(self._different) > limit:
+                raise TooManyErrors(self._complaint(len(self._different), limit))
+        elif self._bad > limit * self._read and (at_end or self._read >= JUDGED / limit):
+            raise TooManyErrors(self._complaint(self._bad, limit))
 
-    def _complaint(self, limit: float) -> str:
+    def _complaint(self, count: int, limit: float) -> str:
         last = "".join(f"\n  {_told(sample)}" for sample in self.samples[-LISTED:])
         return (
-            f"{self._bad} of the {self._read} samples that this loader has read failed, which is more than "
+            f"{count} of the {self._read} samples that this loader has read failed, which is more than "
             f"max_errors={limit}. The last ones:{last}\n"
             "loader.errors has them with their tracebacks. Repair them, leave them out of the dataset or sampler, or "
             "raise max_errors."
         )
 
 
+class _Lines:
+    """JSON lines in a file that other ranks may append to as well."""
+
+    def __init__(self) -> None:
+        self._torn = False
+        self._told = False
+
+    def write(self, path: str, bad: tuple[BadSample, ...]) -> None:
+        """Append a line for each."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                for sample in bad:
+                    self._append(fd, f"{_line(sample, now)}\n".encode("ascii"))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                log.warning("error_log=%r cannot be written to, so lines are missing from it: %s", path, error)
+
+    def _append(self, fd: int, line: bytes) -> None:
+        rest = b"\n" + line if self._torn else line
+        while rest:  # at once, so that nobody else's line gets into it; the disk may be full in the middle
+            written = os.write(fd, rest)
+            rest = rest[written:]
+            self._torn = bool(rest)
+
+
+def _key(sample: BadSample) -> Any:
+    """What makes it another one; a stream's elements cannot be known again in the next epoch."""
+    if sample.index is None:
+        return sample.epoch, sample.seq, sample.place
+    key = sample.index
+    with contextlib.suppress(Exception):
+        key = operator.index(key)  # a tensor that holds a number is another object each time
+    try:
+        hash(key)
+    except TypeError:
+        return repr(key)
+    return key
+
+
 def _told(sample: BadSample) -> str:
-    named = f"element {sample.place} of the stream" if sample.index is None else f"sample {sample.index!r}"
+    named = f"element {sample.place} of the stream" if sample.index is None else f"sample {_shown(sample.index)}"
     what = f" ({sample.what})" if sample.what else ""
     return f"{named}{what} failed: {sample.error}"
 
@@ -81,18 +138,11 @@ def _done_about(sample: BadSample) -> str:
     where = f"batch {sample.seq} of epoch {sample.epoch}"
     if sample.replacement is None:
         return f"{where} goes without it"
-    return f"{where} has sample {sample.replacement!r} instead"
+    return f"{where} has sample {_shown(sample.replacement)} instead"
 
 
-def _write(path: str, bad: tuple[BadSample, ...]) -> None:
-    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    lines = "".join(_line(sample, now) + "\n" for sample in bad)
-    try:
-        # Opened each time, and written at once: other ranks may append to the same file.
-        with open(path, "ab", buffering=0) as file:
-            file.write(lines.encode("ascii"))
-    except OSError as error:
-        raise OptionError(f"error_log={path!r} cannot be written to: {error}") from error
+def _shown(index: Any) -> str:
+    return repr(index.item() if isinstance(index, np.generic) else index)
 
 
 def _line(sample: BadSample, now: str) -> str:
@@ -113,7 +163,10 @@ def _line(sample: BadSample, now: str) -> str:
 def _plain(index: Any) -> Any:
     """An index as JSON has it; one that JSON has no way to say, by its `repr`."""
     try:
-        json.dumps(index, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
+        return json.loads(json.dumps(index, allow_nan=False, default=_number))
+    except Exception:  # whatever the index's own code raises as well
         return repr(index)
-    return index
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else operator.index(value)

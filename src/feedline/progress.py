@@ -12,8 +12,10 @@ from typing import Protocol
 
 WIDTH = 8
 """Integers in a row: a cache line, so that no two workers write to the same one."""
-TASK, PLACE, SINCE, MEMORY = range(4)
-"""The task's serial number; the sample's place in it, or one of the below; since when; bytes in use when last seen."""
+TASK, PLACE, SINCE, MEMORY, INDEX = range(5)
+"""The task's serial number; the sample's place in it, or one of the below; since when; bytes in use when last seen; the
+index being read if it is not the one the task names at that place (a neighbour, in its stead), plus one; 0 otherwise.
+"""
 
 PREPARING, AT_ONCE, COLLATING, SENDING, INITIALISING, SETTING_UP, IDLE = range(-1, -8, -1)
 """Instead of a place: about to begin; all samples in one call; making the batch; handing it over; in worker_init_fn;

@@ -106,6 +106,20 @@ class Locked(Injected):
         return np.full((130, 130), index, np.float32), index
 
 
+class Mute(Injected):
+    """The disk that holds up its sample holds up what it says of it too."""
+
+    def describe(self, index: int) -> str:
+        time.sleep(600)
+        return ""
+
+
+class Builtin(Injected):
+    """Its `__getitem__` is written in C."""
+
+    __getitem__ = time.sleep  # type: ignore[assignment]
+
+
 class AtOnce(Injected):
     """Reads many samples in one call, so that nobody sees from outside which one it was."""
 
@@ -135,4 +149,4 @@ def torch_stream(how: str, once: str | None = None) -> Any:
     return kind(how, once)
 
 
-DATASETS = {kind.__name__: kind for kind in (Injected, Locked, AtOnce, Stream)}
+DATASETS = {kind.__name__: kind for kind in (Injected, Locked, Mute, Builtin, AtOnce, Stream)}

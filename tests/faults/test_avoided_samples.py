@@ -14,15 +14,17 @@ from feedline import ArrayDataset, ConcatDataset, Dataset, StackDataset, Subset
 from feedline.ambient import ThisThread
 from feedline.datasets import described, reads_one
 from feedline.messages import Outcome, Task
+from feedline.progress import INDEX, PLACE, Row, unwatched
 from feedline.workers.body import Body, Job
 from feedline.workers.wire import dump_task, load_task
 
 
-def run(dataset: Any, task: Task, on_error: str = "raise", sampler: Any = None) -> Outcome:
+def run(dataset: Any, task: Task, on_error: str = "raise", sampler: Any = None, row: Row | None = None) -> Outcome:
     options = feedline.DataLoader(dataset, batch_size=4, sampler=sampler).options
     names = ("dataset", "stream", "batched", "drop_last", "collate_fn", "worker_init_fn", "shuffle_buffer", "seed")
     given = {name: getattr(options, name) for name in names}
-    body = Body(Job(**given, batch_size=4, num_workers=0, on_error=on_error), None, ThisThread(()), own_process=False)
+    job = Job(**given, batch_size=4, num_workers=0, on_error=on_error)
+    body = Body(job, None, ThisThread(()), own_process=False, row=row)
     body.start()
     try:
         return body.run(task, np.empty)
@@ -61,6 +63,55 @@ def test_a_neighbour_that_is_avoided_too_is_no_replacement() -> None:
     assert not {4, 5}.intersection(data.read)
 
 
+class Watched(Damaged):
+    """Looks at its worker's row while it is read."""
+
+    def __init__(self, size: int, bad: Any) -> None:
+        super().__init__(size, bad)
+        self.row = unwatched()
+        self.seen: list[tuple[Any, int, int]] = []
+
+    def __getitem__(self, index: Any) -> Any:
+        self.seen.append((index, self.row[PLACE], self.row[INDEX]))
+        return super().__getitem__(index)
+
+
+def test_a_neighbour_that_is_being_read_is_in_the_row() -> None:
+    data = Watched(10, {5, 6})
+    data.row[INDEX] = 77  # left by a worker that was killed
+    outcome = run(data, task_of(4, 5, 7), "replace", row=data.row)
+    assert outcome.batch.tolist() == [4, 4, 7]
+    assert data.seen == [(4, 0, 0), (5, 1, 0), (7, 2, 0), (6, 1, 7), (4, 1, 5)]
+    assert data.row[INDEX] == 0
+
+
+class Leaving(Watched):
+    def __getitem__(self, index: Any) -> Any:
+        if index == 6:
+            raise SystemExit
+        return super().__getitem__(index)
+
+
+def test_and_not_in_it_any_more_however_that_ended() -> None:
+    data = Leaving(10, {5})
+    with pytest.raises(SystemExit):
+        run(data, task_of(4, 5), "replace", row=data.row)
+    assert (data.row[PLACE], data.row[INDEX]) == (1, 0)
+
+
+class WatchedNames(Watched):
+    def __len__(self) -> int:
+        raise TypeError
+
+
+@pytest.mark.parametrize("other", ["b", -3, 1 << 70, 2.5])
+def test_one_that_is_no_number_of_a_row_is_not(other: Any) -> None:
+    data = WatchedNames(0, {"a"})
+    outcome = run(data, Task(0, 0, 0, ["a", other], 0), "replace", sampler=["a"], row=data.row)
+    assert data.seen == [("a", 0, 0), (other, 1, 0), (other, 0, 0)]
+    assert [bad.replacement for bad in outcome.bad] == [other]
+
+
 def test_nor_is_one_of_the_same_batch() -> None:
     data = RecordingNames()
     task = Task(0, 0, 0, ["a", "b", "c"], 0, avoid=((0, "killed"), (1, "killed")))
@@ -78,10 +129,10 @@ class RecordingNames(Keyed):
         return super().__getitem__(name)
 
 
-def test_what_is_named_twice_is_left_out_for_good() -> None:
+def test_what_is_named_twice_is_left_out_for_good_and_its_first_error_is_kept() -> None:
     outcome = run(Damaged(10, ()), task_of(4, 5, avoid=((1, "killed"), (1, "killed again"))), "replace")
     assert outcome.batch.tolist() == [4]
-    assert outcome.bad[0].error == "killed again"
+    assert [(bad.index, bad.error, bad.replacement) for bad in outcome.bad] == [(5, "killed", None)]
 
 
 def test_all_avoided_is_no_batch() -> None:

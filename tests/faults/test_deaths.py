@@ -78,14 +78,14 @@ def test_a_streams_worker_dies_once(front: str, kind: dict[str, Any], tmp_path: 
     assert (whole.errors, whole.warnings) == ([], [])
     seen = run(dataset, kind, front)
     assert (seen.batches, seen.errors, seen.left) == (whole.batches, [], {})
-    assert "element 6 of its part of the stream" in seen.warnings[0]
+    assert "element 6 of the stream as that worker reads it" in seen.warnings[0]
 
 
 def test_a_streams_element_that_kills_ends_its_part() -> None:
     seen = run({"kind": "Stream", "how": "kill"}, FORK)
     ((name, text),) = seen.errors
     assert name == "WorkerDied"
-    assert "element 6 of its part of the stream has killed 2 workers" in text
+    assert "element 6 of the stream as that worker reads it has killed 2 workers" in text
     got = sorted(label for batch in seen.batches for label in batch)
     assert got == sorted([*range(0, 40, 2), 1, 3, 5, 7])
     assert seen.left == {}

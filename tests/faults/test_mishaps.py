@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from damaged import Damaged, Keyed, Leaky
 from kinds import FORK, INLINE, SPAWN, THREADS
 
@@ -81,15 +83,29 @@ class Anything(Keyed):
         raise ValueError(index)
 
 
-ODD = [3 + 4j, {1: 2, (3,): 4}, float("nan"), np.int64(5), "ä\udc80", ("a", 1), b"x"]
+class Seven:
+    def __index__(self) -> int:
+        return 7
+
+
+ODD = [3 + 4j, {1: 2, (3,): 4}, float("nan"), np.int64(5), "ä\udc80", ("a", 1), b"x", ("b", np.int8(6)), Seven()]
 
 
 def test_any_index_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     assert list(feedline.DataLoader(Anything(), sampler=ODD, on_error="skip", error_log=path)) == []
     assert [line["index"] for line in lines(path)] == [
-        *("(3+4j)", "{1: 2, (3,): 4}", "nan", repr(np.int64(5)), "ä\udc80", ["a", 1], "b'x'")
+        *("(3+4j)", "{1: 2, (3,): 4}", "nan", 5, "ä\udc80", ["a", 1], "b'x'", ["b", 6], 7)
     ]
+
+
+@pytest.mark.parametrize("kind", [INLINE, FORK], ids=["inline", "fork"])
+def test_numpys_numbers_are_numbers(kind: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "bad.jsonl"
+    numbers = list(np.arange(6))
+    list(feedline.DataLoader(Damaged(6, {5}), sampler=numbers, on_error="skip", error_log=path, **kind))
+    assert [line["index"] for line in lines(path)] == [5]
+    assert "sample 5 (photos/5.jpg) failed" in caplog.text
 
 
 @FRONTS
@@ -100,13 +116,39 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(front: Front, tmp_path
 
 
 @pytest.mark.parametrize("kind", [INLINE, FORK], ids=["inline", "fork"])
-def test_a_file_that_cannot_be_written_later_is_an_error(kind: dict[str, Any], tmp_path: Path) -> None:
+def test_a_full_disk_is_said_once_and_stops_nothing(kind: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    loader = feedline.DataLoader(Damaged(4, {1, 2}), on_error="skip", error_log="/dev/full", **kind)
+    assert [batch.tolist() for batch in loader] == [[0], [3]]
+    assert [batch.tolist() for batch in loader] == [[0], [3]]
+    assert caplog.text.count("error_log='/dev/full' cannot be written to") == 1
+    assert caplog.text.count("truncated: 1") == 2
+
+
+def test_a_folder_that_is_gone_is_no_error_and_when_it_is_back_lines_are_written(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    loader = feedline.DataLoader(Damaged(4, {1}), on_error="skip", error_log=folder / "bad.jsonl", **kind)
+    loader = feedline.DataLoader(Damaged(4, {1}), on_error="skip", error_log=folder / "bad.jsonl")
     folder.rmdir()
-    with pytest.raises(OptionError, match=r"error_log='.*' cannot be written to"):
+    list(loader)
+    folder.mkdir()
+    list(loader)
+    assert [line["epoch"] for line in lines(folder / "bad.jsonl")] == [1]
+
+
+def test_a_line_torn_by_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    loader = feedline.DataLoader(Damaged(4, {1}), on_error="skip", error_log=path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, before[1]))  # the system writes as much as there is room for
+    try:
         list(loader)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == 50
+    list(loader)
+    torn, whole = path.read_text().splitlines()
+    assert len(torn) == 50
+    assert json.loads(whole)["epoch"] == 1
 
 
 @KINDS
@@ -126,9 +168,42 @@ def test_more_than_max_errors_is_an_error_and_ends_the_iteration(kind: dict[str,
         next(iterator)
 
 
+class Worsening(Damaged):
+    """Another sample goes bad each time sample 0 is read."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 0:
+            self.bad |= {len(self.bad) + 1}
+        return super().__getitem__(index)
+
+
 def test_max_errors_counts_over_all_epochs() -> None:
-    loader = feedline.DataLoader(Damaged(4, {1}), batch_size=2, on_error="replace", max_errors=2)
+    loader = feedline.DataLoader(Worsening(6, ()), batch_size=2, on_error="skip", max_errors=2)
     list(loader)
+    list(loader)
+    with pytest.raises(TooManyErrors, match=r"3 of the \d+ samples"):
+        list(loader)
+
+
+@KINDS
+def test_the_same_bad_sample_counts_once(kind: dict[str, Any]) -> None:
+    loader = feedline.DataLoader(Damaged(6, {1, 4}), batch_size=2, on_error="skip", max_errors=2, shuffle=True, **kind)
+    for _ in range(4):
+        list(loader)
+    assert len(loader.errors) == 8
+
+
+@pytest.mark.parametrize("again", [lambda: np.int64(1), lambda: torch.tensor(1), lambda: [1], lambda: (1, [2])])
+def test_so_it_does_whatever_its_index_is(again: Callable[[], Any]) -> None:
+    mishaps, care = Mishaps(), Care(on_error="skip", max_errors=1)
+    for seq in range(3):
+        mishaps.take(Outcome(seq, bad=(BadSample(again(), 0, "", "ValueError"),)), care)
+    with pytest.raises(TooManyErrors):
+        mishaps.take(Outcome(3, bad=(BadSample("other", 0, "", "ValueError"),)), care)
+
+
+def test_a_streams_elements_are_other_ones_each_epoch() -> None:
+    loader = feedline.DataLoader(Leaky(6, {1}), on_error="skip", max_errors=1)
     list(loader)
     with pytest.raises(TooManyErrors):
         list(loader)
@@ -157,7 +232,8 @@ def epoch(loader: Any) -> tuple[int, type[Exception] | None]:
     [
         ({0}, 20, None),  # at first all that have been read, in the end one in twenty
         ({0, 19}, 20, None),
-        ({0, 1}, None, TooManyErrors),
+        ({0, 1}, 20, None),
+        ({0, 1, 2}, None, TooManyErrors),
         ({17, 18, 19}, None, TooManyErrors),
     ],
 )
@@ -170,8 +246,10 @@ def test_a_share_is_of_the_samples_read_so_far(how: str, bad: set[int], batches:
 
 
 def test_a_share_is_not_judged_before_it_can_be() -> None:
-    count, ended = epoch(feedline.DataLoader(Damaged(100, {0, 1}), on_error="skip", max_errors=0.1))
-    assert (count, ended) == (7, TooManyErrors)  # samples 2 to 8; then 2 of 10 are too many
+    early = range(20)
+    count, ended = epoch(feedline.DataLoader(Damaged(1000, early), on_error="skip", max_errors=0.1))
+    assert (count, ended) == (79, TooManyErrors)  # samples 20 to 98; then 20 of 100 are too many
+    assert epoch(feedline.DataLoader(Damaged(1000, range(10)), on_error="skip", max_errors=0.1)) == (990, None)
     count, ended = epoch(feedline.DataLoader(Damaged(5, {0}), on_error="skip", max_errors=0.1))
     assert (count, ended) == (4, TooManyErrors)  # at the epoch's end
 
@@ -188,7 +266,7 @@ def test_the_list_is_bounded_and_the_count_is_not() -> None:
     assert len(mishaps.samples) == KEPT
     assert mishaps.samples[-1].index == KEPT + 4
     with pytest.raises(TooManyErrors, match=str(KEPT + 6)):
-        mishaps.take(Outcome(1, bad=many[:1]), Care(on_error="skip", max_errors=KEPT + 5))
+        mishaps.take(Outcome(1, bad=(many[0]._replace(index=-1),)), Care(on_error="skip", max_errors=KEPT + 5))
 
 
 def test_a_huge_message_is_shortened() -> None:

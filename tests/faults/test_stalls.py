@@ -91,6 +91,24 @@ def test_a_sample_that_stalls_again_is_handled_as_an_error(kind: dict[str, Any],
         assert [bad[0] for bad in seen.bad] == [BAD]
 
 
+@pytest.mark.parametrize("kind", [FORK, THREADS])
+def test_a_dataset_that_does_not_answer_is_not_waited_for(kind: dict[str, Any]) -> None:
+    seen = run({"kind": "Mute", "how": "sleep"}, {**kind, "timeout": 1})
+    ((name, text),) = seen.errors
+    assert name == "WorkerTimeout"
+    assert f"reading dataset[{BAD}] for batch 3 of epoch 0" in text
+    assert seen.batches == BATCHES[:3]
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS])
+def test_a_sample_read_by_code_that_is_not_python(kind: dict[str, Any]) -> None:
+    options = {**kind, "num_workers": 1, "timeout": 1, "sampler": [600] * 4}
+    ((_, text),) = run({"kind": "Builtin", "how": ""}, options).errors
+    assert "reading dataset[600]" in text
+    assert "in dataset.__getitem__, which is not Python code" in text
+    assert "no stack" not in text
+
+
 def test_a_stopped_process_is_called_that() -> None:
     seen = run({"kind": "Injected", "how": "stop"}, {**FORK, "stall_warning": 0.5}, warn="raise")
     assert len(seen.errors) == 1
@@ -112,7 +130,7 @@ def test_a_streams_element_that_is_stuck(kind: dict[str, Any], tmp_path: Any) ->
     options = {**kind, "on_stall": "restart", "stall_warning": 0.5}
     seen = run({"kind": "Stream", "how": "sleep", "once": str(tmp_path / "once")}, options)
     assert (seen.batches, seen.errors) == (whole.batches, [])
-    assert any("element 6 of its part of the stream" in warning for warning in seen.warnings)
+    assert any("element 6 of the stream as that worker reads it" in warning for warning in seen.warnings)
 
 
 @pytest.mark.parametrize("kind", [FORK, THREADS])

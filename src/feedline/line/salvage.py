@@ -17,9 +17,11 @@ import numpy as np
 from feedline.datasets import described
 from feedline.line.fetch import Fetcher, index_list, length_of
 from feedline.messages import BadSample, Empty, Task
+from feedline.progress import INDEX, Row
 
 TRIES = 16
 """Neighbours read in search of a good one before the sample is left out."""
+_LARGEST = (1 << 63) - 1
 ONLY_TOGETHER = (
     "reading several samples at once failed ({error}) although each of them can be read alone, which is what was done. "
     "That is slower: look at the dataset's __getitems__ or __getbatch__"
@@ -41,8 +43,10 @@ class Salvaged(NamedTuple):
 class Salvage:
     """Reads one dataset, task after task, without giving up at a sample that fails."""
 
-    def __init__(self, fetcher: Fetcher, reads_many: bool, replace: bool) -> None:
+    def __init__(self, fetcher: Fetcher, reads_many: bool, replace: bool, row: Row) -> None:
         self._fetcher = fetcher
+        self._row = row
+        row[INDEX] = 0  # the worker before this one may have been killed while it read a neighbour
         self._reads_many = reads_many
         self._replace = replace
 
@@ -69,7 +73,8 @@ class Salvage:
         bad: dict[int, BadSample] = {}
         for place, why in task.avoid:
             what = described(self._fetcher.dataset, indices[place])
-            bad[place] = BadSample(indices[place], place, what, why, epoch=task.epoch, seq=task.seq)
+            # Named again, it is for what was read in its stead: that is not what is wrong with it.
+            bad.setdefault(place, BadSample(indices[place], place, what, why, epoch=task.epoch, seq=task.seq))
         wanted = [pair for pair in enumerate(indices) if pair[0] not in bad]
         samples = self._fetcher.one_by_one(task, wanted, bad)
         if not bad:
@@ -98,7 +103,11 @@ class Salvage:
             if avoided.count(place) > 1:  # what was read in its stead kills too
                 continue
             for index in islice(self._neighbours(indices, place, bad), TRIES):
-                samples = self._fetcher.one_by_one(task, [(place, index)], {})
+                self._row[INDEX] = _as_number(index) + 1
+                try:
+                    samples = self._fetcher.one_by_one(task, [(place, index)], {})
+                finally:
+                    self._row[INDEX] = 0
                 if samples:
                     found[place] = index, samples[0]
                     bad[place] = bad[place]._replace(replacement=index)
@@ -127,6 +136,12 @@ def _around(place: int, length: int) -> Iterator[int]:
             yield place + distance
         if place - distance >= 0:
             yield place - distance
+
+
+def _as_number(index: Any) -> int:
+    """An index as a row can hold it; -1 for one that is no such number."""
+    number = _counted(index, _LARGEST)
+    return number if number is not None and number == index else -1
 
 
 def _counted(index: Any, length: int) -> int | None:

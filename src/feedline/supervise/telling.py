@@ -7,12 +7,14 @@ Not its job: deciding anything (policy), printing it (guard).
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Sequence
 
-from feedline.line.fetch import brief, index_list
+from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.messages import Task
 from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP
+from feedline.supervise.asking import asked
 from feedline.supervise.shutdown import hint_for, words_for
 from feedline.supervise.watch import Death, Standing
 
@@ -27,9 +29,10 @@ _MOST_LINES = 40
 def sample_name(task: Task, place: int, describe: Describe) -> str:
     """A task's sample: `dataset[17] (photos/17.jpg)`."""
     if task.indices is None:
-        return f"element {place} of its part of the stream"
+        # Which may be all of it or a share: from here nobody knows.
+        return f"element {place} of the stream as that worker reads it"
     index = index_list(task)[place]
-    what = describe(index)
+    what = asked(describe, index)
     return f"dataset[{index!r}]" + (f" ({what})" if what else "")
 
 
@@ -63,6 +66,8 @@ def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks:
         lines.append(f"  {name_of(at.worker, at.pid)}: {where(at.task, at.place, say)}, for {seconds(at.seconds)}")
         if at.state:
             lines.append(f"    it is {at.state}")
+        elif at.place == SETTING_UP:  # it was not asked: that would have ended it
+            lines.append("    (too early for a stack)")
         elif at.place != IDLE:
             lines += _stack_lines(stacks.get(at.worker, ""))
     return "\n".join(lines)
@@ -123,13 +128,25 @@ def size(value: int) -> str:
 def _stack_lines(text: str) -> list[str]:
     """The lines that are the user's: what called feedline, and feedline itself, is the same every time."""
     kept: list[str] = []
-    ours = False
+    ours, theirs = False, 0
     for line in text.splitlines():
         if not line.startswith(" "):  # another thread begins
-            ours = False
-        ours = ours or f'File "{_PACKAGE}{os.sep}' in line
+            ours, theirs = False, 0
+        if not ours and f'File "{_PACKAGE}{os.sep}' in line:
+            ours = True
+            if not theirs:
+                kept.append("    " + _innermost(line))
         if line.strip() and not ours and not line.startswith("Extension modules:"):
             kept.append("    " + line)
+            theirs += line.startswith(" ")
     if len(kept) > _MOST_LINES:
         kept = [*kept[:_MOST_LINES], "    …"]
     return kept or ["    (no stack: it did not answer within a moment)"]
+
+
+def _innermost(line: str) -> str:
+    """What to say of a stack that ends in feedline: there is no more to see of code that is not Python."""
+    function = re.search(r"\bin (\w+)$", line)
+    if function is not None and function[1] == Fetcher.one_by_one.__name__:
+        return "  in dataset.__getitem__, which is not Python code"
+    return line

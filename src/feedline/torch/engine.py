@@ -29,6 +29,7 @@ from feedline.torch.orders import indices_of
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.body import Job
+from feedline.workers.stored_generators import keyed
 
 Loader = torch.utils.data.DataLoader[Any]
 
@@ -146,7 +147,7 @@ class Engine:
         assert self._base_seed is not None
         collate_fn: Any = loader.collate_fn
         stock = default_collate if loader._auto_collation else default_convert
-        return Job(
+        job = Job(
             dataset=loader.dataset,
             stream=streams(loader.dataset),
             batched=loader._auto_collation,
@@ -161,6 +162,7 @@ class Engine:
             dialect=TORCH,
             on_error=self.own.care.on_error,
         )
+        return keyed(job, self.own.workers)
 
 
 class TorchIterator(BatchIterator):

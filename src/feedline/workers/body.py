@@ -46,6 +46,8 @@ class Job:
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
+    generator_keys: dict[str, int] = field(default_factory=dict)
+    """What tells the generators it holds apart, by path (stored_generators)."""
 
 
 class Body:
@@ -65,7 +67,7 @@ class Body:
         self._fetcher = Fetcher(job.dataset, reader, many, self._row)
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
-            self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace")
+            self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
         self._draws = reader is None or reader.draws
         self._stream: StreamReader | None = None
         self._shares = False

@@ -1,8 +1,9 @@
 """Random generators that a dataset (or a collate_fn) has among its attributes, reseeded before each task.
 
 Takes: a job, in a worker process. Gives: a `Source` for each generator: NumPy's, Python's, torch's.
-Promises: what one draws in a task is a function of the state it came with and of the task's seed, so of no worker: no
-two workers draw the same, epochs differ, and any number of workers gives the same batches.
+Promises: what one draws in a task is a function of the state it had when the iteration began and of the task's seed, so
+of no worker: no two workers draw the same, epochs differ, and any number of workers gives the same batches. One that
+takes a dead worker's place draws as that would have, whatever the parent has drawn meanwhile.
 Not its job: the global generators (ambient); worker threads, which share one dataset, and loading in the user's own
 process, where the generator is the user's (there it is left alone).
 """
@@ -13,6 +14,7 @@ import hashlib
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,10 +41,10 @@ class Stored:
 
     def __init__(self, reseed: Callable[[int, int], object], key: int) -> None:
         self._reseed = reseed
-        self._key = key
+        self.key = key
 
     def seed(self, value: int) -> None:
-        self._reseed(self._key, value)
+        self._reseed(self.key, value)
 
     def save(self) -> Any:
         """Never called: a worker process owns what came with it."""
@@ -53,7 +55,23 @@ class Stored:
 
 def sources(job: Job) -> list[Source]:
     """One for each generator that came with the job and can be seeded; asked for before anything is drawn."""
-    return [make(found.what) for found in generators(job) if (make := _maker(found.what)) is not None]
+    known, found = job.generator_keys, _stored(job)
+    unchanged = set(known.values())
+    for path, stored in found:
+        if stored.key not in unchanged:  # by path last: what is in a set has another place there in each process
+            stored.key = known.get(path, stored.key)
+    return [stored for _, stored in found]
+
+
+def keyed(job: Job, workers: str) -> Job:
+    """The job with a key for each generator's state as it is now; in the parent, before there are workers."""
+    if not job.num_workers or workers == "thread":
+        return job
+    return replace(job, generator_keys={path: stored.key for path, stored in _stored(job)})
+
+
+def _stored(job: Job) -> list[tuple[str, Stored]]:
+    return [(found.path, make(found.what)) for found in generators(job) if (make := _maker(found.what)) is not None]
 
 
 def generators(job: Job) -> list[Found[Any]]:
@@ -122,10 +140,9 @@ def _numpy_legacy(generator: Any) -> Stored:
 
 
 def _key(bits: Any) -> int:
-    state = bits.state
-    key = mix(*(int(word) for word in bits.random_raw(2)))
-    bits.state = state
-    return key
+    twin = type(bits)(0)  # the generator itself may be in use, here in the parent
+    twin.state = bits.state
+    return mix(*(int(word) for word in twin.random_raw(2)))
 
 
 def _seed_bits(bits: Any, key: int, seed: int) -> None:
@@ -140,10 +157,9 @@ def _words(*numbers: int) -> list[int]:
 
 
 def _python(generator: random.Random) -> Stored:
-    state = generator.getstate()
-    key = generator.getrandbits(64)
-    generator.setstate(state)
-    return Stored(lambda key, seed: generator.seed(key << 64 | seed), key)
+    twin = random.Random()
+    twin.setstate(generator.getstate())
+    return Stored(lambda key, seed: generator.seed(key << 64 | seed), twin.getrandbits(64))
 
 
 def _torch(generator: Any) -> Stored:
