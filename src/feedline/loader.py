@@ -165,8 +165,6 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next: it decides the order and every random draw, together with the seed."""
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise ValueError(f"epoch must be a whole number of at least 0; got {epoch!r}")
         self._progress.set_epoch(epoch)
 
     def stats(self) -> Stats:

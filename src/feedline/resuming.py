@@ -26,6 +26,8 @@ class Progress:
 
     def set_epoch(self, epoch: int) -> None:
         """From the beginning of that epoch on; a loaded place in it is kept."""
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
+            raise ValueError(f"epoch must be a whole number of at least 0; got {epoch!r}")
         self.epoch = epoch
         self._latest = None
         if self._loaded is not None and self._loaded.epoch != epoch:

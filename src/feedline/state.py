@@ -34,6 +34,8 @@ class Place:
     """For a stream: in how many parts it was read."""
     streams: dict[str, Any] = field(default_factory=dict)
     """For a stream: where each part stands, by its number."""
+    drawn: Any = None
+    """What a front's order was drawn from, which that front saves by itself."""
 
 
 @dataclass(frozen=True)

@@ -365,3 +365,23 @@ def test_a_loop_left_early_leaves_no_thread(
     assert len([batch for batch, _ in zip(loader, range(most), strict=False)]) == most
     gc.collect()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("feedline")]
+
+
+@kinds
+def test_a_batch_that_is_made_ready_ahead_does_not_count_as_delivered(kind: dict[str, Any], machine: Machine) -> None:
+    with ours.DataLoader(range(12), batch_size=2, pin_memory=True, **kind) as loader:
+        iterator = iter(loader)
+        for number in range(6):
+            assert next(iterator)[0] == 2 * number
+            state = loader.state_dict()
+            assert (state["epoch"], state["batches"], state["samples"]) == (0, number + 1, 2 * number + 2)
+        assert next(iterator, None) is None
+        assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (1, 0)
+
+
+def test_what_is_taken_ahead_is_settled_with_the_next_batch(machine: Machine) -> None:
+    settled: list[int] = []
+    given = Given(*tensors(0, 1, 2))
+    iterator = transferred(given, Transfer(pin=True, device=None), lambda: settled.append(3 - len(given.items)))  # type: ignore[arg-type]
+    assert [batch.item() for batch in iterator] == [0, 1, 2]
+    assert settled == [1, 2, 3]

@@ -1,7 +1,8 @@
 """What has been delivered of an epoch, counted as it happens: batches under way do not count, and are not lost.
 
 Takes: tasks as they are sent out, outcomes as they leave. Gives: the `Place` to go on from.
-Promises: a place names the first batch that has not been delivered, whatever was made ahead or out of order.
+Promises: a place names the first batch that has not been delivered, whatever was made ahead or out of order. Where a
+further step works ahead of the user (`hold`), what it has taken counts when it is handed on (`settle`).
 Not its job: saving it (state, loader).
 """
 
@@ -26,7 +27,9 @@ class Passed:
     """
 
     def __init__(self, begin: Place, ranks: int = 1) -> None:
-        self.finished = False
+        self.drawn = begin.drawn
+        self._finished = False
+        self._held: list[Outcome] | None = None
         self._begin = begin
         self._ranks = ranks
         self._under_way: deque[tuple[int, int, Any]] = deque()  # number, indices, the sampler's state after it
@@ -43,6 +46,31 @@ class Passed:
 
     def delivered(self, outcome: Outcome) -> None:
         """An outcome has left: to the user, or because there was nothing in it."""
+        if self._held is not None:
+            self._held.append(outcome)
+        else:
+            self._count(outcome)
+
+    def hold(self) -> None:
+        """From now on what has left the loop is not yet the user's."""
+        self._held = []
+
+    def settle(self) -> None:
+        """All that has left the loop is now the user's."""
+        held, self._held = self._held or [], []
+        for outcome in held:
+            self._count(outcome)
+
+    @property
+    def finished(self) -> bool:
+        """Has the end of the epoch been told?"""
+        return self._finished and not self._held
+
+    @finished.setter
+    def finished(self, value: bool) -> None:
+        self._finished = value
+
+    def _count(self, outcome: Outcome) -> None:
         self._ahead.add(outcome.seq)
         while self._under_way and self._under_way[0][0] in self._ahead:
             seq, size, sampler = self._under_way.popleft()
@@ -65,4 +93,5 @@ class Passed:
             self._sampler,
             self._begin.shards,
             dict(self._streams),
+            self.drawn,
         )

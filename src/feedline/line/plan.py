@@ -119,7 +119,7 @@ class IterablePlan:
     def tasks_from(self, place: Place) -> Tasks:
         if not is_stateful(self._indices):
             return MapTasks(self._generate(place, self._replayed(place)), place.ahead)
-        kept = _Kept(self._indices, place.sampler)
+        kept = Kept(self._indices, place.sampler)
         return MapTasks(self._generate(place, kept), place.ahead, kept.state)
 
     def _replayed(self, place: Place) -> Iterator[Any]:
@@ -145,7 +145,7 @@ class IterablePlan:
             yield batch
 
 
-class _Kept:
+class Kept:
     """The indices of a sampler that keeps its own place, and what it says of that place."""
 
     def __init__(self, sampler: Any, state: Any) -> None:

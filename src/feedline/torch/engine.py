@@ -1,15 +1,16 @@
 """What makes a torch DataLoader ours: its state between epochs, and an epoch made from its options.
 
 Takes: a torch DataLoader (its public attributes only) and feedline's own options. Gives: iterators over batches.
-Promises: torch's draws from the generator at torch's moments. All our state is here, under one name of the loader:
-subclasses have attributes and methods of their own, which must not meet ours.
+Promises: torch's draws from the generator at torch's moments; what a resumed epoch had drawn is not drawn again. All
+our state is here, under one name of the loader: subclasses have attributes and methods of their own, which must not
+meet ours.
 Not its job: torch's options and their checks (loader), the order (orders), the loop (loop).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,14 +19,18 @@ from torch._C._autograd import _profiler_enabled
 from torch.utils.data import IterableDataset, default_collate, default_convert
 
 from feedline.care import Care
+from feedline.errors import StateError
 from feedline.line.collate import registrations
 from feedline.line.passed import Passed
 from feedline.line.plan import StreamPlan, Tasks
+from feedline.line.samplers import has_order
 from feedline.loop import BatchIterator, Feed
 from feedline.options import Options
-from feedline.state import Place
+from feedline.resuming import Progress
+from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
-from feedline.torch.orders import indices_of
+from feedline.torch.drawn import Drawn, Generators
+from feedline.torch.orders import Asking, follow_epoch, generator_of, kind_of, ranks_in, samplers_in
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.body import Job
@@ -64,7 +69,7 @@ class Engine:
     def __init__(self, own: Own) -> None:
         self.own = own
         self.feed = Feed()
-        self._epochs = 0
+        self._progress = Progress()
         self._base_seed: int | None = None
 
     def __getstate__(self) -> Own:  # a copy, or another process's, begins with nothing under way
@@ -77,15 +82,47 @@ class Engine:
         """An epoch; draws from the generator exactly as torch's loader does."""
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
-        tasks = self._tasks(loader)
-        self._epochs += 1
+        shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
+        place, passed = self._progress.begin(shards, 1 if shards else ranks_in(loader._index_sampler))
+        tasks = self._tasks(loader, place, passed)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
-        passed = Passed(Place(self._epochs))
+        if transfer is not None:
+            passed.hold()
         options, job = self._options(loader), self._job(loader)
         batches = self.feed.begin(options, tasks, passed, loader.__len__, job, TorchIterator)
         if loader.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
-        return transferred(batches, transfer)
+        return transferred(batches, transfer, passed.settle)
+
+    @property
+    def epoch(self) -> int:
+        """The one that comes next."""
+        return self._progress.epoch
+
+    def set_epoch(self, loader: Loader, epoch: int) -> None:
+        """Say which one comes next, also to torch's samplers that want to be told."""
+        self._progress.set_epoch(epoch)
+        if not streams(loader.dataset) and not any(map(has_order, samplers_in(loader._index_sampler))):
+            follow_epoch(loader._index_sampler, epoch)
+
+    def state(self, loader: Loader) -> dict[str, Any]:
+        """Where the run stands, and what its order was drawn from."""
+        place, generators = self._progress.place, _generators(loader)
+        drawn: Drawn | None = place.drawn
+        if drawn is None:  # between two epochs
+            seed = self._base_seed if loader.persistent_workers else None
+            drawn = Drawn(False, seed, left=generators.states(generators.users))
+        return {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
+
+    def load(self, loader: Loader, state: dict[str, Any]) -> None:
+        """Have the next epoch go on there."""
+        place = from_dict(state, _kind(loader, None))
+        if "torch" not in state:
+            raise StateError("the state was saved by feedline.DataLoader, whose order is another than torch's")
+        # A sampler of the user's own may come by its generator as it likes.
+        must_agree = _kind(loader, None).sampler.startswith("torch.")
+        drawn = Drawn.from_json(state["torch"], state["seed"], _generators(loader), must_agree)
+        self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
         """End all workers now."""
@@ -96,20 +133,36 @@ class Engine:
         self.feed.close()
         self._base_seed = None
 
-    def _tasks(self, loader: Loader) -> Tasks:
+    def _tasks(self, loader: Loader, place: Place, passed: Passed) -> Tasks:
+        generators = _generators(loader)
+        loaded: Drawn | None = place.drawn
+        if loaded is not None:
+            if self._base_seed != loaded.base_seed:
+                self.feed.drop_kept()  # persistent workers were begun with another seed
+            self._base_seed = loaded.base_seed
+            generators.put(loaded.left)
+        again = loaded is not None and loaded.begun
+        drawn = passed.drawn = loaded if loaded is not None and again else Drawn(begun=True)
         if streams(loader.dataset):
-            seed, _ = self._draw_base_seed(loader)
+            seed = self._base_seed if again else self._draw_base_seed(loader)[0]
+            drawn.base_seed, drawn.left = seed, generators.states(generators.users)
             shards = max(1, loader.num_workers)
-            return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, shards).tasks(self._epochs)
-        sampler: Any = loader._index_sampler
-        at_once = reads_many(loader.dataset)
-        # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
-        indices = indices_of(sampler, loader._auto_collation, at_once)
-        seed, is_new = self._draw_base_seed(loader)
-        if is_new and loader.num_workers:
-            # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
-            indices = indices_of(sampler, loader._auto_collation, at_once)
-        return indices.tasks(seed, self._epochs)
+            assert seed is not None
+            return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, shards).tasks_from(place)
+        sampler, at_once = loader._index_sampler, reads_many(loader.dataset)
+        asking = Asking(sampler, loader._auto_collation, at_once, place, drawn, generators)
+        if again:
+            asking.ask_again()
+        else:
+            # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
+            asking.ask()
+            drawn.base_seed, is_new = self._draw_base_seed(loader)
+            if is_new and loader.num_workers:
+                # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
+                asking.ask()
+            drawn.left = generators.states(generators.users)
+        assert drawn.base_seed is not None
+        return asking.tasks(drawn.base_seed)
 
     def _draw_base_seed(self, loader: Loader) -> tuple[int, bool]:
         # torch draws it once for persistent workers, and once per iteration otherwise.
@@ -163,6 +216,17 @@ class Engine:
             on_error=self.own.care.on_error,
         )
         return keyed(job, self.own.workers)
+
+
+def _kind(loader: Loader, seed: int | None) -> Kind:
+    if streams(loader.dataset):
+        return Kind(seed, None, type(loader.dataset).__name__, "stream")
+    return kind_of(loader._index_sampler, loader._auto_collation, seed)
+
+
+def _generators(loader: Loader) -> Generators:
+    samplers = None if streams(loader.dataset) else generator_of(loader._index_sampler)
+    return Generators(loader.generator, samplers)
 
 
 class TorchIterator(BatchIterator):

@@ -9,6 +9,7 @@ Not its job: an epoch (engine), the order (orders), tensors (tensors, collate).
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
@@ -25,6 +26,13 @@ from feedline.stats import Stats
 from feedline.torch.engine import Engine, Own, streams
 
 T = TypeVar("T", covariant=True)
+
+
+class _Epoch:
+    """The number of the epoch that the next `iter()` will begin. A subclass may set an `epoch` of its own."""
+
+    def __get__(self, loader: DataLoader[Any] | None, owner: type) -> Any:
+        return self if loader is None else loader._feedline.epoch
 
 
 class DataLoader(torch.utils.data.DataLoader[T]):
@@ -124,6 +132,40 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     def _get_iterator(self) -> Any:
         # As in torch the place that makes the iterator: subclasses override and call it.
         return super()._get_iterator() if _is_pipe(self.dataset) else self._feedline.begin(self)
+
+    epoch = _Epoch()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch comes next; samplers with a `set_epoch`, as torch's DistributedSampler, are told too.
+
+        The order of feedline's samplers follows it. That of torch's RandomSampler is drawn anew for every epoch,
+        whatever its number.
+        """
+        self._feedline.set_epoch(self, epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands, at any moment, as a small dict that `json` can write.
+
+        What has been delivered counts; batches made ahead do not, and come again. What the order was drawn from is in
+        it: seeds, and how the user's generators stood.
+
+        >>> from feedline.torch import DataLoader
+        >>> loader = DataLoader(range(10), batch_size=4, shuffle=True)
+        >>> iterator = iter(loader)
+        >>> _ = next(iterator)
+        >>> again = DataLoader(range(10), batch_size=4, shuffle=True, num_workers=2)
+        >>> again.load_state_dict(loader.state_dict())
+        >>> [batch.tolist() for batch in again] == [batch.tolist() for batch in iterator]
+        True
+        """
+        return {} if _is_pipe(self.dataset) else self._feedline.state(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Have the next iteration go on where the state was saved; refused if it would not be the same."""
+        if _is_pipe(self.dataset):
+            warnings.warn("a data pipe has no state: it will be read from its beginning", stacklevel=2)
+        else:
+            self._feedline.load(self, state)
 
     @property
     def errors(self) -> list[BadSample]:

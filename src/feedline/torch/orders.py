@@ -7,52 +7,214 @@ Not its job: feedline's own samplers (line.plan).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
-from feedline.line.plan import MapTasks, Tasks, batch_of
+from feedline.line.plan import Kept, MapTasks, OrderPlan, Tasks, batch_of, is_stateful
+from feedline.line.ranks import DistributedSampler as OwnDistributed
+from feedline.line.ranks import global_length, name_of, ranks_of
+from feedline.line.samplers import BatchSampler as OwnBatchSampler
+from feedline.line.samplers import Sampler, has_order
 from feedline.messages import AsGiven, Task
+from feedline.state import Kind, Place
+from feedline.torch.drawn import Drawn, Generators
 
 _BLOCK = 1 << 16
 """Indices made at a time; that many take no time to make and half a megabyte."""
 
 
 class Indices(NamedTuple):
-    """An epoch's batches of indices, still to be taken from the sampler."""
+    """An epoch's batches of indices from a place on, still to be taken from the sampler."""
 
     batches: Iterator[Any]
     unique: bool
     """Does each index come once?"""
+    state: Callable[[], Any]
+    """What the sampler says of its place."""
 
-    def tasks(self, seed: int, epoch: int) -> Tasks:
+    def tasks(self, seed: int, place: Place) -> Tasks:
         """As tasks of that seed."""
-        return MapTasks(self._number(seed, epoch))
+        return MapTasks(self._number(seed, place), place.ahead, self.state)
 
-    def _number(self, seed: int, epoch: int) -> Iterator[Task]:
-        first = 0
-        for seq, batch in enumerate(self.batches):
-            yield Task(seq, epoch, seed, batch, -1 if self.unique else first)
+    def _number(self, seed: int, place: Place) -> Iterator[Task]:
+        first = place.samples
+        for seq, batch in enumerate(self.batches, place.batches):
+            yield Task(seq, place.epoch, seed, batch, -1 if self.unique else first)
             first += len(batch)
 
 
-def indices_of(index_sampler: Iterable[Any], batched: bool, at_once: bool) -> Indices:
-    """Ask the sampler for its iterator, as torch does before it draws the base seed; indices come when needed.
+class Asking:
+    """How a loader's sampler is asked for one epoch's order, from a place on."""
 
-    A dataset that reads them `at_once` gets what a batch sampler gives as it is: a tuple, a slice, a tensor.
-    """
-    if batched and type(index_sampler) is BatchSampler and _is_stock(index_sampler.sampler):
-        sampler: Any = index_sampler.sampler
-        batches = _batches(_arrays(sampler), index_sampler.batch_size, index_sampler.drop_last)
-        return Indices(batches, _each_once(sampler))
-    iterator = iter(index_sampler)
+    def __init__(
+        self, index_sampler: Any, batched: bool, at_once: bool, place: Place, drawn: Drawn, generators: Generators
+    ) -> None:
+        self._index_sampler = index_sampler
+        self._batched = batched
+        self._at_once = at_once
+        self._place = place
+        self._drawn = drawn
+        self._generators = generators
+        self._indices: Indices | None = None
+
+    def ask(self) -> None:
+        """Ask the sampler for its iterator, as torch does before it draws the base seed; indices come when needed."""
+        drawn = self._drawn
+        _, drawn.sampler_epoch = _told(self._index_sampler)
+        if _ordered(self._index_sampler, self._batched) is None:
+            drawn.asked = {}
+            with self._generators.watched(drawn.asked):
+                found = self._ask()
+            self._indices = found._replace(batches=self._taken(found.batches))
+
+    def ask_again(self) -> None:
+        """The same once more: what had been drawn is not drawn again."""
+        drawn = self._drawn
+        told, _ = _told(self._index_sampler)
+        if told is not None and drawn.sampler_epoch is not None:
+            told.set_epoch(drawn.sampler_epoch)
+        if _ordered(self._index_sampler, self._batched) is not None:
+            return
+        with self._generators.replayed(drawn.asked):
+            found = self._ask()
+        self._generators.put(drawn.left)
+        if drawn.taken is None:
+            batches = self._taken(found.batches)
+        else:
+            with self._generators.replayed(drawn.taken):
+                first = list(islice(found.batches, 1))  # which takes all before it, too
+            batches = chain(first, found.batches)
+        self._indices = found._replace(batches=batches)
+
+    def tasks(self, seed: int) -> Tasks:
+        """The tasks of that base seed."""
+        if self._indices is not None:
+            return self._indices.tasks(seed, self._place)
+        sampler, size, drop_last = _ordered(self._index_sampler, self._batched) or (None, None, False)
+        assert sampler is not None
+        return OrderPlan(sampler, size, drop_last, seed).tasks_from(self._place)
+
+    def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
+        drawn = self._drawn
+        taken: dict[str, bytes] = {}
+        with self._generators.watched(taken):
+            first = list(islice(batches, 1))
+        if drawn.seed is not None:
+            taken.pop("torch", None)  # the seed says it in fewer bytes
+        drawn.taken = taken
+        drawn.left = {name: state for name, state in drawn.left.items() if name not in taken}
+        yield from first
+        yield from batches
+
+    def _ask(self) -> Indices:
+        index_sampler, place = self._index_sampler, self._place
+        if not self._batched:
+            source, state = _kept(index_sampler, place, place.samples)
+            return Indices(([index] for index in source), False, state)
+        if type(index_sampler) is BatchSampler:
+            return _of_stock_batches(index_sampler, place, self._drawn)
+        source, state = _kept(index_sampler, place, place.batches)
+        # A dataset that reads them at once gets what a batch sampler gives as it is: a tuple, a slice, a tensor.
+        return Indices(map(_as_given if self._at_once else batch_of, source), False, state)
+
+
+def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -> Indices:
+    sampler: Any = batch_sampler.sampler
+    size, drop_last = batch_sampler.batch_size, batch_sampler.drop_last
+    if _is_stock(sampler):
+        batches = _batches(_without(place.samples, _arrays(sampler, drawn)), size, drop_last)
+        return Indices(batches, _each_once(sampler), lambda: None)
+    state: list[Callable[[], Any]] = []
+
+    def lists() -> Iterator[list[Any]]:
+        source, say = _kept(sampler, place, place.samples)  # asked when torch's batch sampler would ask
+        state.append(say)
+        while batch := list(islice(source, size)):
+            if len(batch) < size and drop_last:
+                return
+            yield batch
+
+    return Indices(lists(), False, lambda: state[0]())
+
+
+def _kept(sampler: Any, place: Place, past: int) -> tuple[Iterator[Any], Callable[[], Any]]:
+    """A sampler's iterator without what is past, and what the sampler says of its place, if it says anything."""
+    if is_stateful(sampler):
+        kept = Kept(sampler, place.sampler)
+        return kept, kept.state
+    return islice(iter(sampler), past, None), lambda: None
+
+
+def _ordered(index_sampler: Any, batched: bool) -> tuple[Sampler, int | None, bool] | None:
+    """A sampler of feedline's, whose order can be had from anywhere on, and its batches; None for any other."""
     if not batched:
-        return Indices(([index] for index in iterator), unique=False)
-    return Indices(map(_as_given if at_once else batch_of, iterator), unique=False)
+        return (index_sampler, None, False) if has_order(index_sampler) else None
+    if type(index_sampler) in (BatchSampler, OwnBatchSampler) and has_order(index_sampler.sampler):
+        return index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last
+    return None
+
+
+def samplers_in(index_sampler: Any) -> Iterator[Any]:
+    """A sampler and those it is made of, from the outside."""
+    for _ in range(4):
+        if index_sampler is None:
+            return
+        yield index_sampler
+        inner = getattr(index_sampler, "sampler", None)
+        index_sampler = inner if inner is not None else getattr(index_sampler, "batch_sampler", None)
+
+
+def generator_of(index_sampler: Any) -> Any:
+    """The user's generator that a sampler draws from; None for none."""
+    found = (getattr(each, "generator", None) for each in samplers_in(index_sampler))
+    return next((each for each in found if each is not None), None)
+
+
+def _told(index_sampler: Any) -> tuple[Any, int | None]:
+    """The sampler that is told its epoch by `set_epoch`, and the epoch it stands at; (None, None) if there is none."""
+    for each in samplers_in(index_sampler):
+        if callable(getattr(each, "set_epoch", None)):
+            name = "_given_epoch" if isinstance(each, OwnDistributed) else "_epoch" if has_order(each) else "epoch"
+            epoch = getattr(each, name, None)
+            return each, epoch if isinstance(epoch, int) else None
+    return None, None
+
+
+def follow_epoch(index_sampler: Any, epoch: int) -> None:
+    """Tell the samplers that have a `set_epoch`."""
+    for each in samplers_in(index_sampler):
+        if callable(follow := getattr(each, "set_epoch", None)):
+            follow(epoch)
+
+
+def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
+    """What a state must agree with to be continued."""
+    if not batched:
+        return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "nobody")
+    if type(index_sampler) is BatchSampler:
+        return Kind(seed, _length_of(index_sampler.sampler), _name_of(index_sampler.sampler), "batch_size")
+    return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "batch_sampler")
+
+
+def ranks_in(index_sampler: Any) -> int:
+    """Over how many ranks the order is shared out by a sampler that is known."""
+    inner = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
+    return inner.num_replicas if type(inner) is DistributedSampler else ranks_of(index_sampler)
+
+
+def _length_of(sampler: Any) -> int | None:
+    return len(sampler.dataset) if type(sampler) is DistributedSampler else global_length(sampler)  # type: ignore[arg-type]
+
+
+def _name_of(sampler: Any) -> str:
+    # torch's RandomSampler has another order than the one of that name in feedline.
+    return ("torch." if type(sampler).__module__.startswith("torch.utils.data") else "") + name_of(sampler)
 
 
 def _as_given(indices: Any) -> list[Any]:
@@ -73,7 +235,7 @@ def _each_once(sampler: SequentialSampler | RandomSampler) -> bool:
     return isinstance(sampler, SequentialSampler) or sampler.num_samples <= len(sampler.data_source)
 
 
-def _arrays(sampler: SequentialSampler | RandomSampler) -> Iterator[IntArray]:
+def _arrays(sampler: SequentialSampler | RandomSampler, drawn: Drawn) -> Iterator[IntArray]:
     """The sampler's indices in arrays; each is drawn when torch would have drawn it."""
     size = len(sampler.data_source)
     if isinstance(sampler, SequentialSampler):
@@ -82,13 +244,23 @@ def _arrays(sampler: SequentialSampler | RandomSampler) -> Iterator[IntArray]:
         return
     generator = sampler.generator
     if generator is None:
+        if drawn.seed is None:
+            drawn.seed = int(torch.empty((), dtype=torch.int64).random_().item())
         generator = torch.Generator()
-        generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
+        generator.manual_seed(drawn.seed)
     for _ in range(sampler.num_samples // size):
         yield torch.randperm(size, generator=generator).cpu().numpy()
     # torch draws once more even if nothing is left to be taken from it, which only a generator of the user's can tell
     if sampler.num_samples % size or sampler.generator is not None:
         yield torch.randperm(size, generator=generator).cpu().numpy()[: sampler.num_samples % size]
+
+
+def _without(past: int, arrays: Iterator[IntArray]) -> Iterator[IntArray]:
+    for array in arrays:
+        left = array[past:]
+        past -= len(array) - len(left)
+        if len(left):
+            yield left
 
 
 def _batches(arrays: Iterator[IntArray], size: int, drop_last: bool) -> Iterator[IntArray]:

@@ -3,7 +3,8 @@
 Takes: the loop's iterator. Gives: an iterator of the same batches, pinned or on the device.
 Promises: pinning happens in a thread of its own; a copy to the device runs on a side stream, is awaited by the
 user's stream and not by the CPU, and its source memory is held until the copy's event has passed. At most one batch
-is under way. Without an accelerator: torch's warning, and batches as they are.
+is under way, which does not count as delivered (`settle`). Without an accelerator: torch's warning, and batches as
+they are.
 Not its job: the batches (loop). It has been tried against a stand-in for torch.cuda only: there was no GPU.
 """
 
@@ -63,16 +64,22 @@ class Transfer:
         return cls(pin or onto is not None, onto) if pin or onto is not None else None
 
 
-def transferred(batches: BatchIterator, transfer: Transfer | None) -> Iterator[Any]:
-    """The batches, transferred one ahead; as they are if there is nothing to do."""
-    return batches if transfer is None else Transferred(batches, transfer)
+def transferred(
+    batches: BatchIterator, transfer: Transfer | None, settle: Callable[[], None] = lambda: None
+) -> Iterator[Any]:
+    """The batches, transferred one ahead; as they are if there is nothing to do.
+
+    `settle` is called when all that has been taken from `batches` is on its way to the user.
+    """
+    return batches if transfer is None else Transferred(batches, transfer, settle)
 
 
 class Transferred(Iterator[Any]):
     """Batches of an iterator, each made ready while the user works on the one before."""
 
-    def __init__(self, batches: BatchIterator, transfer: Transfer) -> None:
+    def __init__(self, batches: BatchIterator, transfer: Transfer, settle: Callable[[], None]) -> None:
         self._batches = batches
+        self._settle = settle
         device = transfer.device
         index = device.index if device is not None else None
         if index is None:
@@ -88,6 +95,7 @@ class Transferred(Iterator[Any]):
     def __next__(self) -> Any:
         ready = self._ahead if self._ahead is not None else self._prepare()
         self._ahead = None
+        self._settle()  # an error counts as well: going on after it means going on with the next batch
         batch = ready()
         self._ahead = self._begin_next()
         return batch

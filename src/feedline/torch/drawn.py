@@ -1,0 +1,191 @@
+"""What an epoch's order was drawn from: kept in a loader's state, so that the same order can be drawn again.
+
+Takes: a loader's generators, the moments at which its sampler is asked. Gives: `Drawn`, and its JSON.
+Promises: only generators that the sampler did draw from are kept. When it is replayed, the global ones (torch's
+default, `random`, `numpy.random`) are put back; those of the user are left where the replayed draws leave them, as in
+the run that was saved.
+Not its job: the order itself (orders), the base seed (engine).
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from feedline.errors import StateError
+
+GLOBAL = ("torch", "python", "numpy")
+
+
+class Generator(Protocol):
+    """One whose whole state is so many bytes."""
+
+    def get(self) -> bytes: ...
+    def set(self, state: bytes) -> None: ...
+
+
+class _Torchs:
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+
+    def get(self) -> bytes:
+        return self.generator.get_state().numpy().tobytes()
+
+    def set(self, state: bytes) -> None:
+        self.generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+
+class _Pythons:
+    _form = struct.Struct("<625I?d")
+
+    def get(self) -> bytes:
+        _, numbers, gauss = random.getstate()
+        return self._form.pack(*numbers, gauss is not None, gauss or 0.0)
+
+    def set(self, state: bytes) -> None:
+        *numbers, has_gauss, gauss = self._form.unpack(state)
+        random.setstate((3, tuple(numbers), gauss if has_gauss else None))
+
+
+class _NumPys:
+    _form = struct.Struct("<624IIId")
+
+    def get(self) -> bytes:
+        state: Any = np.random.get_state()
+        kind, numbers, *rest = state
+        # Somebody may have put another kind of generator there, which is then left out.
+        return self._form.pack(*numbers.tolist(), *rest) if kind == "MT19937" else b""
+
+    def set(self, state: bytes) -> None:
+        if state:
+            *numbers, place, has_gauss, gauss = self._form.unpack(state)
+            np.random.set_state(("MT19937", np.array(numbers, np.uint32), place, has_gauss, gauss))
+
+
+class Generators:
+    """The generators a loader's order may be drawn from: the global ones, and the user's."""
+
+    def __init__(self, loaders: Any, samplers: Any) -> None:
+        users = {"loader": loaders, "sampler": None if samplers is loaders else samplers}
+        self._users = {name: _Torchs(each) for name, each in users.items() if isinstance(each, torch.Generator)}
+        self._all: dict[str, Generator] = {"torch": _Torchs(torch.default_generator)}
+        self._all |= {"python": _Pythons(), "numpy": _NumPys(), **self._users}
+
+    @property
+    def users(self) -> Collection[str]:
+        """The names of the user's."""
+        return self._users.keys()
+
+    def states(self, names: Collection[str]) -> dict[str, bytes]:
+        """How they stand."""
+        return {name: self._all[name].get() for name in names}
+
+    def put(self, states: Mapping[str, bytes]) -> None:
+        """Have them stand so, as far as they are there."""
+        for name, state in states.items():
+            if name in self._all:
+                self._all[name].set(state)
+
+    @contextmanager
+    def watched(self, into: dict[str, bytes], only_users: bool = False) -> Iterator[None]:
+        """How those stood before, that are drawn from within."""
+        before = self.states(self.users if only_users else self._all)
+        try:
+            yield
+        finally:
+            into.update({name: state for name, state in before.items() if self._all[name].get() != state})
+
+    @contextmanager
+    def replayed(self, states: Mapping[str, bytes]) -> Iterator[None]:
+        """Within, they stand as then; the global ones are put back afterwards."""
+        now = self.states(GLOBAL)
+        self.put(states)
+        try:
+            yield
+        finally:
+            self.put(now)
+
+    def check(self, states: Mapping[str, bytes]) -> None:
+        """Could they stand so? ValueError if not."""
+        for name, state in states.items():
+            if name in self._all and len(state) != len(self._all[name].get()):
+                raise ValueError(f"{name!r}: no generator's state")
+
+
+@dataclass
+class Drawn:
+    """What one epoch has drawn. Where it has not begun, how the user's generators stood before it."""
+
+    begun: bool
+    base_seed: int | None = None
+    sampler_epoch: int | None = None
+    """Of a sampler with `set_epoch`."""
+    asked: dict[str, bytes] = field(default_factory=dict)
+    """Generators as they stood before the sampler was asked for its iterator, if that drew from them."""
+    taken: dict[str, bytes] | None = None
+    """And before the first index was taken; None if none has been taken."""
+    seed: int | None = None
+    """Drawn by torch's RandomSampler."""
+    left: dict[str, bytes] = field(default_factory=dict)
+    """The user's generators after the epoch was begun; without those that are in `taken`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON would have it."""
+        found: dict[str, Any] = {"begun": self.begun}
+        for name in ("sampler_epoch", "seed"):
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+        for name in ("asked", "taken", "left"):
+            states = getattr(self, name)
+            if states or (name == "taken" and states is not None):
+                found[name] = {each: base64.b64encode(state).decode() for each, state in states.items()}
+        return found
+
+    @classmethod
+    def from_json(cls, found: Any, base_seed: Any, generators: Generators, must_agree: bool) -> Drawn:
+        """The same again; StateError if it is damaged, or if a generator was given then and is not now."""
+        try:
+            drawn = cls(
+                bool(found["begun"]),
+                _number(base_seed),
+                _number(found.get("sampler_epoch")),
+                _states(found.get("asked", {})),
+                None if found.get("taken") is None else _states(found["taken"]),
+                _number(found.get("seed")),
+                _states(found.get("left", {})),
+            )
+            for states in (drawn.asked, drawn.taken or {}, drawn.left):
+                generators.check(states)
+            if drawn.begun and drawn.base_seed is None:
+                raise ValueError("an epoch was begun without a seed")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the state is damaged: {error!r}") from error
+        then = {*drawn.asked, *(drawn.taken or ()), *drawn.left}.difference(GLOBAL)
+        if must_agree and then != set(generators.users):
+            raise StateError(
+                "the state cannot be continued here, because generators were given elsewhere: "
+                f"{_listed(then)} then, {_listed(generators.users)} now"
+            )
+        return drawn
+
+
+def _states(found: Any) -> dict[str, bytes]:
+    return {str(name): base64.b64decode(text, validate=True) for name, text in dict(found).items()}
+
+
+def _number(value: Any) -> int | None:
+    if value is not None and type(value) is not int:
+        raise ValueError(f"{value!r} is no number")
+    return value
+
+
+def _listed(names: Collection[str]) -> str:
+    return " and ".join(f"the {name}'s" for name in sorted(names)) or "none"

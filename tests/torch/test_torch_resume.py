@@ -1,0 +1,429 @@
+"""feedline.torch: a run that stops goes on in torch's order, and torch's generators are as if it had not stopped."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data as torchs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import FORK, INLINE, THREADS
+
+import feedline
+import feedline.torch as ours
+from feedline import StateError
+
+WORKERS = {"inline": INLINE, "threads": THREADS, "fork": FORK}
+
+
+class Eager:
+    """Draws from the global generator as soon as it is asked for an iterator."""
+
+    def __init__(self, length: int, generator: torch.Generator | None = None) -> None:
+        self.length, self.generator = length, generator
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(self.length, generator=self.generator).tolist())
+
+
+class Pythons(Eager):
+    """Draws from `random` and `numpy.random`, when its first index is wanted."""
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.random.permutation(self.length).tolist()
+        random.shuffle(order)
+        yield from order
+
+
+class Batches(Eager):
+    """As a batch sampler."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from torch.randperm(self.length).split(3)
+
+    def __len__(self) -> int:
+        return -(-self.length // 3)
+
+
+class Keeping(Eager):
+    """Keeps its own place, and would be wrong if taken from its beginning again."""
+
+    given = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.given < self.length:
+            self.given += 1
+            yield (self.given * 7) % self.length
+        self.given = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.given = state["given"]
+
+
+Make = Callable[[int, Any], Any]
+SAMPLERS: dict[str, Make] = {
+    "sequential": lambda n, g: torchs.SequentialSampler(range(n)),
+    "random": lambda n, g: torchs.RandomSampler(range(n), generator=g),
+    "random, more than once": lambda n, g: torchs.RandomSampler(range(n), num_samples=2 * n + 1, generator=g),
+    "replacement": lambda n, g: torchs.RandomSampler(range(n), replacement=True, num_samples=n + 35, generator=g),
+    "subset": lambda n, g: torchs.SubsetRandomSampler(range(0, n, 2), generator=g),
+    "weighted": lambda n, g: torchs.WeightedRandomSampler([1.0 + i for i in range(n)], n + 2, generator=g),
+    "ranks": lambda n, g: torchs.DistributedSampler(range(n), num_replicas=3, rank=1, seed=4),
+    "list": lambda n, g: list(range(n - 1, -1, -1)),
+    "eager": lambda n, g: Eager(n, g),
+    "python's": lambda n, g: Pythons(n),
+    "keeping": lambda n, g: Keeping(n),
+}
+BATCH_SAMPLERS: dict[str, Make] = {
+    "torch's": lambda n, g: torchs.BatchSampler(torchs.RandomSampler(range(n), generator=g), 4, drop_last=n > 4),
+    "lists": lambda n, g: [[0], [n - 1, 0], list(range(n))],
+    "tensors": lambda n, g: Batches(n),
+}
+
+
+def options_of(name: str, n: int, size: int | None, seed: int | None, own: bool) -> Callable[[], dict[str, Any]]:
+    """Options made anew, generators too, as a new process would; `own` gives the sampler one of its own."""
+
+    def make() -> dict[str, Any]:
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        samplers = torch.Generator().manual_seed(5) if own else generator
+        if name in BATCH_SAMPLERS:
+            return {"batch_sampler": BATCH_SAMPLERS[name](n, samplers), "generator": generator}
+        return {"sampler": SAMPLERS[name](n, samplers), "batch_size": size, "generator": generator}
+
+    return make
+
+
+def globals_now() -> tuple[Any, ...]:
+    return torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())
+
+
+def save_globals() -> tuple[Any, ...]:
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def load_globals(saved: Any) -> None:
+    torch.set_rng_state(saved[0])
+    random.setstate(saved[1])
+    np.random.set_state(saved[2])
+
+
+def trained(batch: Any) -> Any:
+    """What a step of training sees, and what its dropout draws."""
+    return torch.as_tensor(batch).tolist(), torch.rand(()).item()
+
+
+def seed_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def uninterrupted(n: int, options: dict[str, Any], steps: int, seed: int, **further: Any) -> list[Any]:
+    seed_all(seed)
+    loader = torchs.DataLoader(range(n), **options, **further)
+    got: list[Any] = []
+    epoch = 0
+    while len(got) < steps:
+        if hasattr(loader.sampler, "set_epoch"):
+            loader.sampler.set_epoch(epoch)
+        got += [trained(batch) for batch in loader]
+        epoch += 1
+    return got[:steps]
+
+
+def part(
+    n: int, options: dict[str, Any], kind: dict[str, Any], saved: Any, stop: int, drained: bool = True
+) -> tuple[list[Any], Any]:
+    """So many steps from a checkpoint on, and the checkpoint then: at the end of an epoch after its loop or before."""
+    with ours.DataLoader(range(n), **options, **kind) as loader:
+        if saved is not None:
+            seed_all(999)  # another process, whatever it has done before
+            load_globals(saved[0])
+            loader.load_state_dict(json.loads(saved[1]))
+            assert json.loads(saved[1]) == loader.state_dict()
+        got: list[Any] = []
+        first = True
+        while len(got) < stop:
+            loader.set_epoch(loader.epoch)
+            before = globals_now()
+            iterator = iter(loader)
+            if saved is not None and first and "taken" in json.loads(saved[1])["torch"]:
+                assert globals_now() == before
+            first = False
+            for batch in iterator:
+                got.append(trained(batch))
+                if len(got) == stop:
+                    if drained and loader.state_dict()["batches"] == len(loader):
+                        assert next(iterator, None) is None
+                    break
+        return got, (save_globals(), json.dumps(loader.state_dict()))
+
+
+def check_parts(n: int, make: Any, stops: list[int], kinds: list[dict[str, Any]], seed: int) -> None:
+    """Stops are so many steps, the last step of an epoch in its loop or after it."""
+    whole = uninterrupted(n, make(), sum(stops), seed)
+    seed_all(seed)
+    got, saved = [], None
+    for stop, kind in zip(stops, kinds, strict=True):
+        more, saved = part(n, make(), kind, saved, stop, drained=stop % 2 == 0)
+        got += more
+    assert got == whole
+
+
+names = st.sampled_from([*SAMPLERS, *BATCH_SAMPLERS])
+stops = st.lists(st.integers(0, 25), min_size=2, max_size=3).map(lambda found: [*found, 12])
+generators = st.one_of(st.none(), st.integers(0, 9))
+
+
+@settings(max_examples=100)
+@given(
+    names, st.integers(1, 20), st.sampled_from([None, 1, 3, 7]), generators, st.booleans(), stops, st.integers(0, 99)
+)
+def test_the_parts_of_a_run_are_torchs_run(
+    name: str, n: int, size: int | None, generator: int | None, own: bool, stops: list[int], seed: int
+) -> None:
+    check_parts(n, options_of(name, n, size, generator, own), stops, [INLINE] * len(stops), seed)
+
+
+# A sampler that draws when it is asked is asked twice with workers, by torch too.
+@settings(max_examples=15, deadline=None)
+@given(
+    names.filter(lambda name: name != "eager"),
+    st.integers(1, 20),
+    generators,
+    stops,
+    st.lists(st.sampled_from(list(WORKERS)), min_size=4, max_size=4),
+)
+def test_workers_may_change_between_the_parts(
+    name: str, n: int, generator: int | None, stops: list[int], kinds: list[str]
+) -> None:
+    used = [WORKERS[kind] for kind in kinds][: len(stops)]
+    check_parts(n, options_of(name, n, 3, generator, False), stops, used, 7)
+
+
+@pytest.mark.parametrize("name", [*SAMPLERS, *BATCH_SAMPLERS])
+@pytest.mark.parametrize("kind", WORKERS.values(), ids=WORKERS)
+def test_every_sampler_with_every_kind_of_worker(name: str, kind: dict[str, Any]) -> None:
+    for generator in (3,) if kind is FORK else (None, 3):
+        make = options_of(name, 11, 3, generator, False)
+        whole = uninterrupted(11, make(), 19, 1) if kind is INLINE or name != "eager" else None
+        seed_all(1)
+        reference, _ = part(11, make(), kind, None, 19)
+        assert whole is None or reference == whole
+        seed_all(1)
+        first, saved = part(11, make(), kind, None, 2)
+        second, saved = part(11, make(), kind, saved, 9)
+        third, _ = part(11, make(), kind, saved, 8)
+        assert first + second + third == reference
+
+
+def test_persistent_workers_keep_their_base_seed() -> None:
+    kind = {**FORK, "persistent_workers": True}
+    make = options_of("random", 11, 3, None, False)
+    seed_all(2)
+    whole, _ = part(11, make(), kind, None, 14)
+    for stop in (2, 4, 5):
+        seed_all(2)
+        first, saved = part(11, make(), kind, None, stop)
+        rest, _ = part(11, make(), kind, saved, 14 - stop)
+        assert first + rest == whole
+
+
+class Augmented(torchs.Dataset):
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return index, torch.rand(()).item(), np.random.rand(), feedline.rng().random()
+
+
+@pytest.mark.parametrize("sampler", ["random", "weighted"])
+def test_augmentations_are_the_same(sampler: str) -> None:
+    def run(loader: Any, most: int) -> Any:
+        found: list[Any] = []
+        iterator = iter(loader)
+        while len(found) < most and (batch := next(iterator, None)) is not None:
+            found.append([leaf.tolist() for leaf in batch])
+        return found
+
+    make = options_of(sampler, 12, 3, 1, False)
+    seed_all(1)
+    with ours.DataLoader(Augmented(), **make()) as loader:
+        list(loader)
+        whole = run(loader, 9)
+    seed_all(1)
+    with ours.DataLoader(Augmented(), **make(), **FORK) as loader:
+        list(loader)
+        first = run(loader, 2)
+        state = loader.state_dict()
+    again = ours.DataLoader(Augmented(), **make())
+    again.load_state_dict(state)
+    assert first + run(again, 9) == whole
+
+
+@pytest.mark.parametrize("name", ["random", "weighted", "sequential"])
+def test_another_batch_size_goes_on_with_the_next_sample(name: str) -> None:
+    seed_all(4)
+    loader = ours.DataLoader(range(20), **options_of(name, 20, 4, None, False)())
+    iterator = iter(loader)
+    first = [index for _ in range(2) for index in next(iterator).tolist()]
+    state = loader.state_dict()
+    rest = [index for batch in iterator for index in batch.tolist()]
+    again = ours.DataLoader(range(20), **options_of(name, 20, 5, None, False)())
+    again.load_state_dict(state)
+    batches = [batch.tolist() for batch in again]
+    assert [index for batch in batches for index in batch] == rest
+    assert len(batches[0]) == 5
+    assert len(first) == 8
+
+
+def test_another_number_of_ranks_sees_the_same_global_batches() -> None:
+    def steps(ranks: int, size: int, state: Any, stop: int) -> tuple[list[set[int]], Any]:
+        found = []
+        for rank in range(ranks):
+            sampler = torchs.DistributedSampler(range(48), num_replicas=ranks, rank=rank)
+            loader = ours.DataLoader(range(48), batch_size=size, sampler=sampler)
+            if state is not None:
+                loader.load_state_dict(state)
+            loader.set_epoch(loader.epoch if state is not None else 3)
+            iterator = iter(loader)
+            found.append([next(iterator).tolist() for _ in range(stop)])
+        return [set().union(*step) for step in zip(*found, strict=True)], loader.state_dict()
+
+    whole, _ = steps(1, 12, None, 4)
+    first, state = steps(4, 3, None, 2)
+    rest, _ = steps(2, 6, state, 2)
+    assert first + rest == whole
+
+
+def test_a_distributed_sampler_need_not_be_told_the_epoch_again() -> None:
+    def loader_of(epoch: int) -> Any:
+        sampler = torchs.DistributedSampler(range(30), num_replicas=2, rank=0)
+        sampler.set_epoch(epoch)
+        return ours.DataLoader(range(30), batch_size=4, sampler=sampler)
+
+    loader = loader_of(3)
+    iterator = iter(loader)
+    next(iterator)
+    again = loader_of(0)
+    again.load_state_dict(loader.state_dict())
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in iterator]
+
+
+def test_feedlines_samplers_are_resumed_too_and_follow_the_loaders_epoch() -> None:
+    for make in (
+        lambda: {"sampler": feedline.RandomSampler(20), "batch_size": 3},
+        lambda: {"sampler": feedline.DistributedSampler(range(20), 2, 1), "batch_size": 3},
+        lambda: {"sampler": feedline.WeightedRandomSampler(np.arange(1, 21), 30), "batch_size": None},
+        lambda: {"batch_sampler": feedline.BatchSampler(feedline.RandomSampler(20), 3)},
+    ):
+        seed_all(6)
+        whole, _ = part(20, make(), INLINE, None, 15)
+        seed_all(6)
+        first, saved = part(20, make(), FORK, None, 4)
+        rest, _ = part(20, make(), THREADS, saved, 11)
+        assert first + rest == whole
+    loader = ours.DataLoader(range(20), sampler=feedline.RandomSampler(20, seed=1), batch_size=20)
+    epochs = [next(iter(loader)).tolist() for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    loader.set_epoch(0)
+    assert next(iter(loader)).tolist() == epochs[0]
+    assert loader.epoch == 1
+
+
+def test_a_state_is_small_and_before_in_and_after_an_epoch_it_means_what_it_says() -> None:
+    loader = ours.DataLoader(range(6), batch_size=2, shuffle=True)
+    assert not loader.state_dict()["torch"]["begun"]
+    iterator = iter(loader)
+    begun = loader.state_dict()
+    assert (begun["epoch"], begun["batches"], begun["torch"]["begun"]) == (0, 0, True)
+    seen = [json.dumps(loader.state_dict()) for _ in iterator]
+    assert max(map(len, seen)) < 1024
+    assert (loader.epoch, loader.state_dict()["batches"]) == (1, 0)
+    loader.load_state_dict(json.loads(seen[-1]))
+    assert list(loader) == []
+    assert len(list(loader)) == 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_saved_between_iter_and_the_first_batch(workers: int) -> None:
+    kind = {} if not workers else FORK
+    for generator in (None, 3):
+        make = options_of("random", 11, 3, generator, False)
+        seed_all(1)
+        with ours.DataLoader(range(11), **make(), **kind) as loader:
+            iterator = iter(loader)
+            state, saved = loader.state_dict(), save_globals()
+            whole = [trained(batch) for batch in iterator] + [trained(batch) for batch in loader]
+        seed_all(99)
+        load_globals(saved)
+        with ours.DataLoader(range(11), **make(), **kind) as again:
+            again.load_state_dict(state)
+            assert [trained(batch) for batch in again] + [trained(batch) for batch in again] == whole
+
+
+def loader_of(n: int = 12, generator: int | None = None, **options: Any) -> Any:
+    made = None if generator is None else torch.Generator().manual_seed(generator)
+    return ours.DataLoader(range(n), **{"batch_size": 3, "shuffle": True, "generator": made, **options})
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (loader_of(13), "another length: 12 then, 13 now"),
+        (loader_of(shuffle=False), "'torch.RandomSampler' then, 'torch.SequentialSampler' now"),
+        (loader_of(batch_size=None), "'batch_size' then, 'nobody' now"),
+        (loader_of(generator=1), "generators were given elsewhere: none then, the loader's now"),
+        (feedline.DataLoader(range(12), batch_size=3, shuffle=True), "'torch.RandomSampler' then, 'RandomSampler' now"),
+    ],
+)
+def test_a_state_of_something_else_is_refused_by_what_differs(other: Any, words: str) -> None:
+    loader = loader_of()
+    next(iter(loader))
+    with pytest.raises(StateError, match=words):
+        other.load_state_dict(loader.state_dict())
+
+
+def test_a_damaged_state_is_refused() -> None:
+    loader = loader_of(generator=4)
+    next(iter(loader))
+    state = loader.state_dict()
+    drawn = state["torch"]
+    for wrong in (
+        {},
+        None,
+        {**drawn, "taken": {"loader": "AAAA"}},
+        {**drawn, "seed": "x"},
+        {**drawn, "taken": {"loader": "?"}},
+    ):
+        with pytest.raises(StateError, match="damaged"):
+            loader.load_state_dict({**state, "torch": wrong})
+    with pytest.raises(StateError, match="damaged"):
+        loader.load_state_dict({**state, "seed": None})
+    del state["torch"]
+    with pytest.raises(StateError, match=r"saved by feedline\.DataLoader"):
+        loader.load_state_dict(state)
+    with pytest.raises(ValueError, match="whole number"):
+        loader.set_epoch(-1)
+
+
+def test_a_subclass_may_have_an_epoch_of_its_own() -> None:
+    class Own(ours.DataLoader):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.epoch = "mine"
+
+    assert Own(range(3)).epoch == "mine"
