@@ -225,7 +225,7 @@ class Guard:
             return telling.obituary(death, self._describe)
         name = telling.name_of(death.worker, death.pid)
         first, _, rest = why.partition("\n")
-        doing = telling.where(death.task, death.place, self._describe)
+        doing = telling.where(death.task, death.place, self._describe, death.instead)
         return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")
 
     def _check_birth(self, death: Death, told: str) -> None:
@@ -256,11 +256,14 @@ class Guard:
         assert task.indices is not None
         deaths = len(self._places.pop(task.seq))
         reason = f"{deaths} workers ended at it; the last {why.splitlines()[0] if why else words_for(death.exitcode)}"
+        if death.instead is not None:
+            reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
         with contextlib.suppress(Exception):  # an index that cannot be a key is found out anew each time
-            self._quarantine[_key(task.indices[place])] = reason
+            self._quarantine[_key(task.indices[place] if death.instead is None else death.instead)] = reason
         said = f"{telling.sample_name(task, place, self._describe)} is left out from now on"
-        if place in dict(task.avoid):  # what stood in for it did the same: named twice, it is not replaced again
-            return task._replace(avoid=(*task.avoid, (place, reason))), f"{said}."
+        if death.instead is not None:  # what stood in for it did it: named twice, it is not replaced again
+            said = f"dataset[{death.instead}], read in its stead, is left out from now on, and so is this one here"
+            return task._replace(avoid=(*task.avoid, (place, reason), (place, reason))), f"{said}."
         avoid = {place: reason, **self._avoided(task), **dict(task.avoid)}
         return task._replace(avoid=tuple(sorted(avoid.items()))), f"{said} (on_error={self._care.on_error!r})."
 

@@ -235,3 +235,24 @@ def test_an_iteration_that_an_error_ended_does_not_look_complete(tmp_path: Path)
         "StopIteration",
     ]
     assert "RuntimeError this iteration was ended by an error (WorkerTimeout)" in done.stdout
+
+
+def test_a_neighbour_that_kills_is_the_one_that_is_named(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        class Damaged:
+            def __len__(self): return 12
+            def __getitem__(self, i):
+                if i == 5: raise ValueError("corrupt")
+                if i == 6: os._exit(3)
+                return i
+
+        if __name__ == "__main__":
+            options = dict(on_error="replace", multiprocessing_context="fork", num_workers=1)
+            loader = DataLoader(Damaged(), 2, sampler=[4, 5, 7, 8], **options)
+            print([batch.tolist() for batch in loader], loader.errors[0].index, loader.errors[0].error)
+        """,
+    )
+    assert done.stdout.count("reading dataset[6] in the stead of dataset[5]") == 2
+    assert "[[4], [7, 8]] 5 it failed, and 2 workers ended at dataset[6], read in its stead" in done.stdout

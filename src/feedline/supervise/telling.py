@@ -36,7 +36,7 @@ def sample_name(task: Task, place: int, describe: Describe) -> str:
     return f"dataset[{index!r}]" + (f" ({what})" if what else "")
 
 
-def where(task: Task | None, place: int, describe: Describe) -> str:
+def where(task: Task | None, place: int, describe: Describe, instead: int | None = None) -> str:
     """What a worker is, or was, doing."""
     if place == IDLE or (task is None and place not in (INITIALISING, SETTING_UP)):
         return "waiting for a task"
@@ -48,7 +48,10 @@ def where(task: Task | None, place: int, describe: Describe) -> str:
     batch = f"batch {task.seq} of epoch {task.epoch}"
     if place >= 0:
         of_how_many = "" if task.indices is None else f", sample {place + 1} of {len(task.indices)}"
-        return f"reading {sample_name(task, place, describe)} for {batch}{of_how_many}"
+        name = sample_name(task, place, describe)
+        if instead is not None:
+            name = f"dataset[{instead}] in the stead of {name}"
+        return f"reading {name} for {batch}{of_how_many}"
     doing = {PREPARING: "about to begin", AT_ONCE: "reading", COLLATING: "collating", SENDING: "handing over"}[place]
     return f"{doing} {batch}{indices_of(task)}"
 
@@ -63,7 +66,9 @@ def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks:
     waits_for = "" if seq is None else f" (number {seq})"
     lines = [f"the loop has been waiting for a batch{waits_for} for {seconds(waited)}."]
     for at in standings:
-        lines.append(f"  {name_of(at.worker, at.pid)}: {where(at.task, at.place, say)}, for {seconds(at.seconds)}")
+        lines.append(
+            f"  {name_of(at.worker, at.pid)}: {where(at.task, at.place, say, at.instead)}, for {seconds(at.seconds)}"
+        )
         if at.state:
             lines.append(f"    it is {at.state}")
         elif at.place == SETTING_UP:  # it was not asked: that would have ended it
@@ -89,7 +94,7 @@ TIMEOUT_REMEDY = (
 
 def obituary(death: Death, describe: Describe) -> str:
     """Who died, of what, and at which sample."""
-    doing = where(death.task, death.place, describe)
+    doing = where(death.task, death.place, describe, death.instead)
     likely = hint_for(death.exitcode)
     if death.exitcode == -signal.SIGKILL and death.memory:
         likely += f"; it had {size(death.memory)} in use when last looked at"

@@ -23,6 +23,8 @@ class Standing(NamedTuple):
     """Since it has been there."""
     state: str = ""
     """What the system says of the process, if that is why it does not get on."""
+    instead: int | None = None
+    """The index that is read in the stead of the sample at that place, if one is."""
 
 
 class Death(NamedTuple):
@@ -40,6 +42,8 @@ class Death(NamedTuple):
     """The stack it left when it crashed."""
     lost: tuple[Task, ...]
     """Tasks that nobody is working on any more, its own among them, in order."""
+    instead: int | None = None
+    """The index that was read in the stead of the sample at that place, if one was."""
 
 
 def state_of(pid: int) -> str:

@@ -23,7 +23,7 @@ from feedline.arena.packing import unpack
 from feedline.arena.slots import Slot
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
-from feedline.progress import IDLE, MEMORY, PLACE, PREPARING, SINCE, TASK, clock
+from feedline.progress import IDLE, INDEX, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
 from feedline.supervise import last_words
 from feedline.supervise.shutdown import KILL_SECONDS
 from feedline.supervise.watch import Death, Standing, state_of
@@ -197,7 +197,7 @@ class ProcessWorkers:
         sent = self._out.get(row[TASK])
         task = sent.task if sent is not None else None  # of an epoch left early, too: it is in the way
         seconds = (clock() - row[SINCE]) / 1e9
-        return Standing(number, pid, task, row[PLACE], seconds, state_of(pid) if pid is not None else "")
+        return Standing(number, pid, task, row[PLACE], seconds, state_of(pid) if pid is not None else "", _instead(row))
 
     def _bury(self, number: int) -> Death:
         row = self._crew.row(number)
@@ -210,7 +210,7 @@ class ProcessWorkers:
         task, place = own.task if own is not None and own.run == self._run else None, row[PLACE]
         if task is None and lost and place in (IDLE, PREPARING):  # it may have read a ticket, and not yet said so
             task, place = lost[0], PREPARING
-        return Death(number, pid, exitcode, task, place, max(most, row[MEMORY]), words, tuple(lost))
+        return Death(number, pid, exitcode, task, place, max(most, row[MEMORY]), words, tuple(lost), _instead(row))
 
     def _lost_with(self, number: int) -> list[_Sent]:
         """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""
@@ -244,6 +244,10 @@ class ProcessWorkers:
                 if not sent.suspects:
                     del self._out[serial]
                     self._crew.pool.put(sent.slot)
+
+
+def _instead(row: Row) -> int | None:
+    return row[INDEX] - 1 if row[INDEX] else None
 
 
 class _Sent:
