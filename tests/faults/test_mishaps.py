@@ -164,6 +164,8 @@ def test_more_than_max_errors_is_an_error_and_ends_the_iteration(kind: dict[str,
     assert isinstance(caught.value, FeedlineError)
     assert isinstance(caught.value, RuntimeError)
     assert [bad.index for bad in loader.errors] == [1, 4, 7]
+    with pytest.raises(RuntimeError, match="was ended by an error"):
+        next(iterator)
     with pytest.raises(StopIteration):
         next(iterator)
 
