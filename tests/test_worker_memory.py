@@ -269,6 +269,49 @@ def test_the_largest_collection_by_its_path(dataset: Any, words: str | None) -> 
     assert largest(dataset) == words
 
 
+def trap(*_: Any) -> Any:
+    raise AssertionError("no code of the user's is run")
+
+
+TRAPS = ("__iter__", "__len__", "__sizeof__", "__repr__", "__getitem__", "__eq__", "__getattribute__", "items", "keys")
+
+
+class TouchyList(list[Any]):
+    pass
+
+
+class TouchyDict(dict[Any, Any]):
+    pass
+
+
+class TouchyRecord(dict[str, Any]):
+    pass
+
+
+class TouchyKey(str):
+    pass
+
+
+for touchy in (TouchyList, TouchyDict, TouchyRecord, TouchyKey):
+    for name in TRAPS:
+        if hasattr(touchy, name):
+            setattr(touchy, name, trap)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (Holder(records=TouchyList(many(200_000))), "dataset.records: TouchyList of 200,000"),
+        (Holder(records=TouchyDict(enumerate(many(200_000)))), "dataset.records: TouchyDict of 200,000"),
+        (Holder(records=[TouchyRecord(a=1) for _ in range(100_000)]), "dataset.records: list of 100,000"),
+        (Holder(splits={TouchyKey("a"): many(200_000)}), "dataset.splits[…]: list of 200,000"),
+        (Holder(names=np.array([TouchyKey(i) for i in range(200_000)], object)), "dataset.names: array of 200,000"),
+    ],
+)
+def test_no_code_of_the_users_is_run(dataset: Any, words: str) -> None:
+    assert largest(dataset) == words
+
+
 def test_a_dataset_that_holds_itself() -> None:
     holder = Holder(records=many(200_000))
     holder.itself = holder

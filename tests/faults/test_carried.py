@@ -31,8 +31,8 @@ from kinds import FORK, FORKSERVER, SPAWN, THREADS, every_kind
 
 from feedline import DataLoader, Dataset, Subset
 from feedline.loader import _job
+from feedline.supervise.walking import MOST, walk
 from feedline.workers.carried import warnings_about
-from feedline.workers.walking import MOST, walk
 
 
 class Holder(Dataset[Any]):

@@ -1,90 +1,91 @@
 """The largest collection of Python objects in a dataset, by its attribute path.
 
 Takes: a dataset. Gives: words like "dataset.records: list of 1,000,000", or None if there is nothing large.
-Promises: looks at attributes only (no property, no user code), at so many of them at most.
+Promises: runs no code of the user's (walking), not even that of a list or a record whose class overrides what is asked
+of it; looks at so many objects at most.
 Not its job: whether it does any harm (growth).
 """
 
 from __future__ import annotations
 
 import sys
+import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
-from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from feedline.supervise.walking import class_attribute, is_a, names_of, walk
 
 LARGE = 1 << 23
 """Bytes, estimated from a few elements; a smaller collection does not matter."""
 FEW = 64
-"""A collection of so many parts is looked into; of a larger one, its elements are taken to be records."""
+"""Parts of a collection that are looked into."""
 MOST = 10_000
-_COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
+SOME = 16
+"""Elements by which a collection's size is judged."""
+_COLLECTIONS: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque)
+
+
+class _Collection(NamedTuple):
+    kind: str
+    length: int
+    some: list[Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return self.length * sum(map(_size_of_record, self.some)) // max(1, len(self.some))
 
 
 def largest(dataset: Any) -> str | None:
     """The collection that holds the most.
 
-    >>> class Paths:
-    ...     def __init__(self):
-    ...         self.split = {"train": [str(i) for i in range(300_000)]}
-    >>> largest(Paths())
-    "dataset.split['train']: list of 300,000"
+    >>> largest({"train": [str(i) for i in range(300_000)], "test": ["0"]})
+    "dataset['train']: list of 300,000"
     """
-    best, most = None, LARGE
-    for path, value in _walk(dataset):
-        size = _size(value)
-        if size > most:
-            best, most = f"{path}: {_kind(value)} of {len(value):,}", size
-    return best
+    found = walk(dataset, "dataset", _recognise, through=True, most=MOST, few=FEW)
+    size, words = max(
+        ((each.what.size, f"{each.path}: {each.what.kind} of {each.what.length:,}") for each in found),
+        default=(0, ""),
+        key=lambda pair: pair[0],
+    )
+    return words if size > LARGE else None
 
 
-def _walk(dataset: Any) -> Iterator[tuple[str, Any]]:
-    waiting, seen = deque([("dataset", dataset)]), {id(dataset)}
-    while waiting and len(seen) < MOST:
-        path, value = waiting.popleft()
-        if isinstance(value, _COLLECTIONS) or _is_object_array(value):
-            yield path, value
-        for step, part in _parts(value):
-            if id(part) not in seen and not isinstance(part, (str, bytes, int, float, type, ModuleType, FunctionType)):
-                seen.add(id(part))
-                waiting.append((path + step, part))
+def _recognise(kind: type) -> Callable[[Any], _Collection | None] | None:
+    if kind is np.ndarray:
+        return _of_array
+    for base in _COLLECTIONS:
+        if is_a(kind, base):
+            return partial(_of_collection, base)
+    return None
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        if len(value) <= FEW:
-            yield from ((f"[{key!r}]", part) for key, part in list(value.items()))
-    elif isinstance(value, (list, tuple, deque)) and len(value) <= FEW:
-        yield from ((f"[{number}]", part) for number, part in enumerate(list(value)))
-    attributes = getattr(value, "__dict__", None)
-    if isinstance(attributes, dict):
-        yield from ((f".{name}", part) for name, part in list(attributes.items()))
+def _of_collection(base: Any, value: Any) -> _Collection:
+    elements = dict.items(value) if base is dict else base.__iter__(value)
+    return _Collection(names_of(type(value))[0][1], base.__len__(value), list(islice(elements, SOME)))
 
 
-def _size(value: Any) -> int:
-    if isinstance(value, np.ndarray):
-        some = value.ravel()[:: max(1, value.size // 16)][:16].tolist()
-    else:
-        some = list(islice(value.items() if isinstance(value, dict) else value, 16))
-    return len(value) * sum(map(_size_of_record, some)) // max(1, len(some))
+def _of_array(value: Any) -> _Collection | None:
+    if value.dtype != object or not value.ndim:
+        return None
+    some = value.flat[:: max(1, value.size // SOME)][:SOME].tolist()
+    return _Collection("array", len(value), some)
 
 
 def _size_of_record(record: Any) -> int:
-    size = sys.getsizeof(record, 64)
-    if isinstance(record, np.ndarray):
-        return size
-    parts = [*record.keys(), *record.values()] if isinstance(record, dict) else record
-    if isinstance(parts, (list, tuple)):
-        size += sum(sys.getsizeof(part, 64) for part in islice(parts, FEW))
+    size = _size_of(record)
+    for base in (dict, list, tuple):
+        if is_a(type(record), base):
+            parts = [*dict.keys(record), *dict.values(record)] if base is dict else base.__iter__(record)
+            size += sum(map(_size_of, islice(parts, FEW)))
     return size
 
 
-def _is_object_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == object and value.ndim > 0
-
-
-def _kind(value: Any) -> str:
-    return "array" if isinstance(value, np.ndarray) else type(value).__name__
+def _size_of(thing: Any) -> int:
+    own = class_attribute(type(thing), "__sizeof__")
+    return sys.getsizeof(thing, 64) if type(own) is types.MethodDescriptorType else 64

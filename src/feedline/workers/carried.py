@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from feedline.supervise.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
 from feedline.workers.body import Job
 from feedline.workers.stored_generators import IN_PROCESSES, IN_THREADS, generators, is_foreign
-from feedline.workers.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
 
 REMEDY = (
     "Leave it closed here and open it in each worker, on first use or in worker_init_fn; or leave it out in "

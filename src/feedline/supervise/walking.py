@@ -2,9 +2,9 @@
 
 Takes: an object, and a function that knows what is looked for. Gives: each find with its path (`dataset.db._conn`).
 Promises: no property, `__getattr__`, `__iter__` or `__eq__` is called; nothing is looked at twice; never fails. At most
-`MOST` objects are looked at, nearest first, and of a container only the first few elements. That bounds the time too: a
+`most` objects are looked at, nearest first, and of a container only the first few elements. That bounds the time too: a
 clock would make it depend on the machine's load what is found.
-Not its job: what the finds mean (carried, stored_generators).
+Not its job: what the finds mean (records, and in workers carried and stored_generators).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Recognise = Callable[[type], "Check[T] | None"]
 Opener = Callable[[Any], Iterator[tuple[str, Any]]]
 
 MOST = 500
-_FEW = 8
+FEW = 8
 _DEEPEST = 12
 
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
@@ -38,7 +38,7 @@ _C_ATTRIBUTES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 # Hold nothing, or nothing to look at.
 _LEAVES: frozenset[type] = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type, np.dtype, np.ndarray}
+    {type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type, np.dtype}
     | {property, classmethod, staticmethod, types.ModuleType, types.BuiltinFunctionType, *_C_ATTRIBUTES}
     | {types.WrapperDescriptorType, types.MethodDescriptorType, types.MappingProxyType, types.GenericAlias}
 )
@@ -67,8 +67,10 @@ class Found(Generic[T]):
     what: T
 
 
-def walk(root: Any, name: str, recognise: Recognise[T]) -> list[Found[T]]:
-    """What `recognise` knows, in `root` and whatever it holds; a find is not looked into further.
+def walk(
+    root: Any, name: str, recognise: Recognise[T], through: bool = False, most: int = MOST, few: int = FEW
+) -> list[Found[T]]:
+    """What `recognise` knows, in `root` and whatever it holds; a find is looked into only if `through`.
 
     It is asked once for each class, and answers with a check for its instances, or None. (Most of an ordinary dataset's
     objects are of a few classes.)
@@ -77,7 +79,7 @@ def walk(root: Any, name: str, recognise: Recognise[T]) -> list[Found[T]]:
     seen: dict[int, Any] = {}  # keeps them alive too, so that no id is used again
     known: dict[type, tuple[Check[T] | None, list[Opener]]] = {}
     waiting = deque([(root, name, "", 0)])
-    while waiting and len(seen) < MOST:
+    while waiting and len(seen) < most:
         value, path, holder, depth = waiting.popleft()
         if id(value) in seen:
             continue
@@ -86,7 +88,7 @@ def walk(root: Any, name: str, recognise: Recognise[T]) -> list[Found[T]]:
         # A half-made object, one that another thread changes meanwhile: what cannot be looked at stays unseen.
         try:
             if kind not in known:
-                known[kind] = recognise(kind), _openers(kind)
+                known[kind] = recognise(kind), _openers(kind, few)
                 if _is_open(kind):
                     waiting.extend((part, path + step, path, depth + 1) for step, part in _of_class(kind))
             check, openers = known[kind]
@@ -94,7 +96,7 @@ def walk(root: Any, name: str, recognise: Recognise[T]) -> list[Found[T]]:
                 what = _answer(check, value)
             if what is not None:
                 found.append(Found(path, holder, what))
-            elif depth < _DEEPEST:
+            if (what is None or through) and depth < _DEEPEST:
                 for opener in openers:
                     for step, part in opener(value):
                         if type(part) not in _LEAVES:
@@ -149,14 +151,14 @@ def plain_attribute(value: Any, name: str) -> Any:
     return descriptor.__get__(value) if type(descriptor) in _C_ATTRIBUTES else _own_attributes(value).get(name)
 
 
-def _openers(kind: type) -> list[Opener]:
+def _openers(kind: type, few: int) -> list[Opener]:
     """How to get at the parts of that class's instances."""
     openers: list[Opener] = []
     if is_a(kind, dict):
-        openers.append(_items)
+        openers.append(partial(_items, few))
     for sequence in _SEQUENCES:
         if is_a(kind, sequence):
-            openers.append(partial(_elements, sequence))
+            openers.append(partial(_elements, sequence, few))
     if kind is types.FunctionType:
         openers.append(_closure)
     elif kind in _MEMBERS:
@@ -185,13 +187,13 @@ def _is_open(kind: type) -> bool:
     )
 
 
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    for key, part in itertools.islice(dict.items(value), _FEW):
+def _items(few: int, value: Any) -> Iterator[tuple[str, Any]]:
+    for key, part in itertools.islice(dict.items(value), few):
         yield f"[{key!r}]" if type(key) in _LEAVES else "[…]", part
 
 
-def _elements(sequence: Any, value: Any) -> Iterator[tuple[str, Any]]:
-    for place, part in enumerate(itertools.islice(sequence.__iter__(value), _FEW)):
+def _elements(sequence: Any, few: int, value: Any) -> Iterator[tuple[str, Any]]:
+    for place, part in enumerate(itertools.islice(sequence.__iter__(value), few)):
         yield f"[{place}]", part
 
 
