@@ -88,6 +88,10 @@ class Generators:
         """How they stand."""
         return {name: self._all[name].get() for name in names}
 
+    def users_states(self) -> dict[str, bytes]:
+        """How the user's stand."""
+        return self.states(self.users)
+
     def put(self, states: Mapping[str, bytes]) -> None:
         """Have them stand so, as far as they are there."""
         for name, state in states.items():

@@ -110,13 +110,13 @@ class Engine:
 
     def state(self, loader: Loader) -> dict[str, Any]:
         """Where the run stands, and what its order was drawn from."""
-        place, generators = self._progress.place, _generators(loader)
+        place = self._progress.place
         drawn: Drawn | None = place.drawn
         if drawn is None:  # between two epochs
             seed = self._base_seed if loader.persistent_workers else None
-            drawn = Drawn(False, seed, left=generators.states(generators.users))
+            drawn = Drawn(False, seed, left=_generators(loader).users_states())
         elif not drawn.now and _is_whole(loader, place):
-            drawn = replace(drawn, now=generators.states(generators.users))
+            drawn = replace(drawn, now=_generators(loader).users_states())
         return {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
 
     def load(self, loader: Loader, state: dict[str, Any], into_next: bool = False) -> None:
@@ -158,7 +158,7 @@ class Engine:
         drawn = passed.drawn = loaded if loaded is not None and again else Drawn(begun=True)
         if streams(loader.dataset):
             seed = self._base_seed if again else self._draw_base_seed(loader)[0]
-            drawn.base_seed, drawn.left = seed, generators.states(generators.users)
+            drawn.base_seed, drawn.left = seed, generators.users_states()
             shards = max(1, loader.num_workers)
             assert seed is not None
             return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, shards).tasks_from(place)
@@ -173,7 +173,7 @@ class Engine:
             if is_new and loader.num_workers:
                 # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
                 asking.ask()
-            drawn.left = generators.states(generators.users)
+            drawn.left = generators.users_states()
         assert drawn.base_seed is not None
         return asking.tasks(drawn.base_seed)
 
