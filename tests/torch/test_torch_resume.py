@@ -17,7 +17,6 @@ from kinds import FORK, INLINE, THREADS
 
 import feedline
 import feedline.torch as ours
-from feedline import StateError
 
 WORKERS = {"inline": INLINE, "threads": THREADS, "fork": FORK}
 
@@ -344,20 +343,6 @@ def test_feedlines_samplers_are_resumed_too_and_follow_the_loaders_epoch() -> No
     assert loader.epoch == 1
 
 
-def test_a_state_is_small_and_before_in_and_after_an_epoch_it_means_what_it_says() -> None:
-    loader = ours.DataLoader(range(6), batch_size=2, shuffle=True)
-    assert not loader.state_dict()["torch"]["begun"]
-    iterator = iter(loader)
-    begun = loader.state_dict()
-    assert (begun["epoch"], begun["batches"], begun["torch"]["begun"]) == (0, 0, True)
-    seen = [json.dumps(loader.state_dict()) for _ in iterator]
-    assert max(map(len, seen)) < 1024
-    assert (loader.epoch, loader.state_dict()["batches"]) == (1, 0)
-    loader.load_state_dict(json.loads(seen[-1]))
-    assert list(loader) == []
-    assert len(list(loader)) == 3
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_saved_between_iter_and_the_first_batch(workers: int) -> None:
     kind = {} if not workers else FORK
@@ -373,57 +358,3 @@ def test_saved_between_iter_and_the_first_batch(workers: int) -> None:
         with ours.DataLoader(range(11), **make(), **kind) as again:
             again.load_state_dict(state)
             assert [trained(batch) for batch in again] + [trained(batch) for batch in again] == whole
-
-
-def loader_of(n: int = 12, generator: int | None = None, **options: Any) -> Any:
-    made = None if generator is None else torch.Generator().manual_seed(generator)
-    return ours.DataLoader(range(n), **{"batch_size": 3, "shuffle": True, "generator": made, **options})
-
-
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (loader_of(13), "another length: 12 then, 13 now"),
-        (loader_of(shuffle=False), "'torch.RandomSampler' then, 'torch.SequentialSampler' now"),
-        (loader_of(batch_size=None), "'batch_size' then, 'nobody' now"),
-        (loader_of(generator=1), "generators were given elsewhere: none then, the loader's now"),
-        (feedline.DataLoader(range(12), batch_size=3, shuffle=True), "'torch.RandomSampler' then, 'RandomSampler' now"),
-    ],
-)
-def test_a_state_of_something_else_is_refused_by_what_differs(other: Any, words: str) -> None:
-    loader = loader_of()
-    next(iter(loader))
-    with pytest.raises(StateError, match=words):
-        other.load_state_dict(loader.state_dict())
-
-
-def test_a_damaged_state_is_refused() -> None:
-    loader = loader_of(generator=4)
-    next(iter(loader))
-    state = loader.state_dict()
-    drawn = state["torch"]
-    for wrong in (
-        {},
-        None,
-        {**drawn, "taken": {"loader": "AAAA"}},
-        {**drawn, "seed": "x"},
-        {**drawn, "taken": {"loader": "?"}},
-    ):
-        with pytest.raises(StateError, match="damaged"):
-            loader.load_state_dict({**state, "torch": wrong})
-    with pytest.raises(StateError, match="damaged"):
-        loader.load_state_dict({**state, "seed": None})
-    del state["torch"]
-    with pytest.raises(StateError, match=r"saved by feedline\.DataLoader"):
-        loader.load_state_dict(state)
-    with pytest.raises(ValueError, match="whole number"):
-        loader.set_epoch(-1)
-
-
-def test_a_subclass_may_have_an_epoch_of_its_own() -> None:
-    class Own(ours.DataLoader):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            self.epoch = "mine"
-
-    assert Own(range(3)).epoch == "mine"

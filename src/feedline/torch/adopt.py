@@ -34,7 +34,8 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     """The same loader with feedline's engine, for loaders that a framework has made.
 
     Accelerate's `prepare` (and so the Trainer of transformers) builds a torch loader inside a wrapper of its own,
-    whatever class it was given; that inner loader is replaced and the wrapper returned.
+    whatever class it was given; that inner loader is replaced and the wrapper returned. Accelerate's `save_state` and
+    `load_state` then include the loader's place.
 
     >>> import torch
     >>> made_elsewhere = torch.utils.data.DataLoader(range(4), batch_size=3)
@@ -44,6 +45,9 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     inner = getattr(loader, "base_dataloader", None)
     if inner is not None:  # asked first: Accelerate's wrapper claims to be of its inner loader's class
         loader.base_dataloader = with_feedline(inner, **options)
+        # Accelerate saves and loads the place of a loader that says so; torchdata it needs only to make one itself.
+        loader.use_stateful_dataloader = True
+        loader.dl_state_dict = loader.base_dataloader.state_dict()
         return loader
     if not isinstance(loader, torch.utils.data.DataLoader):
         raise TypeError(f"a torch DataLoader is needed, not {type(loader).__name__}")

@@ -88,6 +88,10 @@ class Generators:
         """How they stand."""
         return {name: self._all[name].get() for name in names}
 
+    def users_states(self) -> dict[str, bytes]:
+        """How the user's stand."""
+        return self.states(self.users)
+
     def put(self, states: Mapping[str, bytes]) -> None:
         """Have them stand so, as far as they are there."""
         for name, state in states.items():
@@ -136,6 +140,8 @@ class Drawn:
     """Drawn by torch's RandomSampler."""
     left: dict[str, bytes] = field(default_factory=dict)
     """The user's generators after the epoch was begun; without those that are in `taken`."""
+    now: dict[str, bytes] = field(default_factory=dict)
+    """The user's generators after an epoch's last batch, for who goes on with the next epoch."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON would have it."""
@@ -143,7 +149,7 @@ class Drawn:
         for name in ("sampler_epoch", "seed"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
-        for name in ("asked", "taken", "left"):
+        for name in ("asked", "taken", "left", "now"):
             states = getattr(self, name)
             if states or (name == "taken" and states is not None):
                 found[name] = {each: base64.b64encode(state).decode() for each, state in states.items()}
@@ -161,8 +167,9 @@ class Drawn:
                 None if found.get("taken") is None else _states(found["taken"]),
                 _number(found.get("seed")),
                 _states(found.get("left", {})),
+                _states(found.get("now", {})),
             )
-            for states in (drawn.asked, drawn.taken or {}, drawn.left):
+            for states in (drawn.asked, drawn.taken or {}, drawn.left, drawn.now):
                 generators.check(states)
             if drawn.begun and drawn.base_seed is None:
                 raise ValueError("an epoch was begun without a seed")

@@ -9,7 +9,7 @@ Not its job: torch's options and their checks (loader), the order (orders), the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,6 +70,7 @@ class Engine:
         self.own = own
         self.feed = Feed()
         self._progress = Progress()
+        self._put_off = False
         self._base_seed: int | None = None
 
     def __getstate__(self) -> Own:  # a copy, or another process's, begins with nothing under way
@@ -80,6 +81,9 @@ class Engine:
 
     def begin(self, loader: Loader) -> Iterator[Any]:
         """An epoch; draws from the generator exactly as torch's loader does."""
+        if self._put_off:
+            self._put_off = False
+            return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
@@ -107,21 +111,31 @@ class Engine:
 
     def state(self, loader: Loader) -> dict[str, Any]:
         """Where the run stands, and what its order was drawn from."""
-        place, generators = self._progress.place, _generators(loader)
+        place = self._progress.place
         drawn: Drawn | None = place.drawn
         if drawn is None:  # between two epochs
             seed = self._base_seed if loader.persistent_workers else None
-            drawn = Drawn(False, seed, left=generators.states(generators.users))
+            drawn = Drawn(False, seed, left=_generators(loader).users_states())
+        elif not drawn.now and _is_whole(loader, place):
+            drawn = replace(drawn, now=_generators(loader).users_states())
         return {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
 
-    def load(self, loader: Loader, state: dict[str, Any]) -> None:
-        """Have the next epoch go on there."""
-        place = from_dict(state, _kind(loader, None))
+    def load(self, loader: Loader, state: dict[str, Any], into_next: bool = False) -> None:
+        """Have the next epoch go on there.
+
+        With `into_next` a place after the last batch is the beginning of the next epoch, which is begun with its first
+        batch and not before: loader says why.
+        """
+        kind = _kind(loader, None)
+        place = from_dict(state, kind)
         if "torch" not in state:
             raise StateError("the state was saved by feedline.DataLoader, whose order is another than torch's")
         # A sampler of the user's own may come by its generator as it likes.
-        must_agree = _kind(loader, None).sampler.startswith("torch.")
+        must_agree = kind.sampler.startswith("torch.")
         drawn = Drawn.from_json(state["torch"], state["seed"], _generators(loader), must_agree)
+        self._put_off = into_next and (not drawn.begun or _is_whole(loader, place))
+        if self._put_off and drawn.begun:
+            place, drawn = Place(place.epoch + 1), Drawn(False, drawn.base_seed, left=drawn.now)
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
@@ -145,7 +159,7 @@ class Engine:
         drawn = passed.drawn = loaded if loaded is not None and again else Drawn(begun=True)
         if streams(loader.dataset):
             seed = self._base_seed if again else self._draw_base_seed(loader)[0]
-            drawn.base_seed, drawn.left = seed, generators.states(generators.users)
+            drawn.base_seed, drawn.left = seed, generators.users_states()
             shards = max(1, loader.num_workers)
             assert seed is not None
             return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, shards).tasks_from(place)
@@ -160,7 +174,7 @@ class Engine:
             if is_new and loader.num_workers:
                 # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
                 asking.ask()
-            drawn.left = generators.states(generators.users)
+            drawn.left = generators.users_states()
         assert drawn.base_seed is not None
         return asking.tasks(drawn.base_seed)
 
@@ -224,9 +238,36 @@ def _kind(loader: Loader, seed: int | None) -> Kind:
     return kind_of(loader._index_sampler, loader._auto_collation, seed)
 
 
+def _is_whole(loader: Loader, place: Place) -> bool:
+    """Has the epoch's last batch been delivered? Of a stream only its end tells."""
+    if streams(loader.dataset):
+        return False
+    try:
+        return place.batches >= len(loader) > 0
+    except Exception:  # it has no length, or none that can be had
+        return False
+
+
 def _generators(loader: Loader) -> Generators:
     samplers = None if streams(loader.dataset) else generator_of(loader._index_sampler)
     return Generators(loader.generator, samplers)
+
+
+class PutOff(Iterator[Any]):
+    """An epoch that begins with its first batch. Dropped before that, it has drawn nothing."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
+        self._begin = begin
+        self._length = length
+        self._batches: Iterator[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            self._batches = self._begin()
+        return next(self._batches)
 
 
 class TorchIterator(BatchIterator):

@@ -76,6 +76,7 @@ class Asking:
     def ask_again(self) -> None:
         """The same once more: what had been drawn is not drawn again."""
         drawn = self._drawn
+        drawn.now = {}
         told, _ = _told(self._index_sampler)
         if told is not None and drawn.sampler_epoch is not None:
             told.set_epoch(drawn.sampler_epoch)

@@ -1,0 +1,49 @@
+"""docs/resuming.md: its example, killed again and again, trains as if it had not been."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "resuming.md").read_text()
+
+
+def run(script: Path, folder: Path, lines: int | None) -> list[str]:
+    """What it prints; killed after so many lines."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-W", "error", str(script)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        printed = []
+        for line in process.stdout:
+            printed.append(line.strip())
+            if len(printed) == lines:
+                process.send_signal(signal.SIGKILL)
+                break
+    assert process.returncode == (0 if lines is None else -signal.SIGKILL)
+    return printed
+
+
+def test_the_example_killed_and_run_again_has_the_losses_of_one_run(tmp_path):
+    (text,) = re.findall(r"```python\n(# train\.py.*?)```", PAGE, re.S)
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    whole = run(script, tmp_path / "whole", None)
+    assert len(whole) == 3 * 13
+    seen: dict[str, str] = {}
+    for lines in (7, 9, 16, None):  # saved every 5 steps, so steps after that are taken again
+        for line in run(script, tmp_path / "parts", lines):
+            step, loss = line.split()
+            assert seen.setdefault(step, loss) == loss
+    assert [f"{step} {loss}" for step, loss in seen.items()] == whole
+
+
+def test_every_test_file_that_the_page_names_exists():
+    for name in re.findall(r"tests/[\w/]+\.py", PAGE):
+        assert (ROOT / name).exists()
