@@ -21,6 +21,7 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.care import check_care
 from feedline.checks import check_whole
+from feedline.forever import Forever
 from feedline.messages import BadSample
 from feedline.options import check_buffer, check_kind, check_restart, check_start_method
 from feedline.stats import Stats
@@ -143,6 +144,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         whatever its number.
         """
         self._feedline.set_epoch(self, epoch)
+
+    def forever(self, batches_per_epoch: int) -> Forever:
+        """Batches without end, in virtual epochs of exactly that many; see `feedline.DataLoader.forever`."""
+        return Forever(self, batches_per_epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands, at any moment, as a small dict that `json` can write.
