@@ -289,6 +289,10 @@ def test_another_batch_size_goes_on_with_the_next_sample(name: str) -> None:
     assert len(first) == 8
 
 
+def test_a_sampler_that_draws_when_asked_from_the_generator_that_the_base_seed_comes_from() -> None:
+    check_parts(5, options_of("eager", 5, None, 3, False), [2, 6, 12], [INLINE] * 3, 1)
+
+
 def test_another_number_of_ranks_sees_the_same_global_batches() -> None:
     def steps(ranks: int, size: int, state: Any, stop: int) -> tuple[list[set[int]], Any]:
         found = []

@@ -57,9 +57,10 @@ class Passed:
 
     def settle(self) -> None:
         """All that has left the loop is now the user's."""
-        held, self._held = self._held or [], []
-        for outcome in held:
-            self._count(outcome)
+        if self._held is not None:
+            held, self._held = self._held, []
+            for outcome in held:
+                self._count(outcome)
 
     @property
     def finished(self) -> bool:
