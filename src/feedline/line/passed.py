@@ -27,6 +27,8 @@ class Passed:
 
     def __init__(self, begin: Place, ranks: int = 1) -> None:
         self.finished = False
+        self.shards = begin.shards
+        """For a stream: in how many parts it is read."""
         self._begin = begin
         self._ranks = ranks
         self._under_way: deque[tuple[int, int, Any]] = deque()  # number, indices, the sampler's state after it
@@ -50,9 +52,14 @@ class Passed:
             self._batches = seq + 1
             self._samples += size * self._ranks
             self._sampler = sampler
-        if outcome.stream is not None:
-            shard, state = outcome.stream
-            self._streams[str(shard)] = state
+        if not self.shards:
+            return
+        self._samples += outcome.size + len(outcome.bad)
+        if outcome.ended:
+            self._streams[str(outcome.seq % self.shards)] = {"ended": True}
+        elif outcome.stream is not None:
+            shard, record = outcome.stream
+            self._streams[str(shard)] = record
 
     @property
     def place(self) -> Place:
@@ -63,6 +70,6 @@ class Passed:
             self._samples,
             tuple(sorted(self._ahead)),
             self._sampler,
-            self._begin.shards,
+            self.shards,
             dict(self._streams),
         )

@@ -79,7 +79,7 @@ class Engine:
         tasks = self._tasks(loader)
         self._epochs += 1
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
-        passed = Passed(Place(self._epochs))
+        passed = Passed(Place(self._epochs, shards=max(1, loader.num_workers) if streams(loader.dataset) else 0))
         options, job = self._options(loader), self._job(loader)
         batches = self.feed.begin(options, tasks, passed, loader.__len__, job, TorchIterator)
         if loader.num_workers:
