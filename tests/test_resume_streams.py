@@ -249,6 +249,14 @@ def test_what_keeps_its_place_reads_nothing_again_and_nobody_is_warned(dataset: 
     assert list(range(3, 15)) == READS
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_several_parts_in_one_worker_are_read_side_by_side(workers: int) -> None:
+    _, state = part(loader_of(KeepingShare, 60, threads(3)), None, 5)
+    READS.clear()
+    rest, _ = part(loader_of(KeepingShare, 60, threads(workers)), state, None)
+    assert sorted(READS) == sorted(int(number) for batch in rest for number in batch[0])
+
+
 def test_a_shuffle_buffer_reads_again_what_was_in_it_and_no_more_than_a_few_times_its_size() -> None:
     loader = loader_of(Keeping, 10**9, INLINE, shuffle_buffer=20)
     list(itertools.islice(iter(loader), 1000))
@@ -359,7 +367,10 @@ def test_saved_before_anything_was_delivered_and_loaded_and_saved_again() -> Non
     again.load_state_dict(state)
     assert saved(again) == state
     again.load_state_dict(first)
-    assert len(list(again)) == 2
+    next(iter(again))
+    last = loader_of(Keeping, 6, INLINE)
+    last.load_state_dict(saved(again))
+    assert [batch[0].tolist() for batch in last] == [[3, 4, 5]]
 
 
 @pytest.mark.parametrize("kind", [THREADS, FORK])
@@ -395,6 +406,24 @@ class Failing(Keeping):
 @pytest.mark.parametrize("stops", [[1, 1], [3, 4], [5, 0]])
 def test_elements_that_fail_are_left_out_again(on_error: str, buffer: int, stops: list[int]) -> None:
     check(Failing, 60, stops, [INLINE] * 3, on_error=on_error, shuffle_buffer=buffer)
+
+
+def test_failures_in_a_row_are_counted_across_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnlyFailing(Failing):
+        def __next__(self) -> Any:
+            self.at["next"] += 1
+            if self.at["next"] > 4:
+                raise ValueError("damaged")
+            return element(self.at["next"])
+
+    monkeypatch.setattr("feedline.line.stream.FAILURES_IN_A_ROW", 7)
+    loader = loader_of(OnlyFailing, 10**9, INLINE, on_error="skip")
+    list(itertools.islice(iter(loader), 2))  # [1, 2, 3] and [4] with two failures
+    again = loader_of(OnlyFailing, 10**9, INLINE, on_error="skip")
+    again.load_state_dict(saved(loader))
+    with pytest.warns(UserWarning, match="failed 7 times in a row"):
+        assert list(again) == []
+    assert [len(each.errors) for each in (loader, again)] == [2, 5]
 
 
 class Breaking(Keeping):
@@ -516,7 +545,7 @@ class Killer(KeepingShare):
             if found[0] == 30 and not self.flag.exists():
                 self.flag.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-            yield found, len(READS)
+            yield found, min(READS)
 
 
 @pytest.mark.parametrize("shards", [2, 3])
@@ -537,4 +566,6 @@ def test_a_worker_that_dies_is_replaced_by_one_that_goes_on(tmp_path: Path, shar
             found = list(again)
     assert flag.exists()
     assert first + [plain([batch])[0] for batch, _ in found] == whole
-    assert max(int(reads.max()) for _, reads in found) < 60 - 12  # nobody began from the beginning
+    least = {int(batch[0][0]): int(reads.min()) for batch, reads in found}
+    assert min(least.values()) >= 4 * 3 - shards  # nobody began from the beginning
+    assert min(reads for number, reads in least.items() if number > 30 and number % shards == 0) >= 27

@@ -125,8 +125,7 @@ class StreamReader:
 
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
-        same = task[1:3] == self._first[1:3] and task.shards == self._shards and task.place is None
-        return same and task.seq >= self._at
+        return task[1:3] == self._first[1:3] and task.place is None and task.seq >= self._at
 
     def record(self) -> Record:
         """Where this part stands after the batch taken last: what to open it with to go on there."""
