@@ -49,6 +49,7 @@ class Guard:
         self._describe = describe
         self._warn = warn
         self._quarantine = quarantine
+        self._streams: dict[int, dict[str, Any]] = {}  # a stream's part → where it stands after its latest outcome
         self._places: dict[int, list[int]] = {}  # a task's number → where workers died with it
         self._killed: dict[int, str] = {}  # worker → why we ended it
         self._stillborn: dict[int, int] = {}
@@ -173,6 +174,8 @@ class Guard:
             else:
                 self._places.pop(event.seq, None)
                 self._stillborn.clear()
+                if event.stream is not None:
+                    self._streams[event.stream[0]] = event.stream[1]
                 outcomes.append(event)
         return outcomes
 
@@ -180,14 +183,15 @@ class Guard:
         """Put a new worker in its place, see to its tasks, and say so."""
         why = self._killed.pop(death.worker, None)
         told = self._told(death, why)
+        ended = death.task.shard if death.task is not None else None
         own, blamed = (None, "") if death.task is None else self._retried(death.task, death, why)
         outcomes = []
-        for task in reversed(death.lost):
+        for task in reversed(self._placed(death.lost)):
             again: Task | Outcome = task
             if own is not None and own.seq == task.seq:
-                again = own
-            elif isinstance(own, Outcome) and own.ended:  # a stream's worker would come past that element again
-                again = Outcome(task.seq, ended=True)
+                again = own._replace(place=task.place) if isinstance(own, Task) else own
+            elif isinstance(own, Outcome) and own.ended and task.shard == ended:
+                again = Outcome(task.seq, ended=True)  # the part's new reader would come past that element again
             if isinstance(again, Outcome):
                 outcomes.append(again)
             else:
@@ -219,6 +223,19 @@ class Guard:
             else:
                 del self._empty[worker]
                 self._may_be_unborn = True
+
+    def _placed(self, lost: tuple[Task, ...]) -> list[Task]:
+        """The tasks again; the first of each part of a stream says where that stands, for whoever opens it now."""
+        found: list[Task] = []
+        seen: set[int] = set()
+        for task in sorted(lost, key=lambda task: task.seq):
+            if not task.shards or task.shard in seen:
+                found.append(task)
+                continue
+            seen.add(task.shard)
+            place = self._streams.get(task.shard, task.place) or {}
+            found.append(task._replace(place=None if "problem" in place or "ended" in place else place or None))
+        return found
 
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:

@@ -23,7 +23,7 @@ from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
 from feedline.loop import BatchIterator, Feed
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
-from feedline.resuming import Progress
+from feedline.resuming import Progress, read_again
 from feedline.state import Kind, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.workers.body import Job
@@ -103,6 +103,8 @@ class DataLoader:
         shards = max(1, self.options.num_workers) if self.options.stream else 0
         place, passed = self._progress.begin(shards, ranks_of(_given_sampler(self.options)))
         tasks = self._plan.tasks_from(place)
+        if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
+            self._feed.tell_once(again)
         return self._feed.begin(self.options, tasks, passed, lambda: len(self._plan), _job(self.options))
 
     @property
@@ -205,7 +207,8 @@ def _given_sampler(options: Options) -> Any:
 def kind_of(options: Options, seed: int | None) -> Kind:
     """What a state must agree with to be continued."""
     if options.stream:
-        return Kind(seed, None, type(options.dataset).__name__, "stream")
+        reading = f"batch_size={options.batch_size}, shuffle_buffer={options.shuffle_buffer}"
+        return Kind(seed, None, type(options.dataset).__name__, "stream", reading)
     sampler = _given_sampler(options)
     if sampler is None:
         name = "RandomSampler" if options.shuffle else "SequentialSampler"

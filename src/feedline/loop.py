@@ -152,7 +152,7 @@ class BatchIterator(Iterator[Any]):
         self._sampler_error: Exception | None = None
         self._over: str | None = None
         self._said_once = False  # whoever catches every error must come to an end
-        self._samples = 0
+        self._samples = passed.place.samples if options.stream else 0
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
@@ -291,7 +291,7 @@ class BatchIterator(Iterator[Any]):
         except Exception:  # it has no length, or none that can be had
             return
         options = self._options
-        short_batches = (options.batch_size or 1) * max(1, options.num_workers) if options.drop_last else 0
+        short_batches = (options.batch_size or 1) * max(1, self._passed.shards) if options.drop_last else 0
         if not said - short_batches < self._samples <= said and self._samples != said:
             self._feed.tell_once(
                 f"the IterableDataset's __len__ says {said} but it gave {self._samples} elements, so len(loader) "

@@ -48,6 +48,15 @@ class Task(NamedTuple):
     again while it was replaced, and is left out. A stream's elements cannot be avoided."""
     alone: bool = False
     """Read the samples one by one even if the dataset can read many at once."""
+    shards: int = 0
+    """For a stream: in how many parts it is read; this batch is of part `seq` mod `shards`."""
+    place: dict[str, Any] | None = None
+    """For a part of a stream that is opened in its middle: where it stands, as `Outcome.stream` once said."""
+
+    @property
+    def shard(self) -> int:
+        """The part of the stream; for other data just the task's number."""
+        return self.seq % self.shards if self.shards else self.seq
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ class Outcome(NamedTuple):
     bad: tuple[BadSample, ...] = ()
     """The samples that failed and were left out or replaced."""
     stream: tuple[int, Any] | None = None
-    """A stream's part, by its number, and where it stands after this batch."""
+    """A stream's part, by its number, and where it stands after this batch (see line.source)."""
     whole: bool | None = None
     """Of a stream just opened: is it read whole by this worker, and not a share of its own? Else None."""
 

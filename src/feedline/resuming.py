@@ -40,6 +40,7 @@ class Progress:
     def begin(self, shards: int, ranks: int) -> tuple[Place, Passed]:
         """Begin an iteration: the place for its plan (in this rank's samples), and what counts it."""
         place, self._loaded = self._loaded or Place(self.epoch, shards=shards), None
+        place = replace(place, shards=place.shards or shards)
         self._latest = passed = Passed(place, ranks)
         self.epoch = place.epoch + 1
         if place.samples % ranks:
@@ -57,3 +58,19 @@ class Progress:
         if self._latest is not None and not self._latest.finished:
             return self._latest.place
         return Place(self.epoch)
+
+
+def read_again(place: Place, name: str) -> str | None:
+    """What to tell the user if a stream cannot say where it stands, so that its elements are read again.
+
+    >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), "Mine")[:62])
+    to go on with batch 3, 12 elements of the IterableDataset Mine
+    """
+    elements = sum(part["read"] for part in place.streams.values() if "read" in part and "of" not in part)
+    if not elements:
+        return None
+    return (
+        f"to go on with batch {place.batches}, {elements} elements of the IterableDataset {name} are read again and "
+        f"passed over (those of the {place.batches} batches before), because it cannot say where it stands: define "
+        "state_dict() and load_state_dict(state) on the dataset, or on what its __iter__ returns"
+    )

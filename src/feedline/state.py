@@ -8,6 +8,8 @@ Not its job: counting what was delivered (line.passed), going on from a place (p
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +35,7 @@ class Place:
     shards: int = 0
     """For a stream: in how many parts it was read."""
     streams: dict[str, Any] = field(default_factory=dict)
-    """For a stream: where each part stands, by its number."""
+    """For a stream: where each part stands, by its number (see line.source; a dataset's own state is JSON)."""
     drawn: Any = None
     """What a front's order was drawn from, which that front saves by itself."""
 
@@ -47,6 +49,8 @@ class Kind:
     sampler: str
     batched_by: str
     """Who decides the batches: "batch_size", "batch_sampler" or "nobody"."""
+    reading: str | None = None
+    """For a stream: what decides which elements are in which batch."""
 
 
 def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
@@ -60,14 +64,47 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found["sampler_state"] = place.sampler
     if place.shards:
         found["shards"] = place.shards
-        found["streams"] = place.streams
+        found["streams"] = {shard: _plain(record) for shard, record in place.streams.items()}
+    if kind.reading is not None:
+        found["reading"] = kind.reading
     return found
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """What a part of a stream has said of its place, without JSON inside JSON."""
+    if "problem" in record:
+        raise StateError(
+            f"the loader's state cannot be saved, because {record['problem']}. Let it return a dict of numbers, texts, "
+            "lists and dicts"
+        )
+    return record | {"state": json.loads(record["state"])} if "state" in record else dict(record)
+
+
+def _record(found: Any) -> dict[str, Any]:
+    """The other way round, checked as far as it is ours."""
+    record = dict(found)
+    if "ended" in record:
+        return {"ended": True}
+    for name in ("read", "next", "failures"):
+        if name in record:
+            _count(record[name])
+    if "state" in record:
+        if record["of"] not in ("iterator", "dataset") or "next" not in record or "read" not in record:
+            raise ValueError(f"{sorted(record)} is no place of a stream")
+        record["state"] = json.dumps(record["state"])
+    if "shuffle" in record:
+        shuffle = record["shuffle"] = dict(record["shuffle"])
+        for number in (shuffle["seq"], shuffle["drawn"], *(count for run in shuffle["batches"] for count in run)):
+            _count(number)
+        base64.b64decode(shuffle["kept"], validate=True)
+    return record
 
 
 _WHAT = {
     "length": "the data had another length",
     "sampler": "another sampler was used",
     "batched_by": "batches were made in another way",
+    "reading": "the stream was read in another way",
 }
 
 
@@ -97,7 +134,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
             ahead=tuple(_count(number) for number in state.get("ahead", ())),
             sampler=state.get("sampler_state"),
             shards=_count(state.get("shards", 0)),
-            streams={str(shard): found for shard, found in dict(state.get("streams", {})).items()},
+            streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"the state is damaged: {error!r}") from error

@@ -98,6 +98,28 @@ def watch_for_question(when_asked: Callable[[], None] | None) -> Iterator[None]:
         here.when_asked = before
 
 
+@contextlib.contextmanager
+def acting_as(info: WorkerInfo) -> Iterator[None]:
+    """While this lasts, be that worker: a stream's part may be read by whoever is there.
+
+    >>> with acting_as(WorkerInfo(2, 3, 0, None)):
+    ...     print(get_worker_info())
+    WorkerInfo(id=2, num_workers=3, seed=0, dataset=None)
+    >>> get_worker_info() is None
+    True
+    """
+    here = _here()
+    if here.info is None:  # the main process: its other threads are no workers meanwhile
+        here = _own.place = _Place()
+    before, here.info = here.info, info
+    try:
+        yield
+    finally:
+        here.info = before
+        if before is None:
+            _own.place = None
+
+
 def questions() -> int:
     """How often this worker's code has called `get_worker_info`."""
     return _here().questions

@@ -352,3 +352,14 @@ def test_an_exception_that_does_not_pickle_keeps_its_type_as_under_torch() -> No
     for library in (torchs, ours):
         with pytest.raises(HoldsALock, match="boom"):
             list(library.DataLoader(Locked(), num_workers=1))
+
+
+def test_torch_is_told_whose_part_of_a_stream_is_being_read() -> None:
+    from feedline.torch.worker import acting
+    from feedline.worker_info import WorkerInfo
+
+    with acting(WorkerInfo(2, 3, 7, "data")):
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        assert (info.id, info.num_workers, info.seed, info.dataset) == (2, 3, 7, "data")
+    assert torch.utils.data.get_worker_info() is None

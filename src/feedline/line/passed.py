@@ -28,6 +28,8 @@ class Passed:
 
     def __init__(self, begin: Place, ranks: int = 1) -> None:
         self.drawn = begin.drawn
+        self.shards = begin.shards
+        """For a stream: in how many parts it is read."""
         self._finished = False
         self._held: list[Outcome] | None = None
         self._begin = begin
@@ -79,9 +81,14 @@ class Passed:
             self._batches = seq + 1
             self._samples += size * self._ranks
             self._sampler = sampler
-        if outcome.stream is not None:
-            shard, state = outcome.stream
-            self._streams[str(shard)] = state
+        if not self.shards:
+            return
+        self._samples += outcome.size + len(outcome.bad)
+        if outcome.ended:
+            self._streams[str(outcome.seq % self.shards)] = {"ended": True}
+        elif outcome.stream is not None:
+            shard, record = outcome.stream
+            self._streams[str(shard)] = record
 
     @property
     def place(self) -> Place:
@@ -92,7 +99,7 @@ class Passed:
             self._samples,
             tuple(sorted(self._ahead)),
             self._sampler,
-            self._begin.shards,
+            self.shards,
             dict(self._streams),
             self.drawn,
         )

@@ -196,24 +196,29 @@ class StreamPlan:
         return self.tasks_from(Place(epoch, start, shards=self._shards))
 
     def tasks_from(self, place: Place) -> Tasks:
-        return _StreamTasks(place.epoch, place.batches, self._seed, place.shards or self._shards)
+        return _StreamTasks(place, self._seed, place.shards or self._shards)
 
 
 class _StreamTasks:
-    def __init__(self, epoch: int, start: int, seed: int, shards: int) -> None:
-        self._epoch = epoch
-        self._seq = start
+    """A part that had ended is not opened again; the first task of any other says where that part stands."""
+
+    def __init__(self, place: Place, seed: int, shards: int) -> None:
+        self._epoch = place.epoch
+        self._seq = place.batches
+        self._ahead = place.ahead
         self._seed = seed
         self._shards = shards
-        self._open = set(range(shards))
+        self._places = {int(shard): record for shard, record in place.streams.items()}
+        self._open = {shard for shard in range(shards) if not self._places.get(shard, {}).get("ended")}
 
     def __next__(self) -> Task:
         if not self._open:
             raise StopIteration
-        while self._seq % self._shards not in self._open:
+        while self._seq % self._shards not in self._open or self._seq in self._ahead:
             self._seq += 1
         self._seq += 1
-        return Task(self._seq - 1, self._epoch, self._seed, None)
+        place = self._places.pop((self._seq - 1) % self._shards, None) if self._places else None
+        return Task(self._seq - 1, self._epoch, self._seed, None, shards=self._shards, place=place)
 
     def sampler_state(self) -> Any:
         return None

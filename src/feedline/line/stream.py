@@ -5,22 +5,24 @@ Promises: a dataset that asks `get_worker_info()` shards itself, as does one tha
 one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps each
 `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
 batch is read under its own seed, those passed over too. An element that fails is raised, or left out (a shorter batch),
-or made up for by reading on; a stream that does nothing but fail is not read for ever.
-Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (mishaps).
+or made up for by reading on; a stream that does nothing but fail is not read for ever. Opened in its middle, it goes on
+where a record says it stood, or else the batches before are passed over.
+Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (mishaps), what the
+dataset says of its place (source) and what becomes of the shuffle buffer (shuffled).
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import random
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from types import GeneratorType
 from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset
-from feedline.errors import add_note
+from feedline.errors import StateError, add_note
+from feedline.line.shuffled import Shuffled
+from feedline.line.source import Record, Source
 from feedline.messages import BadSample, Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
@@ -55,6 +57,10 @@ GENERATOR_OVER = (
     "whose __next__ can be called again"
 )
 GIVEN_UP = "the IterableDataset failed {times} times in a row, so it was taken to have ended"
+CHANGED_SHARING = (
+    "the state cannot be continued here, because {then} then, and {now} now: continue with the dataset, "
+    "worker_init_fn and kind of workers that saved it"
+)
 FAILURES_IN_A_ROW = 1_000
 """More than a file of broken records may hold, and soon over."""
 
@@ -71,13 +77,12 @@ class Taken(NamedTuple):
 
 
 class StreamReader:
-    """One epoch of one shard of a stream, opened for the first task that wants it."""
+    """One epoch of one part of a stream, opened for the first task that wants it."""
 
     def __init__(
         self,
         dataset: Any,
         task: Task,
-        shards: int,
         size: int,
         shuffle_buffer: int,
         seed: Seed,
@@ -86,26 +91,32 @@ class StreamReader:
         row: Row | None = None,
     ) -> None:
         self._row = unwatched() if row is None else row
-        self._shards = shards
+        self._shards = task.shards
+        self._shard = task.shard
         self._size = size
         self._seed = seed
         self._whole = True
         self.asked = False
         """Has the dataset asked which worker it is in? Then it shards itself, in later epochs too."""
         self._late = False
-        self._first = task._replace(seq=0)
+        self._first = task._replace(seq=0, place=None)
         self._ended = False
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
         self.notices: list[str] = []
-        self._source: _Numbered
+        self._source: Source
+        self._shuffled: Shuffled | None = None
         self.is_new = True
-        self._elements = self._open(dataset, task.seq % shards, is_own_share)
+        record = task.place or {}
+        if record.get("next", 0) > task.seq:  # of a batch that was made before, and is wanted again
+            record = {}
+        self._elements = self._open(dataset, is_own_share, record)
         self._at = self._first.seq
-        self._step = 1 if self._whole else shards
+        self._step = 1 if self._whole else self._shards
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
-            self._elements = Shuffled(self._elements, shuffle_buffer, key)
+            self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key)
+        self._go_on(record)
 
     @property
     def whole(self) -> bool:
@@ -114,7 +125,21 @@ class StreamReader:
 
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
-        return (task.seed, task.epoch) == (self._first.seed, self._first.epoch) and task.seq >= self._at
+        return task[1:3] == self._first[1:3] and task.place is None and task.seq >= self._at
+
+    def record(self) -> Record:
+        """Where this part stands after the batch taken last: what to open it with to go on there."""
+        if self._ended or (self._source.died and self._shuffled is None):
+            return {"ended": True}
+        found: Record = {} if self._shards == 1 else {"own": not self._whole}
+        if self._shuffled is not None and self._source.of:
+            return found | {"of": self._source.of, "next": self._at} | self._shuffled.record()
+        found |= self._source.record()
+        if self._source.of:
+            found["next"] = self._at
+            if self._failures.stop == found["read"]:
+                found["failures"] = len(self._failures)
+        return found
 
     def take(self, task: Task) -> Taken:
         """The elements of the task's batch."""
@@ -128,8 +153,9 @@ class StreamReader:
         return Taken([], True, short=True) if self._ended else self._batch(task)
 
     def _batch(self, task: Task) -> Taken:
-        if task.seq != self._first.seq:  # the first batch goes on with the seed its stream was opened under
-            self._seed(task)
+        if self._shuffled is not None and self._source.of:
+            self._shuffled.begin_batch(task.seq, self._source.record)
+        self._seed_batch(task.seq)
         self._at += self._step
         if not self._whole or self._shards == 1:
             return self._read(task)
@@ -139,6 +165,10 @@ class StreamReader:
             self._ended = True
             raise RuntimeError(ASKED_LATE)
         return taken
+
+    def _seed_batch(self, seq: int) -> None:
+        if seq != self._first.seq:  # the first batch goes on with the seed its stream was opened under
+            self._seed(self._first._replace(seq=seq))
 
     def _read(self, task: Task) -> Taken:
         elements: list[Any] = []
@@ -170,23 +200,44 @@ class StreamReader:
         elif self._source.is_generator:
             self.notices.append(GENERATOR_OVER)
 
-    def _open(self, dataset: Any, shard: int, is_own_share: bool) -> Iterator[Any]:
+    def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
+        source = record if "state" in record else None
         if self._shards == 1:
             self._begin()
-            return self._numbered(iter(dataset))
+            return self._opened(dataset, source)
         if not is_own_share and _can_be_asked_for_a_shard(dataset):
-            self._begin_own(shard)
-            return self._numbered(iter(dataset.shard(shard, self._shards)))
-        if is_own_share:
-            self._begin_own(shard)
+            self._begin_own()
+            self._check_sharing(record)
+            return self._opened(dataset.shard(self._shard, self._shards), source)
+        if is_own_share or (source is not None and source.get("own")):
+            self.asked = not is_own_share
+            self._begin_own()
         else:
             self._begin()
-        with watch_for_question(lambda: self._note_question(shard)):
-            elements = self._numbered(iter(dataset))
-            first = self._peek(elements)
+        if source is None:
+            with watch_for_question(self._note_question):
+                elements = self._opened(dataset, None)
+                elements = chain(self._peek(elements), elements)
+        else:  # what it would ask it has been asked, and a first element read now would have another seed
+            elements = self._opened(dataset, source)
+        self._check_sharing(record)
         if self._whole:
             self.notices.append(READ_WHOLE.format(shards=self._shards))
-        return chain(first, elements)
+        return elements
+
+    def _go_on(self, record: Record) -> None:
+        """Be where the record says; without a state the batches before are passed over by and by."""
+        if "failures" in record:
+            self._failures = range(record["read"] - record["failures"], record["read"])
+        if self._shuffled is not None and "shuffle" in record:
+            self._at = self._shuffled.restore(record, self._source.record, self._seed_batch, self._step)
+        elif "state" in record:
+            self._at = record["next"]
+
+    def _check_sharing(self, record: Record) -> None:
+        if record.get("own", not self._whole) == self._whole:
+            words = {True: "each worker read its own share", False: "each worker read the whole stream"}
+            raise StateError(CHANGED_SHARING.format(then=words[record["own"]], now=words[not self._whole]))
 
     def _peek(self, elements: Iterator[Any]) -> Iterator[Any]:
         """The first element, read now: a generator's code runs only when it is asked for something."""
@@ -197,17 +248,17 @@ class StreamReader:
                 raise
             return map(_raise, [error])  # raises once, then has ended
 
-    def _note_question(self, shard: int) -> None:
+    def _note_question(self) -> None:
         if not self.asked:
             self.asked = True
-            self._begin_own(shard)
+            self._begin_own()
 
     def _note_late(self) -> None:
         # Nothing is raised here: this is the user's code, which torch would have given an answer.
         self._late = True
 
-    def _numbered(self, elements: Iterator[Any]) -> Iterator[Any]:
-        self._source = _Numbered(elements, self._announce)
+    def _opened(self, iterable: Any, record: Record | None) -> Iterator[Any]:
+        self._source = Source.opened(iterable, self._announce, record)
         return self._source
 
     def _announce(self, number: int) -> None:
@@ -215,41 +266,15 @@ class StreamReader:
         self._row[PLACE] = number
         self._row[SINCE] = clock()
 
-    def _begin_own(self, shard: int) -> None:
+    def _begin_own(self) -> None:
         """The dataset reads its own part: from here on it draws from its own seed, not the whole stream's."""
         self._whole = False
-        self._first = self._first._replace(seq=shard)
+        self._first = self._first._replace(seq=self._shard)
         self._begin()
 
     def _begin(self) -> None:
         self._seed(self._first)
         enter_sample(self._first.seq)  # opening the stream is no element
-
-
-class _Numbered:
-    """Elements, each read with its own number announced: `rng()` belongs to the element, not to its place in a batch.
-
-    No generator: an iterator may raise for one element and go on with the next.
-    """
-
-    def __init__(self, elements: Iterator[Any], announce: Callable[[int], None]) -> None:
-        self._elements = elements
-        self._announce = announce
-        self.number = -1
-        """Of the element read last."""
-
-    @property
-    def is_generator(self) -> bool:
-        """Is it one of those that cannot go on after an error?"""
-        return isinstance(self._elements, GeneratorType)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        self.number += 1
-        self._announce(self.number)
-        return next(self._elements)
 
 
 def _raise(error: Exception) -> NoReturn:
@@ -265,37 +290,3 @@ def _can_be_asked_for_a_shard(dataset: Any) -> bool:
         return list(inspect.signature(method).parameters) == ["index", "count"]
     except (TypeError, ValueError):  # written in C, say
         return False
-
-
-class Shuffled:
-    """Elements in random order, as far as a buffer of `size` of them allows; a function of the key.
-
-    >>> sorted(Shuffled(iter(range(10)), 4, key=1))
-    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-    """
-
-    def __init__(self, elements: Iterator[Any], size: int, key: int) -> None:
-        self._elements = elements
-        self._size = size
-        self._draw = random.Random(key)
-        self._buffer: list[Any] = []
-        self._ended = False
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        # An element that raises is passed on as that, and nothing in the buffer is lost.
-        while len(self._buffer) < self._size and not self._ended:
-            self._read()
-        if not self._buffer:
-            raise StopIteration
-        place = int(self._draw.random() * len(self._buffer))
-        self._buffer[place], self._buffer[-1] = self._buffer[-1], self._buffer[place]
-        return self._buffer.pop()
-
-    def _read(self) -> None:
-        try:
-            self._buffer.append(next(self._elements))
-        except StopIteration:
-            self._ended = True

@@ -7,7 +7,7 @@ from torch.utils.data import default_convert
 from feedline.torch.collate import collate_into, own
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
-from feedline.torch.worker import TorchGenerator, enter_worker
+from feedline.torch.worker import TorchGenerator, acting, enter_worker
 from feedline.workers.dialect import Dialect
 
 TORCH = Dialect(
@@ -20,4 +20,5 @@ TORCH = Dialect(
     reducers=REDUCERS,
     preload=("feedline.workers.process_main", "feedline.torch.dialect"),
     enter_worker=enter_worker,
+    acting=acting,
 )

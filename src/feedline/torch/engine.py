@@ -26,7 +26,7 @@ from feedline.line.plan import StreamPlan, Tasks
 from feedline.line.samplers import has_order
 from feedline.loop import BatchIterator, Feed
 from feedline.options import Options
-from feedline.resuming import Progress
+from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
@@ -89,6 +89,8 @@ class Engine:
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
         place, passed = self._progress.begin(shards, 1 if shards else ranks_in(loader._index_sampler))
         tasks = self._tasks(loader, place, passed)
+        if (again := read_again(place, type(loader.dataset).__name__)) is not None:
+            self.feed.tell_once(again)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
         if transfer is not None:
             passed.hold()

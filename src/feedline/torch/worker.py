@@ -7,7 +7,9 @@ Not its job: worker threads, which torch has no notion of per thread: ask `feedl
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -54,7 +56,19 @@ def enter_worker(info: worker_info.WorkerInfo) -> None:
     """Once in each new worker process."""
     torch.set_num_threads(1)
     torch.default_generator.manual_seed(info.seed)
-    _utils.worker._worker_info = _AskedWorkerInfo(
-        id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
-    )
+    _utils.worker._worker_info = _answer(info)
     collate_without_shared_files()
+
+
+@contextlib.contextmanager
+def acting(info: worker_info.WorkerInfo) -> Iterator[None]:
+    """While this lasts, torch is told that this is that worker."""
+    before, _utils.worker._worker_info = _utils.worker._worker_info, _answer(info)
+    try:
+        yield
+    finally:
+        _utils.worker._worker_info = before
+
+
+def _answer(info: worker_info.WorkerInfo) -> Any:
+    return _AskedWorkerInfo(id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset)

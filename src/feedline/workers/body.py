@@ -24,9 +24,10 @@ from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.worker_info import WorkerInfo, set_worker_info
+from feedline.worker_info import WorkerInfo, acting_as, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
 from feedline.workers.own_share import watch_for_sharing
+from feedline.workers.parts import Part, Parts
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class Body:
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
         self._draws = reader is None or reader.draws
-        self._stream: StreamReader | None = None
-        self._shares = False
+        self._parts: Parts | None = None
+        if job.stream:
+            self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -87,20 +89,27 @@ class Body:
         if self._own_process:
             self._job.dialect.enter_worker(info)
         if self._job.worker_init_fn is not None:
-            self._ambient.enter(seed)
             try:
-                with watch_for_sharing(self._job.dataset) as sharing:
-                    self._job.worker_init_fn(self._worker)
-                self._shares = sharing.found
+                shares = self._initialise(info)
+                if self._parts is not None:
+                    self._parts.own.shares = shares
             except (Exception, SystemExit) as error:
                 if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # our own
                     raise
                 self._broken = _raisable(error)
                 add_note(self._broken, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
 
+    def _initialise(self, info: WorkerInfo) -> bool:
+        assert self._job.worker_init_fn is not None
+        self._ambient.enter(info.seed)
+        with watch_for_sharing(info.dataset) as sharing:
+            self._job.worker_init_fn(info.id)
+        return sharing.found
+
     def stop(self) -> None:
         """Be no worker any more."""
-        self._stream = None
+        if self._parts is not None:
+            self._parts.close()
         set_worker_info(None, self._own_process)
         self._ambient.close()
 
@@ -153,13 +162,30 @@ class Body:
         return Outcome(task.seq, batch, max(1, len(samples)), notice=notice, bad=bad)
 
     def _run_stream(self, task: Task, empty: Empty) -> Outcome:
+        assert self._parts is not None
         try:
-            reader = self._reader(task)
+            part = self._parts.of(task)
+        except Exception as error:
+            return self.failed(task, error)._replace(ended=True)
+        if part.info is None:
+            return self._run_part(part, task, empty)
+        is_thread = self._worker is not None and not self._own_process  # of which a framework knows nothing
+        acting = NUMPY.acting if is_thread else self._job.dialect.acting
+        with acting_as(part.info), acting(part.info):
+            return self._run_part(part, task, empty)
+
+    def _run_part(self, part: Part, task: Task, empty: Empty) -> Outcome:
+        try:
+            reader = self._reader(part, task)
         except Exception as error:
             return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
         whole, reader.is_new = reader.whole if reader.is_new else None, False
-        elements, ended, bad, short = reader.take(task)
+        try:
+            elements, ended, bad, short = reader.take(task)
+        except Exception as error:
+            return self.failed(task, error)._replace(whole=whole, stream=(task.shard, reader.record()))
         notice, reader.notices = "\n".join(reader.notices) or None, []
+        stream = task.shard, reader.record()
         if short and self._job.drop_last:
             elements = []
         batch = None
@@ -167,27 +193,27 @@ class Body:
             if elements:
                 batch = self._batch(elements, empty, None) if self._job.batched else self._unbatched(elements[0], empty)
         except Exception as error:
-            return self.failed(task, error)._replace(notice=notice, bad=bad, whole=whole)
-        return Outcome(task.seq, batch, len(elements), ended=ended, notice=notice, bad=bad, whole=whole)
+            return self.failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
+        return Outcome(task.seq, batch, len(elements), None, ended, notice, bad, stream, whole)
 
-    def _reader(self, task: Task) -> StreamReader:
-        if self._stream is None or not self._stream.can_serve(task):
+    def _reader(self, part: Part, task: Task) -> StreamReader:
+        if part.reader is None or not part.reader.can_serve(task):
             job = self._job
-            shards = max(1, job.num_workers)
+            if part.info is not None and part.shares is None and job.worker_init_fn is not None:
+                part.shares = self._initialise(part.info)  # as if it were a worker of its own
             # One that has asked may remember the answer, and not ask again in the next epoch.
-            self._shares = self._shares or (self._stream is not None and self._stream.asked)
-            self._stream = StreamReader(
-                job.dataset,
+            part.shares = part.shares or (part.reader is not None and part.reader.asked)
+            part.reader = StreamReader(
+                part.dataset,
                 task,
-                shards,
                 job.batch_size,
                 job.shuffle_buffer,
                 self._seed,
-                self._shares,
+                part.shares,
                 job.on_error,
                 self._row,
             )
-        return self._stream
+        return part.reader
 
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()

@@ -7,7 +7,8 @@ Not its job: any framework (its front makes its own `Dialect`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,12 @@ from feedline.worker_info import WorkerInfo
 
 def _nothing(info: WorkerInfo) -> None:
     """NumPy needs no more than what every worker gets."""
+
+
+@contextlib.contextmanager
+def _nobody_else(info: WorkerInfo) -> Iterator[None]:
+    """`feedline.get_worker_info()` is all there is to ask."""
+    yield
 
 
 def _as_it_is(sample: Any) -> Any:
@@ -51,6 +58,8 @@ class Dialect:
     """Modules that every worker needs, imported once in the server that spawned workers come from."""
     enter_worker: Callable[[WorkerInfo], None] = _nothing
     """What to set up once in a new worker process."""
+    acting: Callable[[WorkerInfo], contextlib.AbstractContextManager[None]] = _nobody_else
+    """While that lasts, what else says who a worker process (or the loop itself) is says this."""
 
 
 NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader)

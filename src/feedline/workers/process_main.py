@@ -127,7 +127,7 @@ class _Worker:
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)
-            failed = self._failed(task, error)._replace(bad=outcome.bad)
+            failed = self._failed(task, error)._replace(bad=outcome.bad, stream=outcome.stream)
             return pack(tuple(failed), slot, Writer(slot, leased=False))
 
     def _run(self, task: Task, writer: Writer) -> Outcome:

@@ -85,7 +85,7 @@ class ProcessWorkers:
         self._serial += 1
         self._out[self._serial] = _Sent(slot, task, self._run)
         ticket = TaskTicket(self._serial, self._run, slot.id, slot.capacity, len(data))
-        self._crew.lane_of(task.seq).post(ticket, urgent)
+        self._crew.lane_of(task.shard).post(ticket, urgent)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         self._check_owner()
@@ -218,7 +218,7 @@ class ProcessWorkers:
         lane.recall()
         if len(self._crew.lanes) == self.count:  # nobody else reads from it: a stream, or the only worker
             lane.waiting.clear()
-            everything = [serial for serial, sent in self._out.items() if self._crew.lane_of(sent.task.seq) is lane]
+            everything = [serial for serial, sent in self._out.items() if self._crew.lane_of(sent.task.shard) is lane]
             lost = [self._out.pop(serial) for serial in everything]
             for sent in lost:
                 self._crew.pool.put(sent.slot)

@@ -23,10 +23,12 @@ from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.errors import WorkerError
+from feedline.line.plan import is_stateful
 from feedline.messages import Failure, Outcome, Task
 from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body, Job
+from feedline.workers.parts import set_apart
 
 log = logging.getLogger("feedline")
 
@@ -69,7 +71,7 @@ class ThreadWorkers:
 
     def submit(self, task: Task, urgent: bool = False) -> None:
         self._check_owner()
-        lane = self._lanes[task.seq % len(self._lanes)]
+        lane = self._lanes[task.shard % len(self._lanes)]
         waiting = _emptied(lane) if urgent else []
         lane.put((self._now.run, task))
         for message in waiting:
@@ -205,7 +207,8 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
 def _body(job: Job, number: int, ambient: PerThread, row: Row) -> tuple[Body | None, Failure | None]:
     try:
         if job.stream:  # each thread its own, so that worker_init_fn can give it its own share
-            job = replace(job, dataset=copy.copy(job.dataset))
+            copied = set_apart if is_stateful(job.dataset) else copy.copy
+            job = replace(job, dataset=copied(job.dataset))
         body = Body(job, number, ambient, own_process=False, row=row)
         body.start()
     except BaseException as error:  # the loop waits for an outcome, whatever it is

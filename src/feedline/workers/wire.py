@@ -64,16 +64,16 @@ def _received(duplicate: Any) -> Descriptor:
 
 def dump_task(task: Task) -> bytes:
     """A task as bytes. Indices go raw: pickling a small array costs more than all the rest."""
-    seq, epoch, seed, indices, first, avoid, alone = task
+    seq, epoch, seed, indices, first, avoid, alone, shards, _ = task
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
-    care = (avoid, alone) if avoid or alone else ()
-    return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, first, care), protocol=5)
+    rare = task[5:] if avoid or alone or shards else ()
+    return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, first, rare), protocol=5)
 
 
 def load_task(data: Any) -> Task:
     """The task again, in a worker."""
-    seq, epoch, seed, raw, indices, first, care = pickle.loads(data)
-    return Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), first, *care)
+    seq, epoch, seed, raw, indices, first, rare = pickle.loads(data)
+    return Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), first, *rare)
 
 
 def send_task(fd: int, ticket: TaskTicket) -> bool:

@@ -1,0 +1,83 @@
+"""The parts of a stream that one worker reads: its own, or those of an epoch that other workers began.
+
+Takes: tasks, whose number of parts may be another than that of the workers. Gives: the task's part, and who to be while
+reading it.
+Promises: no two parts share a dataset object; what is done to one is not seen in another.
+Not its job: reading (body, line.stream), which worker gets which part (the lanes).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any
+
+from feedline.errors import StateError
+from feedline.line.stream import StreamReader
+from feedline.messages import Task
+from feedline.worker_info import WorkerInfo
+
+
+class Part:
+    """One part, as a worker of its own would have it."""
+
+    def __init__(self, dataset: Any, info: WorkerInfo | None = None) -> None:
+        self.dataset = dataset
+        self.info = info
+        """Who to be while reading it; None if that is who the worker is anyway."""
+        self.shares: bool | None = None
+        """Is the dataset known to read a share of its own? None: `worker_init_fn` has not been called for it."""
+        self.reader: StreamReader | None = None
+
+
+class Parts:
+    """One worker's."""
+
+    def __init__(self, dataset: Any, workers: int, seed: int, initialised: bool) -> None:
+        self.own = Part(dataset)
+        self._workers = max(1, workers)
+        self._seed = seed
+        self._initialised = initialised  # will worker_init_fn do something to the dataset?
+        self._untouched: Any = None
+        with contextlib.suppress(Exception):  # one that cannot be copied cannot be continued by other workers
+            self._untouched = copy.copy(dataset)
+        self._others: dict[int, Part] = {}
+        self._epoch: tuple[int, ...] = ()
+
+    def of(self, task: Task) -> Part:
+        """The part that a task is of."""
+        if task.shards == self._workers:
+            return self.own
+        epoch = (task.seed, task.epoch, task.shards)
+        if epoch != self._epoch:
+            self._epoch, self._others = epoch, {}
+        if task.shard not in self._others:
+            dataset = self._dataset(task.shards)
+            info = WorkerInfo(task.shard, task.shards, self._seed + task.shard, dataset)
+            self._others[task.shard] = Part(dataset, info)
+        return self._others[task.shard]
+
+    def close(self) -> None:
+        """Let go of all readers."""
+        self.own.reader = None
+        self._others = {}
+
+    def _dataset(self, shards: int) -> Any:
+        own = self.own
+        if shards <= self._workers and own.reader is None and not self._initialised:
+            return own.dataset  # there is but one part here, and nothing has been done to the dataset
+        if self._untouched is not None:
+            with contextlib.suppress(Exception):
+                return set_apart(self._untouched)
+        raise StateError(
+            f"the state was saved with {shards} workers; to have others read their parts of the stream, each needs "
+            f"a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: continue with "
+            f"num_workers={shards}"
+        )
+
+
+def set_apart(dataset: Any) -> Any:
+    """A copy as far apart as those of different processes, if it can be had: a place may be kept anywhere in it."""
+    with contextlib.suppress(Exception):  # a lock, a connection
+        return copy.deepcopy(dataset)
+    return copy.copy(dataset)
