@@ -20,6 +20,8 @@ from kinds import FORK, INLINE, QUICK, SPAWN, THREADS
 
 import feedline
 from feedline import DataLoader, IterableDataset, StateError, get_worker_info
+from feedline.line.stream import StreamReader
+from feedline.messages import Task
 
 READS: list[int] = []
 """The numbers of all elements that were read in this process."""
@@ -368,6 +370,7 @@ def test_saved_before_anything_was_delivered_and_loaded_and_saved_again() -> Non
     assert saved(again) == state
     again.load_state_dict(first)
     next(iter(again))
+    assert saved(again)["streams"]["0"]["state"] == {"next": 3}
     last = loader_of(Keeping, 6, INLINE)
     last.load_state_dict(saved(again))
     assert [batch[0].tolist() for batch in last] == [[3, 4, 5]]
@@ -531,6 +534,16 @@ def test_a_true_length_is_not_complained_about_in_a_continued_epoch() -> None:
     for drop in (False, True):
         _, state = part(loader_of(Honest, 11, INLINE, drop_last=drop), None, 2)
         part(loader_of(Honest, 11, THREADS, drop_last=drop), state, None)
+
+
+def test_a_batch_that_is_wanted_again_is_not_opened_with_a_later_place() -> None:
+    """As after the death of a worker whose last outcome had just come in."""
+    task = Task(3, 0, 5, None, shards=1)
+    reader = StreamReader(KeepingIterator(40), task, 3, 0, lambda task: None)
+    expected = [number for number, *_ in reader.take(task).elements]
+    later = task._replace(place=reader.record())
+    again = StreamReader(KeepingIterator(40), later, 3, 0, lambda task: None)
+    assert [number for number, *_ in again.take(later).elements] == expected == [9, 10, 11]
 
 
 class Killer(KeepingShare):
