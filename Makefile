@@ -9,7 +9,7 @@ demo: .venv/demo.done
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2  # many tests wait for a fault to be noticed
 
 lint: .venv/test.done
 	$(BIN)/ruff check .
