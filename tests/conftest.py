@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,11 +11,6 @@ from leaving import keep_what_multiprocessing_keeps, leftovers
 
 settings.register_profile("feedline", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("feedline")
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Two processes share the tests and must call them the same: no memory addresses in names."""
-    item._nodeid = re.sub(r" at 0x[0-9a-f]+", "", item._nodeid)
 
 
 def pytest_collection_finish() -> None:

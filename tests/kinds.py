@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -29,3 +30,8 @@ every_kind = pytest.mark.parametrize("kind", ALL)
 every_worker = pytest.mark.parametrize("kind", WORKING)
 every_process = pytest.mark.parametrize("kind", PROCESSES)
 quick_kinds = pytest.mark.parametrize("kind", QUICK)
+
+
+def named(value: Any) -> str:
+    """A test's name for a value: the same in each of the processes that share the tests."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from kinds import named
 
 from feedline import CollateError, CollateTypeError, DataLoader, default_collate, register_collate
 from feedline.line import collate
@@ -257,7 +258,7 @@ def test_mixed_dtypes_become_the_one_that_holds_them_all(codes: list[str], shape
         ([np.str_("a"), "b"], [np.str_("a"), "b"]),
         ([2**63, 5], np.array([2**63, 5], np.uint64)),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_leaves(values: list[Any], expected: Any) -> None:
     assert same(default_collate(values), expected)
@@ -419,7 +420,7 @@ def test_what_cannot_be_rebuilt_becomes_a_plain_container(sample: Any, expected:
     assert same(default_collate([sample, sample]), expected)
 
 
-@pytest.mark.parametrize("empty", [{}, [], (), OrderedDict()], ids=repr)
+@pytest.mark.parametrize("empty", [{}, [], (), OrderedDict()], ids=named)
 def test_empty_containers_stay_empty(empty: Any) -> None:
     assert same(default_collate([empty, empty]), empty)
 
@@ -502,7 +503,7 @@ def test_a_wrong_shape_at_the_top_names_the_sample() -> None:
         [np.float32(1), np.zeros(2)],
         [np.zeros((0, 2)), np.zeros((0, 3))],
     ],
-    ids=repr,
+    ids=named,
 )
 def test_shapes_are_never_broadcast_or_reshaped(samples: list[Any]) -> None:
     assert "differ in shape" in str(refusal(samples))
@@ -525,7 +526,7 @@ def test_any_ragged_batch_names_the_first_odd_sample(
 @pytest.mark.parametrize(
     "samples",
     [[None, None], [1, None], ["a", None], [np.zeros(2), None], [np.float32(1), None], [1, None, np.zeros(2)]],
-    ids=repr,
+    ids=named,
 )
 def test_none_is_refused_by_its_name_and_with_a_remedy(samples: list[Any]) -> None:
     error = refusal([{"x": sample} for sample in samples], list(range(10, 10 + len(samples))))
@@ -564,7 +565,7 @@ def test_a_value_of_a_wrong_type_in_the_middle_is_named(odd: Any) -> None:
         (Plain(1, 2), Frozen(1, 2)),
         (Point(1, 2), {"x": 1, "y": 2}),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_kinds_are_never_mixed(first: Any, odd: Any) -> None:
     error = refusal([first, odd])
@@ -582,7 +583,7 @@ def test_kinds_are_never_mixed(first: Any, odd: Any) -> None:
         (np.array(["2020"], "M8[Y]"), np.array([1])),
         (np.zeros(1, "i4,f4"), np.array([1])),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_dtypes_without_a_common_one_are_refused_by_name(first: Any, odd: Any) -> None:
     error = refusal([{"x": first}, {"x": first}, {"x": odd}], [5, 6, 7])
@@ -591,7 +592,7 @@ def test_dtypes_without_a_common_one_are_refused_by_name(first: Any, odd: Any) -
         assert word in str(error)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, datetime.date(2020, 1, 1), Fraction(1, 2), int, Plain], ids=repr)
+@pytest.mark.parametrize("value", [object(), {1, 2}, datetime.date(2020, 1, 1), Fraction(1, 2), int, Plain], ids=named)
 def test_what_no_batch_can_be_made_of_is_refused(value: Any) -> None:
     error = refusal([value])
     assert type(error) is CollateTypeError
@@ -600,7 +601,7 @@ def test_what_no_batch_can_be_made_of_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [np.array([None]), np.array(None), np.array([{}, {}]), np.zeros(1, [("a", object)])], ids=repr
+    "value", [np.array([None]), np.array(None), np.array([{}, {}]), np.zeros(1, [("a", object)])], ids=named
 )
 def test_arrays_of_objects_are_refused(value: Any) -> None:
     error = refusal([{"x": value}, {"x": value}])
@@ -617,7 +618,7 @@ def test_a_masked_array_is_refused_because_its_mask_would_be_lost() -> None:
         assert ".filled()" in str(error)
 
 
-@pytest.mark.parametrize("values", [[2**64], [1, 2**64], [2**63, -1], [-(2**63) - 1]], ids=repr)
+@pytest.mark.parametrize("values", [[2**64], [1, 2**64], [2**63, -1], [-(2**63) - 1]], ids=named)
 def test_integers_are_refused_rather_than_rounded(values: list[int]) -> None:
     error = refusal([{"id": value} for value in values])
     assert type(error) is CollateTypeError

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kinds import named
 
 from feedline import (
     BatchSampler,
@@ -154,7 +155,7 @@ WRONG: list[tuple[dict[str, Any], type[OptionError], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "error", "words"), WRONG, ids=[str(options) for options, _, _ in WRONG])
+@pytest.mark.parametrize(("options", "error", "words"), WRONG, ids=[named(options) for options, _, _ in WRONG])
 def test_a_wrong_option_is_refused_at_construction(
     options: dict[str, Any], error: type[OptionError], words: list[str]
 ) -> None:
@@ -185,7 +186,7 @@ def test_a_huge_sampler_is_not_written_out_in_the_message() -> None:
 # --- what is right is taken ---
 
 
-@pytest.mark.parametrize("size", [1, 4, np.int64(4), np.uint8(4), np.int8(4)], ids=repr)
+@pytest.mark.parametrize("size", [1, 4, np.int64(4), np.uint8(4), np.int8(4)], ids=named)
 def test_whole_numbers_of_any_type_are_taken(size: Any) -> None:
     loader = DataLoader(TEN, batch_size=size, num_workers=size, prefetch_factor=size, seed=size)
     kept = loader.options
@@ -193,7 +194,7 @@ def test_whole_numbers_of_any_type_are_taken(size: Any) -> None:
     assert {type(kept.batch_size), type(kept.num_workers), type(kept.prefetch_factor), type(kept.seed)} == {int}
 
 
-@pytest.mark.parametrize("value", [True, False, np.bool_(True), np.bool_(False)], ids=repr)
+@pytest.mark.parametrize("value", [True, False, np.bool_(True), np.bool_(False)], ids=named)
 def test_flags_of_either_type_are_taken(value: Any) -> None:
     loader = DataLoader(TEN, 2, shuffle=value, drop_last=value, num_workers=1, persistent_workers=value, in_order=value)
     kept = loader.options
@@ -201,7 +202,7 @@ def test_flags_of_either_type_are_taken(value: Any) -> None:
         assert flag is bool(value)
 
 
-@pytest.mark.parametrize("seconds", [0, 5, 0.5, np.float32(0.5), np.int64(5)], ids=repr)
+@pytest.mark.parametrize("seconds", [0, 5, 0.5, np.float32(0.5), np.int64(5)], ids=named)
 def test_seconds_of_any_type_are_taken(seconds: Any) -> None:
     kept = DataLoader(TEN, num_workers=1, timeout=seconds).options.timeout
     assert kept == seconds
@@ -246,13 +247,13 @@ def test_a_start_method_is_taken_by_name_or_as_a_context(method: str) -> None:
         )
 
 
-@pytest.mark.parametrize("options", [{"sampler": [3, 1]}, {"batch_sampler": [[3], [1]]}], ids=repr)
+@pytest.mark.parametrize("options", [{"sampler": [3, 1]}, {"batch_sampler": [[3], [1]]}], ids=named)
 def test_a_dataset_without_length_is_taken_with_a_sampler(options: dict[str, Any]) -> None:
     assert [batch.tolist() for batch in DataLoader(NoLength(), **options)] == [[3], [1]]
 
 
 @pytest.mark.parametrize(
-    "sampler", [TEN, tuple(TEN), np.arange(10), range(10), SequentialSampler(10), dict.fromkeys(TEN, 0)], ids=repr
+    "sampler", [TEN, tuple(TEN), np.arange(10), range(10), SequentialSampler(10), dict.fromkeys(TEN, 0)], ids=named
 )
 def test_any_iterable_of_indices_is_a_sampler(sampler: Any) -> None:
     loader = DataLoader(TEN, batch_size=4, sampler=sampler)

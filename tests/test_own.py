@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from kinds import named
 
 from feedline import DataLoader
 from feedline.line.own import own
@@ -139,7 +140,7 @@ def test_a_masked_array_keeps_its_mask() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["text", b"bytes", 3, None, object(), range(3), Frozen, {1, 2}, np.float32(1)], ids=repr
+    "value", ["text", b"bytes", 3, None, object(), range(3), Frozen, {1, 2}, np.float32(1)], ids=named
 )
 def test_everything_else_is_passed_on_as_it_is(value: Any) -> None:
     assert own(value, np.empty) is value

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinds import named
 
 from feedline import DataLoader, RandomSampler, Subset, random_split, rng
 from feedline.rng import _place, enter_sample, enter_task, leave_task, mix, task_seed
@@ -196,7 +197,7 @@ def test_reading_all_at_once_draws_what_reading_singly_draws() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampler", [[3] * 8, RandomSampler(2, replacement=True, num_samples=9), RandomSampler(2, num_samples=9)], ids=repr
+    "sampler", [[3] * 8, RandomSampler(2, replacement=True, num_samples=9), RandomSampler(2, num_samples=9)], ids=named
 )
 def test_an_index_that_comes_again_draws_anew(sampler: Any) -> None:
     reference = draws(Noisy(), sampler=sampler)
