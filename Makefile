@@ -2,14 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench soak clean
+.PHONY: demo test test-faults test-rest lint bench soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
 	$(BIN)/python examples/demo.py
 
+# Side by side: the fault suite mostly waits for faults to be noticed.
 test: lint
-	$(BIN)/python -m pytest -n 2  # many tests wait for a fault to be noticed
+	$(MAKE) --jobs 2 --output-sync test-faults test-rest
+
+test-faults: .venv/test.done
+	$(BIN)/python -m pytest tests/faults
+
+test-rest: .venv/test.done
+	$(BIN)/python -m pytest --ignore tests/faults
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from leaving import keep_what_multiprocessing_keeps, leftovers
 
-settings.register_profile("feedline", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("feedline", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("feedline")
 
 
