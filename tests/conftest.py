@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from kinds import few
 from leaving import keep_what_multiprocessing_keeps, leftovers
 
-settings.register_profile("feedline", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "feedline", deadline=None, max_examples=few(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("feedline")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -30,6 +31,11 @@ every_kind = pytest.mark.parametrize("kind", ALL)
 every_worker = pytest.mark.parametrize("kind", WORKING)
 every_process = pytest.mark.parametrize("kind", PROCESSES)
 quick_kinds = pytest.mark.parametrize("kind", QUICK)
+
+
+def few(examples: int) -> int:
+    """So many examples of a property when there is time for all of them; FEEDLINE_EXAMPLES=100 (percent) takes it."""
+    return max(6, examples * int(os.environ.get("FEEDLINE_EXAMPLES", "30")) // 100)
 
 
 def named(value: Any) -> str:

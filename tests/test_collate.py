@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from kinds import named
+from kinds import few, named
 
 from feedline import CollateError, CollateTypeError, DataLoader, default_collate, register_collate
 from feedline.line import collate
@@ -207,13 +207,13 @@ KINDS = st.recursive(
 BATCHES = KINDS.flatmap(lambda kind: st.lists(kind, min_size=1, max_size=5))
 
 
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 @given(BATCHES)
 def test_a_batch_is_what_naive_stacking_gives(samples: list[Any]) -> None:
     assert same(default_collate(samples), naive(samples))
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(BATCHES)
 def test_a_batch_shares_no_memory_with_its_samples(samples: list[Any]) -> None:
     before = copy.deepcopy(samples)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kinds import few
 
 from feedline.line.deliver import Delivery
 from feedline.messages import Outcome
@@ -112,6 +113,6 @@ class DeliveriesAsTheyCome(Deliveries):
     in_order = False
 
 
-Deliveries.TestCase.settings = DeliveriesAsTheyCome.TestCase.settings = settings(max_examples=60, deadline=None)
+Deliveries.TestCase.settings = DeliveriesAsTheyCome.TestCase.settings = settings(max_examples=few(60), deadline=None)
 TestInOrder = Deliveries.TestCase
 TestAsTheyCome = DeliveriesAsTheyCome.TestCase

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinds import few
 
 from feedline.arena import slots
 from feedline.arena.packing import pack, unpack
@@ -190,13 +191,13 @@ def arrays_in(tree: Any) -> list[np.ndarray]:
 
 
 @given(trees)
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 def test_any_tree_comes_out_as_it_went_in(tree: Any) -> None:
     assert same(tree, carried(tree))
 
 
 @given(st.lists(arrays | odd_arrays, min_size=1, max_size=5))
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 def test_what_comes_out_is_writable_and_shares_memory_with_nothing(tree: list[Any]) -> None:
     out = carried(tree)
     found = {id(array): array for array in arrays_in(out)}.values()
@@ -386,7 +387,7 @@ def test_this_side_learns_how_far_the_other_let_the_slot_grow(courier: Courier) 
 
 
 @given(st.lists(st.lists(st.integers(1, 4 * SMALL_LEAF), max_size=4), min_size=3, max_size=12), st.data())
-@settings(max_examples=40)
+@settings(max_examples=few(40))
 def test_batches_of_changing_size_through_few_slots(batches: list[list[int]], data: st.DataObject) -> None:
     courier = Courier()
     kept: list[tuple[np.ndarray, int]] = []

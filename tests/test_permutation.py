@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinds import few
 
 from feedline.line import permutation
 from feedline.line.permutation import (
@@ -236,7 +237,7 @@ def each_order(n: int) -> list[Order]:
 
 
 @pytest.mark.parametrize("which", range(6))
-@settings(max_examples=20)
+@settings(max_examples=few(20))
 @given(n=st.integers(0, 3 * BLOCK), start=st.integers(0, 3 * BLOCK), size=st.integers(0, 2 * BLOCK))
 def test_any_slice_is_what_a_list_would_give(which: int, n: int, start: int, size: int) -> None:
     whole = each_order(n)[which][:].tolist()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinds import few
 
 from feedline import (
     ArrayDataset,
@@ -114,7 +115,7 @@ PLANS: dict[str, Callable[[int, int, bool], Plan]] = {
 
 
 @pytest.mark.parametrize("name", PLANS)
-@settings(max_examples=40)
+@settings(max_examples=few(40))
 @given(n=LENGTHS, size=SIZES, drop_last=st.booleans(), epoch=st.integers(0, 5), data=st.data())
 def test_a_plan_begun_at_k_is_the_tail_of_the_whole(
     name: str, n: int, size: int, drop_last: bool, epoch: int, data: st.DataObject
@@ -263,7 +264,7 @@ def test_a_sampler_that_raises_does_so_after_every_whole_batch_before(batches: b
 # --- streams: shards in turn ---
 
 
-@settings(max_examples=200)
+@settings(max_examples=few(200))
 @given(
     batches=st.lists(st.integers(0, 6), min_size=1, max_size=5),
     ahead=st.integers(1, 8),

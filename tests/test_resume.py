@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, QUICK, SPAWN, THREADS
+from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few
 
 import feedline
 from feedline import (
@@ -262,7 +262,7 @@ def test_another_batch_size_goes_on_with_the_next_sample(n: int, size: int, othe
         assert list(itertools.chain(*got)) == whole
 
 
-@settings(max_examples=30)
+@settings(max_examples=few(30))
 @given(st.integers(1, 200), st.data())
 def test_other_numbers_of_ranks_see_the_same_global_batches(n: int, data: Any) -> None:
     ranks_and_sizes = [(8, 3), (2, 12), (3, 8), (1, 24), (24, 1)]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, QUICK, SPAWN, THREADS
+from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few
 
 import feedline
 from feedline import DataLoader, IterableDataset, StateError, get_worker_info
@@ -193,7 +193,7 @@ def check(dataset: Any, length: int, stops: list[int], kinds: list[dict[str, Any
     assert got == whole
 
 
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 @given(
     st.sampled_from(DATASETS),
     st.integers(0, 40),
@@ -210,7 +210,7 @@ def test_the_parts_of_an_epoch_are_the_epoch(
     check(dataset, length, stops, [threads(number) for number in workers], **options)
 
 
-@settings(max_examples=60)
+@settings(max_examples=few(60))
 @given(
     st.sampled_from([Keeping, KeepingIterator]),
     st.integers(1, 30),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import named
+from kinds import few, named
 
 from feedline import DataLoader, RandomSampler, Subset, random_split, rng
 from feedline.rng import _place, enter_sample, enter_task, leave_task, mix, task_seed
@@ -212,7 +212,7 @@ def test_the_same_index_twice_in_one_batch_draws_anew() -> None:
     assert len({drawn for _, drawn in reference}) == 5
 
 
-@settings(max_examples=30)
+@settings(max_examples=few(30))
 @given(st.integers(1, 10), st.integers(1, 10), st.integers(0, 2**63 - 1), st.integers(0, 2**40))
 def test_two_batch_sizes_never_differ(one: int, other: int, seed: int, epoch: int) -> None:
     assert draws(Noisy(), seed, epoch, batch_size=one) == draws(Noisy(), seed, epoch, batch_size=other)
@@ -255,7 +255,7 @@ def test_between_batches_and_after_an_error_the_loop_is_outside() -> None:
 
 
 @given(seed=st.integers(0, 2**63 - 1), epochs=st.sampled_from([1, 10, 100]), start=st.integers(0, 2**20))
-@settings(max_examples=20)
+@settings(max_examples=few(20))
 def test_the_lower_half_of_a_tasks_seed_is_never_the_same_twice(seed: int, epochs: int, start: int) -> None:
     seqs = range(start, start + 20_000 // epochs)
     lower = {task_seed(seed, epoch, seq) & 0xFFFFFFFF for epoch in range(epochs) for seq in seqs}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinds import few
 
 from feedline.line import samplers
 from feedline.line.permutation import Permutation
@@ -63,7 +64,7 @@ def test_order_is_a_function_of_seed_and_epoch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=15)
+@settings(max_examples=few(15))
 @given(start=st.integers(0, 21_000), size=st.integers(0, 9000), seed=st.integers(0, 2**64 - 1))
 def test_any_part_of_an_order_is_read_without_what_precedes(name: str, start: int, size: int, seed: int) -> None:
     sampler = ALL[name](None)

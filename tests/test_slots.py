@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kinds import few
 
 from feedline.arena import slots
 from feedline.arena.packing import pack, unpack
@@ -636,4 +637,4 @@ class Arena(RuleBasedStateMachine):
 
 
 class TestArena(Arena.TestCase):
-    settings = settings(max_examples=100, stateful_step_count=60)
+    settings = settings(max_examples=few(100), stateful_step_count=60)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, THREADS, every_kind, every_worker, quick_kinds
+from kinds import FORK, THREADS, every_kind, every_worker, few, quick_kinds
 
 from feedline import ChainDataset, DataLoader, IterableDataset, get_worker_info
 
@@ -72,7 +72,7 @@ def test_any_other_stream_is_read_by_all_and_split_with_one_warning(kind: dict[s
     assert warned[0].filename == __file__
 
 
-@settings(max_examples=15)
+@settings(max_examples=few(15))
 @given(
     length=st.integers(0, 25),
     batch_size=st.one_of(st.none(), st.integers(1, 6)),

@@ -12,7 +12,7 @@ import torch.utils.data
 from damaged import AsksLate, Generated, Hopeless, Leaky, Sharded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, SPAWN, THREADS
+from kinds import FORK, INLINE, SPAWN, THREADS, few
 
 import feedline
 import feedline.torch
@@ -136,7 +136,7 @@ def test_what_is_wrong_with_the_dataset_itself_is_not_skipped(kind: dict[str, An
 
 
 @whole
-@settings(max_examples=25)
+@settings(max_examples=few(25))
 @given(
     data=st.data(),
     size=st.integers(0, 20),

@@ -10,7 +10,7 @@ import pytest
 from damaged import BatchDamaged, Damaged, Drawing, Keyed, ManyDamaged, OnlyMany, too_few
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, SPAWN, THREADS
+from kinds import FORK, INLINE, SPAWN, THREADS, few
 
 import feedline
 import feedline.torch
@@ -96,7 +96,7 @@ def test_nothing_but_bad_samples_is_an_epoch_without_batches(kind: dict[str, Any
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch, where there are few cores
-@settings(max_examples=25)
+@settings(max_examples=few(25))
 @given(
     data=st.data(),
     size=st.integers(1, 17),  # so small that no good sample is too far away

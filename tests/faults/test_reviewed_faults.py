@@ -59,14 +59,14 @@ def test_a_dead_worker_whose_child_lives_on_is_dead(tmp_path: Path) -> None:
                 if i == 13 and not os.path.exists(self.path):
                     open(self.path, "w").close()
                     if os.fork() == 0:
-                        threading.Event().wait(20)
+                        threading.Event().wait(6)
                         os._exit(0)
                     os.kill(os.getpid(), 9)
                 return i
 
         if __name__ == "__main__":
             once = os.path.join(os.path.dirname(__file__), "once")
-            loader = DataLoader(Forking(once), 4, num_workers=2, stall_warning=5)
+            loader = DataLoader(Forking(once), 4, num_workers=2, stall_warning=2)
             print([batch.tolist() for batch in loader], flush=True)
             os._exit(0)
         """,

@@ -14,7 +14,7 @@ import torch
 import torch.utils.data as torchs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, SPAWN
+from kinds import FORK, INLINE, SPAWN, few
 from sameness import DTYPES, Trees, array, assert_same, filled
 
 import feedline
@@ -44,7 +44,7 @@ def in_memory(draw: st.DrawFn) -> Any:
     return dataset
 
 
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 @given(dataset=in_memory(), data=st.data(), batch_size=st.integers(1, 5))
 def test_gathering_is_the_same_as_torchs_reading_one_by_one(dataset: Any, data: st.DataObject, batch_size: int) -> None:
     order = data.draw(st.lists(st.integers(-len(dataset), len(dataset) - 1), min_size=1, max_size=9))

@@ -15,6 +15,7 @@ import torch
 import torch.utils.data as torchs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinds import few
 from sameness import DTYPES, Make, Trees, array, assert_same, filled, trees
 
 import feedline.torch as ours
@@ -160,13 +161,13 @@ def compare(recipe: Recipe, make: Make, **further: Any) -> None:
     assert_same(run(ours.DataLoader, recipe, make, **further), expected, strides=not further)
 
 
-@settings(max_examples=300)
+@settings(max_examples=few(300))
 @given(recipe=recipes, make=trees)
 def test_without_workers_everything_is_torchs(recipe: Recipe, make: Make) -> None:
     compare(recipe, make)
 
 
-@settings(max_examples=25)
+@settings(max_examples=few(25))
 @given(recipe=recipes, make=trees, workers=st.integers(1, 2), lasting=st.booleans())
 def test_with_forked_workers_everything_is_torchs(recipe: Recipe, make: Make, workers: int, lasting: bool) -> None:
     compare(recipe, make, num_workers=workers, persistent_workers=lasting)

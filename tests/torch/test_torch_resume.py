@@ -13,7 +13,7 @@ import torch
 import torch.utils.data as torchs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, THREADS
+from kinds import FORK, INLINE, THREADS, few
 
 import feedline
 import feedline.torch as ours
@@ -187,7 +187,7 @@ stops = st.lists(st.integers(0, 25), min_size=2, max_size=3).map(lambda found: [
 generators = st.one_of(st.none(), st.integers(0, 9))
 
 
-@settings(max_examples=100)
+@settings(max_examples=few(100))
 @given(
     names, st.integers(1, 20), st.sampled_from([None, 1, 3, 7]), generators, st.booleans(), stops, st.integers(0, 99)
 )
@@ -198,7 +198,7 @@ def test_the_parts_of_a_run_are_torchs_run(
 
 
 # A sampler that draws when it is asked is asked twice with workers, by torch too.
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=few(15), deadline=None)
 @given(
     names.filter(lambda name: name != "eager"),
     st.integers(1, 20),

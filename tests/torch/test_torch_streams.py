@@ -14,7 +14,7 @@ import torch
 import torch.utils.data as torchs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, SPAWN, THREADS
+from kinds import FORK, SPAWN, THREADS, few
 from sameness import assert_same
 
 import feedline.torch as ours
@@ -72,7 +72,7 @@ def elements(loader: Any) -> list[int]:
     return [int(value) for batch in loader for value in batch]
 
 
-@settings(max_examples=15)
+@settings(max_examples=few(15))
 @given(
     end=st.integers(0, 23),
     batch_size=st.one_of(st.none(), st.integers(1, 5)),
