@@ -2,21 +2,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-faults test-rest lint bench soak clean
+.PHONY: demo test test-slow test-rest lint bench soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
 	$(BIN)/python examples/demo.py
 
-# Side by side: the fault suite mostly waits for faults to be noticed.
+# Side by side: the slow ones mostly wait, for faults to be noticed and for processes to start.
+SLOW := tests/faults tests/integrations tests/test_examples.py
 test: lint
-	$(MAKE) --jobs 2 --output-sync test-faults test-rest
+	$(MAKE) --jobs 2 --output-sync test-slow test-rest
 
-test-faults: .venv/test.done
-	$(BIN)/python -m pytest tests/faults
+test-slow: .venv/test.done
+	$(BIN)/python -m pytest $(SLOW)
 
 test-rest: .venv/test.done
-	$(BIN)/python -m pytest --ignore tests/faults
+	$(BIN)/python -m pytest $(SLOW:%=--ignore %)
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

@@ -16,8 +16,9 @@ settings.register_profile(
 settings.load_profile("feedline")
 
 
-def pytest_collection_finish() -> None:
-    """What was imported by now stays: the collector need not look at it after every test."""
+@pytest.fixture(scope="module", autouse=True)
+def what_was_imported_stays() -> None:
+    """The collector need not look at it after every test: with torch and Lightning that takes a tenth of a second."""
     gc.collect()
     gc.freeze()
 
