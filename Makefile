@@ -2,22 +2,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-rest lint bench soak clean
+.PHONY: demo test test-faults test-frameworks test-core lint bench soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
 	$(BIN)/python examples/demo.py
 
-# Side by side: the slow ones mostly wait, for faults to be noticed and for processes to start.
-SLOW := tests/faults tests/integrations tests/test_examples.py
+# Side by side: many tests wait, for faults to be noticed and for processes to start.
+FAULTS := tests/faults
+FRAMEWORKS := tests/integrations tests/torch tests/test_examples.py
 test: lint
-	$(MAKE) --jobs 2 --output-sync test-slow test-rest
+	$(MAKE) --jobs 3 --output-sync test-faults test-frameworks test-core
 
-test-slow: .venv/test.done
-	$(BIN)/python -m pytest $(SLOW)
+test-faults: .venv/test.done
+	$(BIN)/python -m pytest $(FAULTS)
 
-test-rest: .venv/test.done
-	$(BIN)/python -m pytest $(SLOW:%=--ignore %)
+test-frameworks: .venv/test.done
+	$(BIN)/python -m pytest $(FRAMEWORKS)
+
+test-core: .venv/test.done
+	$(BIN)/python -m pytest $(FAULTS:%=--ignore %) $(FRAMEWORKS:%=--ignore %)
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

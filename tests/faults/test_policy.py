@@ -62,7 +62,7 @@ def test_a_collate_function_that_kills_is_the_batchs_fault(place: int, most: int
 @given(st.lists(st.sampled_from([*range(8), AT_ONCE, COLLATING, SENDING, PREPARING]), min_size=20), DEATHS)
 def test_whatever_happens_there_is_an_end(places: list[int], most: int) -> None:
     following = iter(places)
-    assert history(lambda narrowed: next(following), 8, most)[2] <= 2 * most + 1
+    assert history(lambda narrowed: next(following), 8, most)[2] <= 2 * most + 2  # one more after narrowing
 
 
 @given(st.lists(SAMPLES, unique=True, min_size=1, max_size=4))

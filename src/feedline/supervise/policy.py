@@ -56,7 +56,7 @@ def judge(places: Sequence[int], size: int, max_deaths: int, narrowed: bool) -> 
         latest = 0
     if latest >= 0 and (narrowed or places.count(latest) >= max_deaths):
         return Verdict(What.SAMPLE, latest)
-    if latest == AT_ONCE and places.count(AT_ONCE) >= max_deaths:
+    if latest == AT_ONCE and not narrowed and places.count(AT_ONCE) >= max_deaths:
         return Verdict(What.NARROW)
     if latest in (COLLATING, SENDING) and places.count(latest) >= max_deaths:
         return Verdict(What.BATCH)
