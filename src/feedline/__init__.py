@@ -36,11 +36,14 @@ from feedline.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
+from feedline.line.lengths import lengths_of
 from feedline.line.ranks import DistributedSampler
-from feedline.line.sampler import Sampler
+from feedline.line.sampler import BatchOrderSampler, Sampler
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from feedline.line.weighted import WeightedRandomSampler
+from feedline.line.stratified import StratifiedBatchSampler
+from feedline.line.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.loader import DataLoader
 from feedline.rng import rng
 from feedline.shared_list import SharedList
@@ -51,7 +54,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArrayDataset",
+    "BatchOrderSampler",
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "CollateError",
     "CollateTypeError",
@@ -74,6 +79,7 @@ __all__ = [
     "StalledSample",
     "StateError",
     "Stats",
+    "StratifiedBatchSampler",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
@@ -86,7 +92,9 @@ __all__ = [
     "WorkerTimeout",
     "default_collate",
     "get_worker_info",
+    "lengths_of",
     "random_split",
     "register_collate",
     "rng",
+    "weights_from_labels",
 ]

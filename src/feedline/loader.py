@@ -19,7 +19,7 @@ from feedline.forever import Forever
 from feedline.line.collate import registrations
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.sampler import has_order
+from feedline.line.sampler import has_batches, has_order
 from feedline.line.samplers import RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator, Feed
 from feedline.messages import BadSample
@@ -102,7 +102,8 @@ class DataLoader:
     def __iter__(self) -> BatchIterator:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
         shards = max(1, self.options.num_workers) if self.options.stream else 0
-        place, passed = self._progress.begin(shards, ranks_of(_given_sampler(self.options)))
+        sampler = _given_sampler(self.options)
+        place, passed = self._progress.begin(shards, ranks_of(sampler), has_batches(sampler))
         tasks = self._plan.tasks_from(place)
         if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
             self._feed.tell_once(again)

@@ -27,7 +27,7 @@ class Place:
     batches: int = 0
     """The number of the first batch that has not been delivered."""
     samples: int = 0
-    """Indices in the batches before that one, over all ranks."""
+    """Indices in the batches before that one, over all ranks; where the sampler makes whole batches, those batches."""
     ahead: Sequence[int] = ()
     """Batches after that one that have been delivered all the same (in_order=False)."""
     sampler: Any = None

@@ -26,7 +26,7 @@ class Passed:
     (1, 2, (2,))
     """
 
-    def __init__(self, begin: Place, ranks: int = 1) -> None:
+    def __init__(self, begin: Place, ranks: int = 1, whole_batches: bool = False) -> None:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
@@ -34,6 +34,7 @@ class Passed:
         self._held: list[Outcome] | None = None
         self._begin = begin
         self._ranks = ranks
+        self._whole_batches = whole_batches
         self._under_way: deque[tuple[int, int, Any]] = deque()  # number, indices, the sampler's state after it
         self._ahead = set(begin.ahead)
         self._batches = begin.batches
@@ -43,7 +44,7 @@ class Passed:
 
     def sent(self, task: Task, sampler_state: Any) -> None:
         """A task has been sent out."""
-        size = 0 if task.indices is None else len(task.indices)
+        size = 0 if task.indices is None else 1 if self._whole_batches else len(task.indices)
         self._under_way.append((task.seq, size, sampler_state))
 
     def delivered(self, outcome: Outcome) -> None:

@@ -265,7 +265,7 @@ class Draws(ComputedOrder):
 
         No remainder is taken: an index's chance differs from 1 / population by less than 2**-64.
         """
-        words = _words(self._key, start, stop)
+        words = random_words(self._key, start, stop)
         high, low = words >> _HALF, words & _LOW_HALF
         cross = high * self._low + (low * self._low >> _HALF)
         carry = (low * self._high + (cross & _LOW_HALF)) >> _HALF
@@ -286,7 +286,7 @@ class WeightedDraws(ComputedOrder):
         self._key = key
 
     def _compute(self, start: int, stop: int) -> IntArray:
-        words = _words(self._key, start, stop)
+        words = random_words(self._key, start, stop)
         uniform = (words >> np.uint64(11)) * 2.0**-53  # in [0, 1): a float64 holds 53 of the 64 bits
         # Searched in ascending order, neighbours share cache lines: twice as fast from 500,000 weights on.
         by_size = np.argsort(uniform)
@@ -296,7 +296,7 @@ class WeightedDraws(ComputedOrder):
         return places
 
 
-def _words(key: int, start: int, stop: int) -> Words:
+def random_words(key: int, start: int, stop: int) -> Words:
     """Random 64-bit words as a function of their place: splitmix64, which is a hash of a counter."""
     words = np.arange(start, stop, dtype=np.uint64)
     words *= _STEP

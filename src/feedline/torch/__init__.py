@@ -2,8 +2,9 @@
 
     from feedline.torch import DataLoader          # instead of torch.utils.data
 
-Datasets, samplers and functions are torch's own; only the loader's engine is feedline's. Importing this imports torch;
-`import feedline` does not.
+Datasets, samplers and functions are torch's own; only the loader's engine is feedline's, and what torch has no name
+for. (feedline's samplers of torch's names, such as WeightedRandomSampler, work too: they are in `feedline`.) Importing
+this imports torch; `import feedline` does not.
 """
 
 from typing import Any
@@ -30,12 +31,19 @@ from torch.utils.data import (
     random_split,
 )
 
+from feedline.line.buckets import BucketBatchSampler
+from feedline.line.lengths import lengths_of
+from feedline.line.sampler import BatchOrderSampler
+from feedline.line.stratified import StratifiedBatchSampler
+from feedline.line.weighted import weights_from_labels
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.loader import DataLoader
 
 __all__ = [
+    "BatchOrderSampler",
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "ConcatDataset",
     "DataLoader",
@@ -46,6 +54,7 @@ __all__ = [
     "Sampler",
     "SequentialSampler",
     "StackDataset",
+    "StratifiedBatchSampler",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
@@ -53,8 +62,10 @@ __all__ = [
     "default_collate",
     "default_convert",
     "get_worker_info",
+    "lengths_of",
     "random_split",
     "rng",
+    "weights_from_labels",
     "with_feedline",
 ]
 

@@ -23,7 +23,7 @@ from feedline.errors import StateError
 from feedline.line.collate import registrations
 from feedline.line.passed import Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.sampler import has_order
+from feedline.line.sampler import has_batches, is_ours
 from feedline.loop import BatchIterator, Feed
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
@@ -87,7 +87,8 @@ class Engine:
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
-        place, passed = self._progress.begin(shards, 1 if shards else ranks_in(loader._index_sampler))
+        sampler = None if shards else loader._index_sampler
+        place, passed = self._progress.begin(shards, ranks_in(sampler), has_batches(sampler))
         tasks = self._tasks(loader, place, passed)
         if (again := read_again(place, type(loader.dataset).__name__)) is not None:
             self.feed.tell_once(again)
@@ -108,7 +109,7 @@ class Engine:
     def set_epoch(self, loader: Loader, epoch: int) -> None:
         """Say which one comes next, also to torch's samplers that want to be told."""
         self._progress.set_epoch(epoch)
-        if not streams(loader.dataset) and not any(map(has_order, samplers_in(loader._index_sampler))):
+        if not streams(loader.dataset) and not any(map(is_ours, samplers_in(loader._index_sampler))):
             follow_epoch(loader._index_sampler, epoch)
 
     def state(self, loader: Loader) -> dict[str, Any]:
