@@ -101,8 +101,8 @@ def _record(found: Any) -> dict[str, Any]:
 
 
 _WHAT = {
-    "length": "the data had another length",
     "sampler": "another sampler was used",
+    "length": "the data had another length",
     "batched_by": "batches were made in another way",
     "reading": "the stream was read in another way",
 }

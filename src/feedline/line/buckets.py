@@ -6,7 +6,7 @@ epoch; any batch without those before it. Not its job: finding out lengths (leng
 
 Samples are sorted by length once and cut, from the longest down, into buckets of whole batches. A bucket goes on while
 its shortest sample is at least (1 − max_padding) of its longest. An epoch shuffles each bucket, cuts it into batches
-and shuffles all batches. Two other ways were measured (benchmarks/bucketing_ways.py; docs/samplers.md has the numbers):
+and shuffles all batches. Two other ways were measured (benchmarks/bucketing.py; docs/samplers.md has the numbers):
 sorting random pools of 100 batches pads twice as much, because of the few long samples in each; sorting with noise in
 the lengths mixes a little better, but has to sort in every epoch and, with a budget, gives each another number of
 batches.

@@ -80,10 +80,11 @@ class StratifiedBatchSampler(BatchOrderSampler):
 
     def batches(self, seed: int, epoch: int) -> Batches:
         """The batches of that epoch."""
-        parts = np.split(self._by_class, np.cumsum(self._sizes)[:-1])
+        parts = np.split(self._by_class, np.cumsum(self._sizes))[:-1]
         members = [self._members(number, own, seed, epoch) for number, own in enumerate(parts)]
         rest = shuffled(self._shares.rest, order_key(seed, epoch, _REST))
-        return _Stratified(self._shares, np.concatenate(members), rest, order_key(seed, epoch, _INSIDE))
+        lined_up = np.concatenate(members) if members else self._by_class
+        return _Stratified(self._shares, lined_up, rest, order_key(seed, epoch, _INSIDE))
 
     def _members(self, number: int, own: IntArray, seed: int, epoch: int) -> IntArray:
         """The samples that a class gives in that epoch, in their order: turns one after the other, cut off."""
