@@ -516,9 +516,7 @@ def test_ranks_that_cannot_share_a_place_are_told() -> None:
     one, two = loader(1), loader(2)
     drawn(one, 3)
     two.load_state_dict(saved(one))
-    with pytest.raises(
-        StateError, match=r"batch 3 of its epoch, which 2 ranks cannot share .* that divides it"
-    ):
+    with pytest.raises(StateError, match=r"batch 3 of its epoch, which 2 ranks cannot share .* that divides it"):
         iter(two)
 
 

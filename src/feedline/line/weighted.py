@@ -16,9 +16,10 @@ import numpy.typing as npt
 from feedline.checks import check_flag, check_whole
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.labels import classes_of
-from feedline.line.permutation import IntArray, Order, WeightedDraws
+from feedline.line.permutation import IntArray, Order
 from feedline.line.sampler import Sampler
 from feedline.line.shuffling import order_key
+from feedline.line.weighted_draws import WeightedDraws, WeightTable
 
 
 class WeightedRandomSampler(Sampler):
@@ -48,16 +49,15 @@ class WeightedRandomSampler(Sampler):
                 f"num_samples={num_samples} is more than the {possible} weights that are not zero: "
                 "without replacement each can come once; lower it or use replacement=True"
             )
-        # Scaled by the largest, so that the sum of huge weights stays finite.
-        self._cumulated = np.cumsum(self.weights / self.weights.max()) if replacement else None
+        self._table = WeightTable(self.weights) if replacement else None
 
     def __len__(self) -> int:
         return self.num_samples
 
     def order(self, seed: int, epoch: int) -> Order:
         key = order_key(seed, epoch)
-        if self._cumulated is not None:
-            return WeightedDraws(self._cumulated, self.num_samples, key)
+        if self._table is not None:
+            return WeightedDraws(self._table, self.num_samples, key)
         return _weighted_choice(self.weights, self.num_samples, key)
 
 
