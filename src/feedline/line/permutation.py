@@ -5,7 +5,7 @@ Gives: `Order` (what all of them are: a sequence of indices, sliced anywhere), `
 [0, n) once), `Draws` (independent indices); `Counting`, `Picked` and `Repeated`.
 Promises: the same length and key, the same indices, on every machine and with every NumPy (only integer
 arithmetic that wraps at 64 bits); memory that does not grow with n; a slice never needs what precedes it.
-Not its job: what the order is for, and where keys come from (line/samplers); secrecy (this is no cipher).
+Not its job: what the order is for, and where keys come from (line/shuffling); secrecy (this is no cipher).
 """
 
 from __future__ import annotations
