@@ -53,6 +53,17 @@ class Passed:
         else:
             self._count(outcome)
 
+    def done(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
+        """A task has been sent and its outcome has left, and none other is under way."""
+        if self._held is not None or self.shards:
+            self.sent(task, sampler_state)
+            self.delivered(outcome)
+            return
+        assert task.indices is not None
+        self._batches = task.seq + 1
+        self._samples += len(task.indices) * self._ranks
+        self._sampler = sampler_state
+
     def hold(self) -> None:
         """From now on what has left the loop is not yet the user's."""
         self._held = []
