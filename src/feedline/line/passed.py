@@ -9,10 +9,17 @@ Not its job: saving it (state, loader).
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from feedline.messages import Outcome, Task
-from feedline.state import Place
+from feedline.state import Place, Tail
+
+
+class LastIndices(NamedTuple):
+    """What stands for the state of a sampler that has none: the indices it gave last. Digested only if saved."""
+
+    indices: Sequence[Any]
 
 
 class Passed:
@@ -104,12 +111,13 @@ class Passed:
     @property
     def place(self) -> Place:
         """Where to go on."""
+        sampler = Tail.of(self._sampler.indices) if isinstance(self._sampler, LastIndices) else self._sampler
         return Place(
             self._begin.epoch,
             self._batches,
             self._samples,
             tuple(sorted(self._ahead)),
-            self._sampler,
+            sampler,
             self.shards,
             dict(self._streams),
             self.drawn,
