@@ -15,10 +15,12 @@ from feedline.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    Mixture,
     StackDataset,
     Subset,
     TensorDataset,
     random_split,
+    split,
 )
 from feedline.errors import (
     CollateError,
@@ -37,6 +39,7 @@ from feedline.errors import (
     WorkerTimeout,
 )
 from feedline.line.collate import default_collate, register_collate
+from feedline.line.mixing import MixtureSampler
 from feedline.line.ranks import DistributedSampler
 from feedline.line.samplers import (
     BatchSampler,
@@ -67,6 +70,8 @@ __all__ = [
     "FeedlineError",
     "IterableDataset",
     "MemoryShortage",
+    "Mixture",
+    "MixtureSampler",
     "OptionError",
     "OptionTypeError",
     "RandomSampler",
@@ -94,4 +99,5 @@ __all__ = [
     "random_split",
     "register_collate",
     "rng",
+    "split",
 ]

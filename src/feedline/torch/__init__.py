@@ -2,7 +2,7 @@
 
     from feedline.torch import DataLoader          # instead of torch.utils.data
 
-Datasets, samplers and functions are torch's own; only the loader's engine is feedline's. Importing this imports torch;
+Datasets, samplers and functions are torch's own where torch has them; the loader's engine is feedline's. Importing this imports torch;
 `import feedline` does not.
 """
 
@@ -30,9 +30,12 @@ from torch.utils.data import (
     random_split,
 )
 
+from feedline.datasets import Mixture
+from feedline.line.mixing import MixtureSampler
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.loader import DataLoader
+from feedline.torch.splitting import split
 
 __all__ = [
     "BatchSampler",
@@ -42,6 +45,8 @@ __all__ = [
     "Dataset",
     "DistributedSampler",
     "IterableDataset",
+    "Mixture",
+    "MixtureSampler",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -55,6 +60,7 @@ __all__ = [
     "get_worker_info",
     "random_split",
     "rng",
+    "split",
     "with_feedline",
 ]
 
