@@ -41,14 +41,9 @@ from feedline.errors import (
 from feedline.line.collate import default_collate, register_collate
 from feedline.line.mixing import MixtureSampler
 from feedline.line.ranks import DistributedSampler
-from feedline.line.samplers import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from feedline.line.sampler import Sampler
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from feedline.line.weighted import WeightedRandomSampler
 from feedline.loader import DataLoader
 from feedline.rng import rng
 from feedline.shared_list import SharedList

@@ -19,7 +19,8 @@ from feedline.forever import Forever
 from feedline.line.collate import registrations
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
+from feedline.line.sampler import has_order
+from feedline.line.samplers import RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator, Feed
 from feedline.messages import BadSample
 from feedline.options import Options, check_options

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from feedline.line.samplers import BatchSampler, Sampler, has_order
+from feedline.line.sampler import Sampler, has_order
+from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place
 

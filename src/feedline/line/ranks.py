@@ -19,7 +19,8 @@ import numpy as np
 from feedline.checks import check_choice, check_flag, check_whole
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import IntArray, Order, bounds
-from feedline.line.samplers import RandomSampler, Sampler, SequentialSampler, has_order
+from feedline.line.sampler import Sampler, has_order
+from feedline.line.samplers import RandomSampler, SequentialSampler
 
 UNEVEN = ("pad", "drop", "exact")
 _VARIABLES = (

@@ -23,7 +23,7 @@ from feedline.errors import StateError
 from feedline.line.collate import registrations
 from feedline.line.passed import Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.samplers import has_order
+from feedline.line.sampler import has_order
 from feedline.loop import BatchIterator, Feed
 from feedline.options import Options
 from feedline.resuming import Progress, read_again

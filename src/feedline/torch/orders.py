@@ -19,8 +19,8 @@ from feedline.datasets import IntArray
 from feedline.line.plan import Kept, MapTasks, OrderPlan, Tasks, batch_of, is_stateful
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import global_length, name_of, ranks_of
+from feedline.line.sampler import Sampler, has_order
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
-from feedline.line.samplers import Sampler, has_order
 from feedline.messages import AsGiven, Task
 from feedline.state import Kind, Place
 from feedline.torch.drawn import Drawn, Generators
