@@ -1,8 +1,8 @@
 """Randomness as a function of (seed, epoch, place), never of which worker ran.
 
 Takes: a loader's seed, an epoch, a task's number, a sample's index.
-Gives: `mix` (one 64-bit number out of several), `spread` (its last step, for many at once) and `rng()` (a NumPy generator
-for the sample being read).
+Gives: `mix` (one 64-bit number out of several), `spread` (its last step, for many at once) and `rng()` (a NumPy
+generator for the sample being read).
 Promises: the same numbers in, the same draws out, in every kind of worker.
 Not its job: the order of samples (line/samplers) or the global generators (ambient).
 """

@@ -19,6 +19,7 @@ Inside, each file imports only those to its left: reading, joining, selecting, s
 stable_hash); joining, mixture; mapped_file, arrays.
 """
 
+from feedline.datasets.apportioning import apportion, weights_of
 from feedline.datasets.arrays import GATHER_INTO_SLOT, ArrayDataset, TensorDataset
 from feedline.datasets.joining import (
     ChainDataset,
@@ -58,6 +59,7 @@ __all__ = [
     "StackDataset",
     "Subset",
     "TensorDataset",
+    "apportion",
     "described",
     "length_of",
     "random_split",
@@ -67,4 +69,5 @@ __all__ = [
     "reads_one",
     "split",
     "split_indices",
+    "weights_of",
 ]

@@ -73,7 +73,7 @@ def _number(name: str, value: Any) -> Fraction:
     """A number as it was written: 0.1 is a tenth, not the binary number next to it."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionTypeError(f"{name} must be a number; got {value!r}")
-    if not (math.isfinite(value) and value >= 0):
+    if not 0 <= float(value) < math.inf:
         raise OptionError(f"{name} must be a finite number of at least 0; got {value!r}")
     return Fraction(value) if isinstance(value, Rational) else Fraction(repr(float(value)))
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from feedline.checks import check_flag
 from feedline.datasets.joining import ConcatDataset
 from feedline.datasets.reading import Indexable
 from feedline.errors import OptionError, OptionTypeError
@@ -35,7 +36,7 @@ class Mixture(ConcatDataset[Any]):
             raise OptionTypeError(f"sources must be a dict of datasets by name; got {type(sources).__name__}")
         super().__init__(sources.values())
         self.names = tuple(sources)
-        self.with_source = with_source
+        self.with_source = check_flag("with_source", with_source)
         for name, length in self.lengths.items():
             if not length:
                 raise OptionError(f"sources[{name!r}] is empty, so nothing can be drawn from it: leave it out")

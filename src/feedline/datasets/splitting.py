@@ -11,7 +11,6 @@ Each way gives every sample the number of its part, and all else is common to th
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise
@@ -20,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from feedline.checks import check_whole
 from feedline.datasets.apportioning import apportion, fractions_of
 from feedline.datasets.joining import length_of
 from feedline.datasets.reading import Array, Indexable, IntArray, T_co
@@ -54,7 +54,7 @@ def split(
 
     >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=1)
     >>> {name: list(part) for name, part in parts.items()}
-    {'train': [0, 1, 2, 3, 5, 6, 7, 9], 'test': [4, 8]}
+    {'train': [0, 1, 2, 4, 5, 7, 8, 9], 'test': [3, 6]}
     >>> parts = split(range(10), {"train": 0.5, "test": 0.5}, labels=list("aaaaaabbbb"))
     >>> {name: "".join("aaaaaabbbb"[i] for i in part) for name, part in parts.items()}
     {'train': 'aaabb', 'test': 'aaabb'}
@@ -77,10 +77,10 @@ def split_indices(
     """The indices of each part of `split`, in ascending order.
 
     >>> split_indices(4, {"train": 0.5, "test": 0.5}, groups=[7, 7, 8, 8])
-    {'train': array([2, 3]), 'test': array([0, 1])}
+    {'train': array([0, 1]), 'test': array([2, 3])}
     """
     weights = fractions_of("fractions", fractions)
-    seed = _checked_seed(seed)
+    seed = check_whole("seed", seed, least=0)
     given = {"labels": labels, "groups": groups, "keys": keys}
     numbers = _numbers(size, weights, {name: value for name, value in given.items() if value is not None}, seed)
     parts = {name: np.flatnonzero(numbers == number) for number, name in enumerate(fractions)}
@@ -91,8 +91,7 @@ def split_indices(
 def _numbers(size: int, weights: list[int], given: dict[str, Any], seed: int) -> Numbers:
     if len(given) > 1:
         raise OptionError(f"{' and '.join(given)} exclude each other: pass one of them")
-    for name, values in given.items():
-        _check_values(name, values, size)
+    given = {name: _checked(name, values, size) for name, values in given.items()}
     if "labels" in given:
         return _by_label(_codes("labels", given["labels"]), weights, _shuffle(size, seed))
     if "groups" in given:
@@ -213,13 +212,17 @@ def _by_key(keys: Any, weights: list[int], seed: int) -> Numbers:
 # --- one value per sample ---
 
 
-def _check_values(name: str, values: Any, size: int) -> None:
+def _checked(name: str, values: Any, size: int) -> Any:
+    """As it is, or as an array if it can be had as one: a tensor, a column of a table."""
     if isinstance(values, (str, bytes)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
         raise OptionTypeError(f"{name} must be an array or list with one value per sample; got {type(values).__name__}")
-    if getattr(values, "ndim", 1) != 1:
-        raise OptionError(f"{name} must have one value per sample; got an array of shape {tuple(values.shape)}")
+    if hasattr(values, "__array__"):
+        values = np.asarray(values)
+        if values.ndim != 1:
+            raise OptionError(f"{name} must have one value per sample; got an array of shape {values.shape}")
     if len(values) != size:
         raise OptionError(f"{name} must have one value per sample: the dataset has {size}, and {name} {len(values)}")
+    return values
 
 
 def _codes(name: str, values: Any) -> IntArray:
@@ -242,7 +245,9 @@ def _codes_of_numbers(array: Array) -> IntArray:
     # Numbers that lie close together need no sorting, which takes ten times as long.
     offsets = array.astype(np.int64) - array.min().astype(np.int64)
     there = np.bincount(offsets) > 0
-    return (np.cumsum(there) - 1)[offsets]
+    numbers: IntArray = np.cumsum(there) - 1
+    codes: IntArray = numbers[offsets]
+    return codes
 
 
 def _numeric(values: Any) -> Array | None:
@@ -254,14 +259,6 @@ def _numeric(values: Any) -> Array | None:
     except ValueError:  # tuples of different lengths, say
         return None
     return array if array.ndim == 1 and array.dtype.kind in "biufmM" else None
-
-
-def _checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise OptionTypeError(f"seed must be a whole number of at least 0; got {seed!r}")
-    if seed < 0:
-        raise OptionError(f"seed must be at least 0; got {seed}")
-    return operator.index(seed)
 
 
 def _tell_of_empty(parts: dict[str, Any], fractions: Mapping[str, float], size: int, stacklevel: int) -> None:

@@ -35,7 +35,7 @@ def stable_words(keys: Sequence[Any] | Array, seed: int) -> Words:
     >>> stable_words(["a", b"b", "c"], seed=0) == stable_words(np.array(["a", "b", "d"]), seed=0)
     array([ True,  True, False])
     """
-    array = np.asarray(keys) if hasattr(keys, "__array__") else _array_of_integers(keys)
+    array = keys if isinstance(keys, np.ndarray) else _array_of_integers(keys)
     if array is not None and array.dtype.kind in "iu":
         return _mixed(array.astype(np.int64, casting="unsafe").view(np.uint64), mix(_KEYS, seed, 0))
     sums = np.empty(len(keys), np.uint64)

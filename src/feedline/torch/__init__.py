@@ -2,8 +2,8 @@
 
     from feedline.torch import DataLoader          # instead of torch.utils.data
 
-Datasets, samplers and functions are torch's own where torch has them; the loader's engine is feedline's. Importing this imports torch;
-`import feedline` does not.
+Datasets, samplers and functions are torch's own where torch has them; the loader's engine is feedline's. Importing this
+imports torch; `import feedline` does not.
 """
 
 from typing import Any

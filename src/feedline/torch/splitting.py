@@ -1,7 +1,7 @@
 """Train, validation and test, as torch's Subsets.
 
-Takes and promises what `feedline.split` does. Gives: `torch.utils.data.Subset`, which this package's loader reads by the
-batch where the dataset inside can be.
+Takes and promises what `feedline.split` does. Gives: `torch.utils.data.Subset`, which this package's loader reads by
+the batch where the dataset inside can be.
 Not its job: which sample goes where (datasets/splitting).
 """
 
@@ -33,7 +33,7 @@ def split(
     >>> from feedline.torch import TensorDataset, split
     >>> parts = split(TensorDataset(torch.arange(10)), {"train": 0.8, "test": 0.2}, seed=1)
     >>> {name: [x.item() for x, in part] for name, part in parts.items()}
-    {'train': [0, 1, 2, 3, 5, 6, 7, 9], 'test': [4, 8]}
+    {'train': [0, 1, 2, 4, 5, 7, 8, 9], 'test': [3, 6]}
     """
     size = length_of(dataset, "dataset")
     indices = split_indices(size, fractions, labels=labels, groups=groups, keys=keys, seed=seed)
