@@ -147,8 +147,10 @@ def global_length(sampler: Any) -> int | None:
 def name_of(sampler: Any) -> str:
     """What a state calls a sampler: its class, and that of what it is made of."""
     inner = getattr(sampler, "sampler", None)
-    name = type(sampler).__name__
-    return name if inner is None else f"{name}({name_of(inner)})"
+    name, said = type(sampler).__name__, getattr(sampler, "settings", "")
+    if inner is not None:
+        return f"{name}({name_of(inner)})"
+    return f"{name}({said})" if isinstance(said, str) and said else name
 
 
 class _Listed(Sampler):
