@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, SPAWN, THREADS, few
+from kinds import FORK, INLINE, THREADS, few
 
 import feedline
 from feedline import (
@@ -279,7 +279,7 @@ def test_a_run_goes_on_with_other_workers_and_ranks(
         loader.close()
 
 
-def test_a_run_goes_on_in_spawned_workers_with_the_same_draws() -> None:
+def test_a_run_goes_on_in_other_workers_with_the_same_draws() -> None:
     def loader(**options: Any) -> DataLoader:
         return DataLoader(NOISY, 10, sampler=MixtureSampler(NOISY, HALVES, 60), seed=4, **options)
 
@@ -289,7 +289,7 @@ def test_a_run_goes_on_in_spawned_workers_with_the_same_draws() -> None:
         iterator = iter(one)
         taken = flat(itertools.islice(iterator, 4))
         state = one.state_dict()
-    with loader(**SPAWN) as two:
+    with loader(**THREADS) as two:
         two.load_state_dict(state)
         assert taken + flat(two) + flat(two) == expected
 

@@ -15,12 +15,12 @@ A map-style dataset can be read in three ways, the later ones optional and faste
 It may also have `describe(index)`, which says in a few words what sample that is (a path, a key, a row): an error of
 that sample then names it.
 
-Inside, each file imports only those to its left: reading, joining, selecting, splitting (with apportioning and
-stable_hash); joining, mixture; mapped_file, arrays.
+Inside, each file imports only those to its left: reading, merging, joining, selecting, splitting (with
+apportioning and stable_hash); joining, mixture; mapped_file, arrays.
 """
 
 from feedline.datasets.apportioning import apportion, weights_of
-from feedline.datasets.arrays import GATHER_INTO_SLOT, ArrayDataset, TensorDataset
+from feedline.datasets.arrays import ArrayDataset, TensorDataset
 from feedline.datasets.joining import (
     ChainDataset,
     ConcatDataset,
@@ -31,6 +31,7 @@ from feedline.datasets.joining import (
 )
 from feedline.datasets.mixture import Mixture
 from feedline.datasets.reading import (
+    GATHER_INTO_SLOT,
     Array,
     Empty,
     Indexable,

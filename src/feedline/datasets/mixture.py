@@ -13,7 +13,7 @@ from typing import Any
 
 from feedline.checks import check_flag
 from feedline.datasets.joining import ConcatDataset
-from feedline.datasets.reading import Indexable
+from feedline.datasets.reading import Empty, Indexable, IntArray
 from feedline.errors import OptionError, OptionTypeError
 
 
@@ -60,6 +60,12 @@ class Mixture(ConcatDataset[Any]):
         if not self.with_source:
             return samples
         return [(sample, self._locate(index)[0]) for sample, index in zip(samples, indices, strict=True)]
+
+    def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
+        batch = super().__getbatch__(indices, empty)
+        if batch is NotImplemented or not self.with_source:
+            return batch
+        return batch, self._locate_many(indices)[1]
 
     def describe(self, index: int) -> str:
         """Which source it is in, and what that one says of it."""

@@ -72,7 +72,6 @@ def split_indices(
     groups: PerSample = None,
     keys: PerSample = None,
     seed: int = 0,
-    stacklevel: int = 3,
 ) -> dict[str, IntArray]:
     """The indices of each part of `split`, in ascending order.
 
@@ -84,7 +83,7 @@ def split_indices(
     given = {"labels": labels, "groups": groups, "keys": keys}
     numbers = _numbers(size, weights, {name: value for name, value in given.items() if value is not None}, seed)
     parts = {name: np.flatnonzero(numbers == number) for number, name in enumerate(fractions)}
-    _tell_of_empty(parts, fractions, size, stacklevel)
+    _tell_of_empty(parts, fractions)
     return cast("dict[str, IntArray]", parts)
 
 
@@ -261,8 +260,8 @@ def _numeric(values: Any) -> Array | None:
     return array if array.ndim == 1 and array.dtype.kind in "biufmM" else None
 
 
-def _tell_of_empty(parts: dict[str, Any], fractions: Mapping[str, float], size: int, stacklevel: int) -> None:
+def _tell_of_empty(parts: dict[str, Any], fractions: Mapping[str, float]) -> None:
     for name, part in parts.items():
         if fractions[name] and not len(part):
-            message = f"part {name!r} is empty: {fractions[name]} of {size} samples is none"
-            warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+            few = f"there are too few samples, groups or keys for a fraction of {fractions[name]}"
+            warnings.warn(f"part {name!r} is empty: {few}", UserWarning, stacklevel=4)
