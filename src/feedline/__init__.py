@@ -15,10 +15,12 @@ from feedline.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    Mixture,
     StackDataset,
     Subset,
     TensorDataset,
     random_split,
+    split,
 )
 from feedline.errors import (
     CollateError,
@@ -39,6 +41,7 @@ from feedline.errors import (
 from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
 from feedline.line.lengths import lengths_of
+from feedline.line.mixing import MixtureSampler
 from feedline.line.ranks import DistributedSampler
 from feedline.line.sampler import BatchOrderSampler, Sampler
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
@@ -67,6 +70,8 @@ __all__ = [
     "FeedlineError",
     "IterableDataset",
     "MemoryShortage",
+    "Mixture",
+    "MixtureSampler",
     "OptionError",
     "OptionTypeError",
     "RandomSampler",
@@ -96,5 +101,6 @@ __all__ = [
     "random_split",
     "register_collate",
     "rng",
+    "split",
     "weights_from_labels",
 ]

@@ -31,14 +31,17 @@ from torch.utils.data import (
     random_split,
 )
 
+from feedline.datasets import Mixture
 from feedline.line.buckets import BucketBatchSampler
 from feedline.line.lengths import lengths_of
+from feedline.line.mixing import MixtureSampler
 from feedline.line.sampler import BatchOrderSampler
 from feedline.line.stratified import StratifiedBatchSampler
 from feedline.line.weighted import weights_from_labels
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.loader import DataLoader
+from feedline.torch.splitting import split
 
 __all__ = [
     "BatchOrderSampler",
@@ -50,6 +53,8 @@ __all__ = [
     "Dataset",
     "DistributedSampler",
     "IterableDataset",
+    "Mixture",
+    "MixtureSampler",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -65,6 +70,7 @@ __all__ = [
     "lengths_of",
     "random_split",
     "rng",
+    "split",
     "weights_from_labels",
     "with_feedline",
 ]
