@@ -137,7 +137,8 @@ class BatchIterator(Iterator[Any]):
             patience = None  # somebody gets on
             self._passed.delivered(outcome)
             if outcome.notice is not None:
-                self._lasting.tell_once(outcome.notice)
+                self._lasting.heed(outcome.notice)
+                self._samples += outcome.dropped
             if self._options.care.on_error != "raise":
                 self._lasting.mishaps.take(outcome, self._options.care)
                 self._samples += len(outcome.bad)
