@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import collation
 import first_batch
 import in_memory
 import jpeg
@@ -37,6 +38,7 @@ WORKLOADS = [
         resume,
         torch_front,
         torch_first_batch,
+        collation,
     )
 ]
 

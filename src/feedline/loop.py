@@ -21,7 +21,7 @@ from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.line.stream import DISAGREE
-from feedline.messages import Outcome
+from feedline.messages import Outcome, Task
 from feedline.options import Options
 from feedline.supervise.memory import Setting
 from feedline.workers.contract import Workers
@@ -54,6 +54,7 @@ class BatchIterator(Iterator[Any]):
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None
+        self._passes_over = options.care.on_error != "raise"
         self._said_once = False  # whoever catches every error must come to an end
         self._samples = passed.place.samples if options.stream else 0
         self._setting = Setting(options.dataset, options.stream, workers.forked)
@@ -123,6 +124,19 @@ class BatchIterator(Iterator[Any]):
             )
 
     def _next_outcome(self) -> Outcome | None:
+        return self._next_of_workers() if self._workers.do is None else self._next_done_here(self._workers.do)
+
+    def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
+        """Taken, done and counted in one go: nothing else is ever under way."""
+        while (task := self._next_task()) is not None:
+            outcome = do(task)
+            self._heed(outcome)
+            self._passed.done(task, self._tasks.sampler_state(), outcome)
+            if self._is_for_the_user(outcome):
+                return outcome
+        return None
+
+    def _next_of_workers(self) -> Outcome | None:
         delivery, patience = self._delivery, None
         while True:
             self.fill()
@@ -136,32 +150,38 @@ class BatchIterator(Iterator[Any]):
                 continue
             patience = None  # somebody gets on
             self._passed.delivered(outcome)
-            if outcome.notice is not None:
-                self._lasting.heed(outcome.notice)
-                self._samples += outcome.dropped
-            if self._options.care.on_error != "raise":
-                self._lasting.mishaps.take(outcome, self._options.care)
-                self._samples += len(outcome.bad)
-            if outcome.size or outcome.failure is not None:
-                if self._workers.count:
-                    self.fill()  # the place just freed is used while the user computes
-                self._samples += outcome.size
+            if self._is_for_the_user(outcome):
+                self.fill()  # the place just freed is used while the user computes
                 return outcome
+
+    def _is_for_the_user(self, outcome: Outcome) -> bool:
+        """Take note of what is said beside the batch. Is there one, or an error?"""
+        if outcome.notice is not None:
+            self._lasting.heed(outcome.notice)
+            self._samples += outcome.dropped
+        if self._passes_over:
+            self._lasting.mishaps.take(outcome, self._options.care)
+            self._samples += len(outcome.bad)
+        self._samples += outcome.size
+        return outcome.size > 0 or outcome.failure is not None
 
     def fill(self) -> None:
         """Send out tasks as far as there is credit; `next()` does this by itself."""
-        while self._more and len(self._delivery) < self._credits:
+        while len(self._delivery) < self._credits and (task := self._next_task()) is not None:
+            self._delivery.expect(task.seq)
+            self._passed.sent(task, self._tasks.sampler_state())
+            self._guard.submit(task)
+
+    def _next_task(self) -> Task | None:
+        if self._more:
             try:
-                task = next(self._tasks)
+                return next(self._tasks)
             except StopIteration:
                 self._more = False
             except Exception as error:  # raised after the batches before it
                 add_note(error, "feedline: raised by the sampler")
                 self._sampler_error, self._more = error, False
-            else:
-                self._delivery.expect(task.seq)
-                self._passed.sent(task, self._tasks.sampler_state())
-                self._guard.submit(task)
+        return None
 
     def _look_at_memory(self) -> None:
         for warning in self._lasting.memory.look(self._workers.processes, self._setting, ended=False):
@@ -169,13 +189,17 @@ class BatchIterator(Iterator[Any]):
 
     def _put(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
-            if outcome.ended:
-                self._tasks.ended(outcome.seq)
-            if outcome.whole is not None:
-                self._read_whole.add(outcome.whole)
-                if len(self._read_whole) > 1:
-                    raise RuntimeError(DISAGREE)
+            self._heed(outcome)
             self._delivery.put(outcome)
+
+    def _heed(self, outcome: Outcome) -> None:
+        """Take in, as soon as it is known, what an outcome says of its stream."""
+        if outcome.ended:
+            self._tasks.ended(outcome.seq)
+        if outcome.whole is not None:
+            self._read_whole.add(outcome.whole)
+            if len(self._read_whole) > 1:
+                raise RuntimeError(DISAGREE)
 
     def _finish(self) -> None:
         grown = self._lasting.memory.look(self._workers.processes, self._setting, ended=True)

@@ -75,12 +75,11 @@ class Body:
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
         self._draws = reader is None or reader.draws
+        self._only_gathers = not self._draws and self._salvage is None
         self._parts: Parts | None = None
         if job.stream:
             self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
-        self._make = self._make_by_function
-        if isinstance(job.collate_fn, Collator):
-            self._make = partial(self._make_by_collator, job.collate_fn)
+        self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -125,6 +124,8 @@ class Body:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
         if self._broken is not None:
             return Outcome(task.seq, failure=Failure.of(_fresh(self._broken), not self._own_process))
+        if self._only_gathers and (outcome := self._run_gather(task, empty)) is not None:
+            return outcome
         enter_task(task.seed, task.epoch)
         try:
             return self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
@@ -139,6 +140,15 @@ class Body:
         error = _raisable(error)
         add_note(error, f"feedline: in {self._who}, making batch {task.seq} of epoch {task.epoch}")
         return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
+
+    def _run_gather(self, task: Task, empty: Empty) -> Outcome | None:
+        """Of plain arrays, where nobody draws or asks for the task: to set that up costs as much as such a batch."""
+        assert task.indices is not None
+        try:
+            batch = NotImplemented if task.alone else self._fetcher.gather(task, empty)
+        except Exception as error:
+            return self.failed(task, error)
+        return None if batch is NotImplemented else Outcome(task.seq, batch, max(1, len(task.indices)))
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
         assert task.indices is not None
@@ -228,10 +238,12 @@ class Body:
     def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         return self._make(samples, empty, names) if self._job.batched else (self._unbatched(samples[0], empty), 1, None)
 
-    def _make_by_function(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+    def _make(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+        if self._collator is not None:
+            return self._make_by(self._collator, samples, empty, names)
         return self._batch(samples, empty, names), max(1, len(samples)), None  # collate_fn may make one of nothing
 
-    def _make_by_collator(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
+    def _make_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
         """Straight into the slot."""
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         own = partial(self._owned, empty=empty)
@@ -258,9 +270,9 @@ class Body:
 
     def _unbatched(self, sample: Any, empty: Empty) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
+        if self._collator is not None:  # the sample is a batch of samples by itself
+            return self._make_by(self._collator, sample, empty, None)[0]
         convert = self._job.collate_fn or self._job.dialect.convert
-        if isinstance(convert, Collator):  # the sample is a batch of samples by itself
-            return self._make_by_collator(convert, sample, empty, None)[0]
         return self._owned(convert(sample), empty)
 
     def _owned(self, tree: Any, empty: Empty) -> Any:
