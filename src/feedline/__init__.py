@@ -38,7 +38,6 @@ from feedline.errors import (
 )
 from feedline.line.collate import default_collate, register_collate
 from feedline.line.collators import (
-    Collator,
     DetectionBatch,
     PackedBatch,
     Padded,
@@ -74,7 +73,6 @@ __all__ = [
     "CollateError",
     "CollateStats",
     "CollateTypeError",
-    "Collator",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
