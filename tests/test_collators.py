@@ -110,8 +110,8 @@ def test_pad_is_what_one_would_write_by_hand(made, multiple, length, value):
         assert ours.shape == hand.shape
         assert (ours == hand).all()
     of_image = int(lengths.prod(1).sum()) * (out[0].size // max(1, mask[0].size) if mask[0].size else 0)
-    assert (making.count.places, making.count.padding) == (out.size, out.size - of_image)
-    assert making.count.cut == sum(any(a.shape[x] > g for x, g in zip(axes, goal, strict=True)) for a in arrays)
+    assert (making.tally.places, making.tally.padding) == (out.size, out.size - of_image)
+    assert making.tally.cut == sum(any(a.shape[x] > g for x, g in zip(axes, goal, strict=True)) for a in arrays)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.integers(0, 2))
@@ -254,8 +254,8 @@ def test_every_sequence_can_be_read_from_its_rows(sizes, length, on_long):
     assert (data[segments == 0] == -1).all()
     assert (positions[segments == 0] == 0).all()
     filled = int((segments > 0).sum())
-    assert (making.count.room, making.count.filled) == (segments.size, filled)
-    assert making.count.cut == (sum(size > length for size in sizes) if on_long == "truncate" else 0)
+    assert (making.tally.room, making.tally.filled) == (segments.size, filled)
+    assert making.tally.cut == (sum(size > length for size in sizes) if on_long == "truncate" else 0)
     assert sum(2 * (row > 0).sum() <= length for row in segments) <= 1  # two such rows would be one
 
 
@@ -362,7 +362,7 @@ def test_what_is_not_valid_is_left_out_and_counted():
     ways = drop_invalid({"x": pad(lengths=False)}, valid=lambda sample: len(sample["x"]) < 3)
     samples = [{"x": [1]}, None, {"x": [1, 2, 3]}, {"x": [4, 5]}]
     assert ways.make(samples, making)["x"].data.tolist() == [[1, 0], [4, 5]]
-    assert making.count.dropped == 2
+    assert making.tally.dropped == 2
     with pytest.raises(CollateError, match="field 'x' of dataset index 8 "):
         ways.make([*samples[:3], {"x": "ab"}], Making(NUMPY, names=[5, 6, 7, 8]))
     with pytest.raises(CollateError, match="none of the 2 samples of this batch is valid"):

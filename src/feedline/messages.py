@@ -131,8 +131,9 @@ class BadSample(NamedTuple):
         return cls(index, place, what, text, trace[-LONGEST_TRACE:], None, task.epoch, task.seq)
 
 
-class Tally(NamedTuple):
-    """What a batch was made of, as its collator counted it."""
+@dataclass
+class Tally:
+    """What a batch was made of, counted by its collators while they make it."""
 
     places: int = 0
     """Elements of padded arrays…"""

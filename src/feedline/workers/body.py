@@ -251,11 +251,12 @@ class Body:
         try:
             batch = collator.make(samples, making)
         except NothingLeft:
-            return None, 0, making.count.tally()
+            return None, 0, making.tally
         except Exception as error:
             _note_indices(error, names)
             raise
-        return batch, len(samples) - making.count.dropped, making.count.tally()
+        counted = making.tally if any(vars(making.tally).values()) else None
+        return batch, len(samples) - making.tally.dropped, counted
 
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()

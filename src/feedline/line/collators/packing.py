@@ -81,7 +81,7 @@ class pack(Collator):
         self._check(arrays, making, path)
         sizes = [len(array) for array in arrays]
         if self.on_long == "truncate":
-            making.count.cut += sum(size > self.length for size in sizes)
+            making.tally.cut += sum(size > self.length for size in sizes)
             sizes = [min(size, self.length) for size in sizes]
         pieces, rows = place(sizes, self.length)
         data = making.empty((rows, self.length, *arrays[0].shape[1:]), arrays[0].dtype)
@@ -89,8 +89,8 @@ class pack(Collator):
         positions = making.empty((rows, self.length), np.dtype(np.int64))
         if rows:
             _lay(arrays, pieces, filler, data, segments, positions)
-        making.count.room += rows * self.length
-        making.count.filled += sum(piece.size for piece in pieces)
+        making.tally.room += rows * self.length
+        making.tally.filled += sum(piece.size for piece in pieces)
         wrap = making.arrays.wrap
         return PackedBatch(wrap(data, dtype), wrap(segments), wrap(positions))
 

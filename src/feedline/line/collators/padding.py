@@ -91,7 +91,7 @@ class pad(Collator):
         sizes = np.array([[array.shape[axis] for axis in axes] for array in arrays], np.int64)
         goal = self._goal(sizes, making, path)
         if self.length is not None:
-            making.count.cut += int((sizes > goal).any(1).sum())
+            making.tally.cut += int((sizes > goal).any(1).sum())
             np.minimum(sizes, goal, out=sizes)
         shape = list(arrays[0].shape)
         for axis, size in zip(axes, goal, strict=True):
@@ -103,8 +103,8 @@ class pad(Collator):
             for row, array, size in zip(out, arrays, sizes.tolist(), strict=True):
                 _fill(row, array, axes, size, filler)
         others = prod(size for axis, size in enumerate(shape) if axis not in axes)
-        making.count.places += out.size
-        making.count.padding += out.size - int(sizes.prod(1).sum()) * others
+        making.tally.places += out.size
+        making.tally.padding += out.size - int(sizes.prod(1).sum()) * others
         return self._result(making.arrays.wrap(out, dtype), sizes, goal, making)
 
     def _result(self, data: Any, sizes: IntArray, goal: tuple[int, ...], making: Making) -> Any:
