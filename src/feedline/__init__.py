@@ -40,6 +40,18 @@ from feedline.errors import (
 )
 from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
+from feedline.line.collators import (
+    DetectionBatch,
+    PackedBatch,
+    Padded,
+    compose,
+    detection,
+    drop_invalid,
+    keep,
+    pack,
+    pad,
+    stack,
+)
 from feedline.line.lengths import lengths_of
 from feedline.line.mixing import MixtureSampler
 from feedline.line.ranks import DistributedSampler
@@ -50,7 +62,7 @@ from feedline.line.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.loader import DataLoader
 from feedline.rng import rng
 from feedline.shared_list import SharedList
-from feedline.stats import Stats, WorkerMemory
+from feedline.stats import CollateStats, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
 __version__ = "0.1.0"
@@ -62,10 +74,12 @@ __all__ = [
     "BucketBatchSampler",
     "ChainDataset",
     "CollateError",
+    "CollateStats",
     "CollateTypeError",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DetectionBatch",
     "DistributedSampler",
     "FeedlineError",
     "IterableDataset",
@@ -74,6 +88,8 @@ __all__ = [
     "MixtureSampler",
     "OptionError",
     "OptionTypeError",
+    "PackedBatch",
+    "Padded",
     "RandomSampler",
     "RemoteError",
     "Sampler",
@@ -95,12 +111,19 @@ __all__ = [
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
+    "compose",
     "default_collate",
+    "detection",
+    "drop_invalid",
     "get_worker_info",
+    "keep",
     "lengths_of",
+    "pack",
+    "pad",
     "random_split",
     "register_collate",
     "rng",
     "split",
+    "stack",
     "weights_from_labels",
 ]

@@ -40,6 +40,7 @@ from feedline.line.stratified import StratifiedBatchSampler
 from feedline.line.weighted import weights_from_labels
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
+from feedline.torch.collators import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.loader import DataLoader
 from feedline.torch.splitting import split
 
@@ -64,13 +65,20 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
+    "compose",
     "default_collate",
     "default_convert",
+    "detection",
+    "drop_invalid",
     "get_worker_info",
+    "keep",
     "lengths_of",
+    "pack",
+    "pad",
     "random_split",
     "rng",
     "split",
+    "stack",
     "weights_from_labels",
     "with_feedline",
 ]
