@@ -47,6 +47,10 @@ from feedline.line.samplers import (
     WeightedRandomSampler,
 )
 from feedline.loader import DataLoader
+from feedline.practice.largest import largest_batch
+from feedline.practice.learning_rate import scale_learning_rate, warmup
+from feedline.practice.micro_batches import accumulate
+from feedline.practice.noise import gradient_noise
 from feedline.rng import rng
 from feedline.shared_list import SharedList
 from feedline.stats import Stats, WorkerMemory
@@ -89,9 +93,14 @@ __all__ = [
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
+    "accumulate",
     "default_collate",
     "get_worker_info",
+    "gradient_noise",
+    "largest_batch",
     "random_split",
     "register_collate",
     "rng",
+    "scale_learning_rate",
+    "warmup",
 ]

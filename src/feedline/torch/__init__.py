@@ -33,6 +33,7 @@ from torch.utils.data import (
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.loader import DataLoader
+from feedline.torch.noise import measure_gradient_noise
 
 __all__ = [
     "BatchSampler",
@@ -53,6 +54,7 @@ __all__ = [
     "default_collate",
     "default_convert",
     "get_worker_info",
+    "measure_gradient_noise",
     "random_split",
     "rng",
     "with_feedline",
