@@ -30,7 +30,7 @@ from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
-from feedline.torch.orders import Asking, follow_epoch, generator_of, kind_of, ranks_in, samplers_in
+from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, ranks_in, samplers_in
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.body import Job
@@ -86,6 +86,8 @@ class Engine:
             return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
+        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler)) is not None:
+            self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
         place, passed = self._progress.begin(shards, 1 if shards else ranks_in(loader._index_sampler))
         tasks = self._tasks(loader, place, passed)
