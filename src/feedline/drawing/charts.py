@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from feedline.drawing.svg import Drawing, colour, text_width
 
-LEFT, RIGHT, TOP, BOTTOM = 58, 16, 56, 42
-"""Room around the axes: for numbers, a title with a legend, and the axis' name."""
+LEFT, RIGHT, TOP, BOTTOM = 58, 24, 66, 42
+"""Room around the axes: for numbers, the title, the legend under it, and the axis' name."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Axis:
     name: str = ""
     log: bool = False
     label: Callable[[float], str] = plain
-    most: float | None = None
-    """Where it ends, if not at the largest value."""
+    whole: bool = False
+    """Are there only whole numbers on it, such as epochs?"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Scale:
     begin: float
     end: float
     log: bool = False
-    label: Callable[[float], str] = field(default=plain, compare=False)
+    whole: bool = False
+    label: Callable[[float], str] = plain
 
     def at(self, value: float) -> float:
         """Where a value lies."""
@@ -85,7 +86,7 @@ class Scale:
         if self.log:
             powers = range(math.ceil(_log(self.low) - 1e-9), math.floor(_log(self.high) + 1e-9) + 1)
             return [10.0**power for power in powers]
-        rough = self._span / 5
+        rough = max(self._span / 5, 1.0 if self.whole else 0.0)
         power = 10.0 ** math.floor(_log(rough))
         step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough * 0.999)
         first = math.ceil(self.low / step - 1e-9)
@@ -125,23 +126,24 @@ def draw_lines(
     up = _scale([at for each in series for _, at in each.points], y, top + height - BOTTOM, top + TOP)
     _draw_axes(drawing, across, up)
     drawing.text(left + 16, top + 22, title, bold=True)
-    drawing.text(left + LEFT, top + TOP - 8, y.name, "faint", size=11)
+    drawing.text(left + LEFT, top + TOP - 12, y.name, "faint", size=11)
     drawing.text(across.end, top + height - 8, x.name, "faint", "end", size=11)
     if len(series) > 1:
         names = [(colour(number), each.name) for number, each in enumerate(series)]
         room = sum(text_width(name) + 35 for _, name in names)
-        drawing.legend(left + width - RIGHT - room + 18, top + 22, names)
+        drawing.legend(left + width - RIGHT - room + 18, top + 44, names)
     for number, each in enumerate(series):
         _draw_series(drawing, each, colour(number), across, up)
     return across, up
 
 
 def _scale(values: list[float], axis: Axis, begin: float, end: float) -> Scale:
-    high = axis.most if axis.most is not None else max(values)
-    low = min(values) if axis.log else min(0.0, *values) if begin > end else min(values)
+    low, high = min(values), max(values)
+    if begin > end and not axis.log:  # upwards: heights are compared, so they begin at zero
+        low = min(0.0, low)
     if high <= low:
-        high = low + 1.0 if not axis.log else low * 10
-    return Scale(low, high, begin, end, axis.log, axis.label)
+        high = low * 10 if axis.log else low + 1.0
+    return Scale(low, high, begin, end, axis.log, axis.whole, axis.label)
 
 
 def _draw_axes(drawing: Drawing, across: Scale, up: Scale) -> None:

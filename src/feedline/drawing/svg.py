@@ -21,8 +21,8 @@ _GROUNDS = {"ground": "#fbfaf7", "ink": "#20242a", "faint": "#62686f", "rule": "
 _GROUNDS_IN_THE_DARK = {"ground": "#15181c", "ink": "#e8e6e1", "faint": "#a0a7af", "rule": "#363b42", "pale": "#2c3137"}
 
 FONT_SIZE = 13
-_WIDTH_OF_A_LETTER = 0.55
-"""Of the font's size; on average, in the sans-serif fonts that browsers take."""
+_WIDTH_OF_A_LETTER = 0.6
+"""Of the font's size: as in DejaVu Sans, the widest of the usual sans-serif fonts (looked at)."""
 
 
 def colour(number: int) -> str:
