@@ -128,10 +128,9 @@ def draw_lines(
     drawing.text(left + 16, top + 22, title, bold=True)
     drawing.text(left + LEFT, top + TOP - 12, y.name, "faint", size=11)
     drawing.text(across.end, top + height - 8, x.name, "faint", "end", size=11)
-    if len(series) > 1:
-        names = [(colour(number), each.name) for number, each in enumerate(series)]
-        room = sum(text_width(name) + 35 for _, name in names)
-        drawing.legend(left + width - RIGHT - room + 18, top + 44, names)
+    names = [(colour(number), each.name) for number, each in enumerate(series)]
+    room = sum(text_width(name) + 35 for _, name in names)
+    drawing.legend(left + width - RIGHT - room + 18, top + 44, names)
     for number, each in enumerate(series):
         _draw_series(drawing, each, colour(number), across, up)
     return across, up
