@@ -18,7 +18,7 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool) -> str | 
     """What to say of a shuffled epoch whose last batch would have one sample; None if it has more, or does not shuffle.
 
     >>> from feedline import RandomSampler, SequentialSampler
-    >>> print(lone_sample(RandomSampler(1001), 100, drop_last=False)[:76])
+    >>> print(lone_sample(RandomSampler(1001), 100, drop_last=False)[:75])
     the last batch of each epoch has a single sample (1,001 in batches of 100):
     >>> lone_sample(SequentialSampler(1001), 100, drop_last=False)
     """
