@@ -86,8 +86,6 @@ class Guard:
 
     def wait(self, patience: Patience, seq: int | None) -> list[Outcome]:
         """Outcomes, at least one; `seq` is the batch that is waited for."""
-        if not self.workers.count:
-            return self._settle(self.workers.wait(None))
         while True:
             outcomes = self._settle(self._wait_until(min(patience.due, self._birth_due(), self._again_at), patience))
             if outcomes:

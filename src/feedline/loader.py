@@ -15,13 +15,14 @@ from types import TracebackType
 from typing import Any
 
 from feedline.care import Care
+from feedline.feed import Feed
 from feedline.forever import Forever
 from feedline.line.collate import registrations
 from feedline.line.last_batch import lone_sample
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, has_order
-from feedline.loop import BatchIterator, Feed
+from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
 from feedline.resuming import Progress, read_again
@@ -166,7 +167,7 @@ class DataLoader:
         >>> [(bad.index, bad.error[:10], bad.replacement) for bad in loader.errors]
         [(2, 'ValueError', 3)]
         """
-        return self._feed.mishaps.samples
+        return self._feed.errors
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next: it decides the order and every random draw, together with the seed."""

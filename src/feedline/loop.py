@@ -1,6 +1,6 @@
 """The loop, written once for every kind of worker and every front.
 
-Takes: checked options, an epoch's tasks, a job for workers. Gives: an iterator over batches.
+Takes: checked options, an epoch's tasks, workers. Gives: an iterator over batches.
 Promises: at most `prefetch_factor × num_workers` tasks out; every batch once; an error is raised by `next()` and
 nowhere else; whatever way the loop is left, nothing is left behind.
 Not its job: what the options mean (loader and fronts), anything a stop on the line does.
@@ -8,9 +8,6 @@ Not its job: what the options mean (loader and fronts), anything a stop on the l
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,109 +16,15 @@ from typing import Any
 from feedline.datasets import described
 from feedline.errors import add_note
 from feedline.guard import Guard
+from feedline.lasting import Lasting, tell
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.line.stream import DISAGREE
-from feedline.messages import Outcome
-from feedline.mishaps import Mishaps
+from feedline.messages import Outcome, Task
 from feedline.options import Options
-from feedline.stats import Stats
-from feedline.supervise.memory import MemoryWatch, Setting
-from feedline.workers.body import Job
-from feedline.workers.carried import warnings_about
+from feedline.supervise.memory import Setting
 from feedline.workers.contract import Workers
-from feedline.workers.inline import InlineWorkers
-from feedline.workers.processes import ProcessWorkers
-from feedline.workers.threads import ThreadWorkers
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-
-
-class Feed:
-    """What a loader keeps from one iteration to the next: persistent workers, and what it has warned of."""
-
-    def __init__(self) -> None:
-        self.warned: set[str] = set()
-        """Said once, not every epoch."""
-        self.quarantine: dict[Any, str] = {}
-        """Samples that have cost several workers their lives, and how."""
-        self.mishaps = Mishaps()
-        self.memory = MemoryWatch()
-        self._owner = os.getpid()
-        self._kept: Workers | None = None
-        self._stop_kept: Callable[[], object] | None = None
-        self._latest: weakref.ref[BatchIterator] | None = None
-        self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
-
-    def begin(
-        self,
-        options: Options,
-        tasks: Tasks,
-        passed: Passed,
-        length: Callable[[], int],
-        job: Job,
-        kind: type[BatchIterator] | None = None,
-    ) -> BatchIterator:
-        """Start an iteration; with persistent workers one still under way on them is given up."""
-        if self._kept is None:
-            for message in warnings_about(job, options.workers, options.multiprocessing_context):
-                self.tell_once(message)
-        kept = self._kept_workers(options, job) if options.persistent_workers else None
-        workers = kept or new_workers(options, job)
-        # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
-        iterator = (kind or BatchIterator)(self, options, tasks, passed, length, workers)
-        self._iterators.add(iterator)
-        self._latest = weakref.ref(iterator)
-        try:
-            if kept is None:
-                workers.start()
-            self.memory.begin(workers.processes())
-        except BaseException:
-            iterator.close()
-            raise
-        return iterator
-
-    def tell_once(self, message: str) -> None:
-        """Warn, unless that has been said before."""
-        if message not in self.warned:
-            self.warned.add(message)
-            _tell(message)
-
-    def stats(self) -> Stats:
-        """How the loader is doing."""
-        latest = self._latest() if self._latest is not None else None
-        workers = self._kept if latest is None else latest
-        return Stats(workers=self.memory.now([] if workers is None else workers.processes()))
-
-    def close(self) -> None:
-        """End all workers and give back their memory."""
-        for iterator in list(self._iterators):
-            iterator.close()
-        self.drop_kept()
-
-    def drop_kept(self) -> None:
-        """End the persistent workers."""
-        self._kept = None
-        if self._stop_kept is not None:
-            self._stop_kept()
-
-    def _kept_workers(self, options: Options, job: Job) -> Workers:
-        latest = self._latest() if self._latest is not None else None
-        if latest is not None:
-            latest.give_up()
-        if self._owner != os.getpid():  # a forked child: the workers are the parent's
-            self._kept, self._owner = None, os.getpid()
-        if self._kept is None:
-            self._kept = new_workers(options, job)
-            self._stop_kept = weakref.finalize(self, self._kept.release)
-            try:
-                self._kept.start()
-            except BaseException:
-                self.drop_kept()
-                raise
-        self._kept.forget()
-        return self._kept
 
 
 class BatchIterator(Iterator[Any]):
@@ -129,18 +32,18 @@ class BatchIterator(Iterator[Any]):
 
     def __init__(
         self,
-        feed: Feed,
+        lasting: Lasting,
         options: Options,
         tasks: Tasks,
         passed: Passed,
         length: Callable[[], int],
         workers: Workers,
     ) -> None:
-        self._feed = feed  # keeps it, and with it persistent workers, alive while the loop runs
+        self._lasting = lasting  # keeps it, and with it persistent workers, alive while the loop runs
         self._options = options
         self._workers = workers
         self._guard = Guard(
-            workers, options.care, options.timeout, partial(described, options.dataset), _tell, feed.quarantine
+            workers, options.care, options.timeout, partial(described, options.dataset), tell, lasting.quarantine
         )
         self._owned = not options.persistent_workers
         self._tasks = tasks
@@ -151,6 +54,7 @@ class BatchIterator(Iterator[Any]):
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None
+        self._passes_over = options.care.on_error != "raise"
         self._said_once = False  # whoever catches every error must come to an end
         self._samples = passed.place.samples if options.stream else 0
         self._setting = Setting(options.dataset, options.stream, workers.forked)
@@ -220,6 +124,19 @@ class BatchIterator(Iterator[Any]):
             )
 
     def _next_outcome(self) -> Outcome | None:
+        return self._next_of_workers() if self._workers.do is None else self._next_done_here(self._workers.do)
+
+    def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
+        """Taken, done and counted in one go: nothing else is ever under way."""
+        while (task := self._next_task()) is not None:
+            outcome = do(task)
+            self._heed(outcome)
+            self._passed.done(task, self._tasks.sampler_state(), outcome)
+            if self._is_for_the_user(outcome):
+                return outcome
+        return None
+
+    def _next_of_workers(self) -> Outcome | None:
         delivery, patience = self._delivery, None
         while True:
             self.fill()
@@ -233,55 +150,65 @@ class BatchIterator(Iterator[Any]):
                 continue
             patience = None  # somebody gets on
             self._passed.delivered(outcome)
-            if outcome.notice is not None:
-                self._feed.tell_once(outcome.notice)
-            if self._options.care.on_error != "raise":
-                self._feed.mishaps.take(outcome, self._options.care)
-                self._samples += len(outcome.bad)
-            if outcome.size or outcome.failure is not None:
-                if self._workers.count:
-                    self.fill()  # the place just freed is used while the user computes
-                self._samples += outcome.size
+            if self._is_for_the_user(outcome):
+                self.fill()  # the place just freed is used while the user computes
                 return outcome
+
+    def _is_for_the_user(self, outcome: Outcome) -> bool:
+        """Take note of what is said beside the batch. Is there one, or an error?"""
+        if outcome.notice is not None:
+            self._lasting.tell_once(outcome.notice)
+        if self._passes_over:
+            self._lasting.mishaps.take(outcome, self._options.care)
+            self._samples += len(outcome.bad)
+        self._samples += outcome.size
+        return outcome.size > 0 or outcome.failure is not None
 
     def fill(self) -> None:
         """Send out tasks as far as there is credit; `next()` does this by itself."""
-        while self._more and len(self._delivery) < self._credits:
+        while len(self._delivery) < self._credits and (task := self._next_task()) is not None:
+            self._delivery.expect(task.seq)
+            self._passed.sent(task, self._tasks.sampler_state())
+            self._guard.submit(task)
+
+    def _next_task(self) -> Task | None:
+        if self._more:
             try:
-                task = next(self._tasks)
+                return next(self._tasks)
             except StopIteration:
                 self._more = False
             except Exception as error:  # raised after the batches before it
                 add_note(error, "feedline: raised by the sampler")
                 self._sampler_error, self._more = error, False
-            else:
-                self._delivery.expect(task.seq)
-                self._passed.sent(task, self._tasks.sampler_state())
-                self._guard.submit(task)
+        return None
 
     def _look_at_memory(self) -> None:
-        for warning in self._feed.memory.look(self._workers.processes, self._setting, ended=False):
-            self._feed.tell_once(warning)
+        for warning in self._lasting.memory.look(self._workers.processes, self._setting, ended=False):
+            self._lasting.tell_once(warning)
 
     def _put(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
-            if outcome.ended:
-                self._tasks.ended(outcome.seq)
-            if outcome.whole is not None:
-                self._read_whole.add(outcome.whole)
-                if len(self._read_whole) > 1:
-                    raise RuntimeError(DISAGREE)
+            self._heed(outcome)
             self._delivery.put(outcome)
 
+    def _heed(self, outcome: Outcome) -> None:
+        """Take in, as soon as it is known, what an outcome says of its stream."""
+        if outcome.ended:
+            self._tasks.ended(outcome.seq)
+        if outcome.whole is not None:
+            self._read_whole.add(outcome.whole)
+            if len(self._read_whole) > 1:
+                raise RuntimeError(DISAGREE)
+
     def _finish(self) -> None:
-        grown = self._feed.memory.look(self._workers.processes, self._setting, ended=True)
+        grown = self._lasting.memory.look(self._workers.processes, self._setting, ended=True)
         self._leave("")
         for warning in grown:
-            self._feed.tell_once(warning)
+            self._lasting.tell_once(warning)
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
-        self._feed.mishaps.judge(self._options.care, at_end=True)
+        self._lasting.mishaps.judge(self._options.care, at_end=True)
         if self._options.stream:
             self._check_length()
 
@@ -293,7 +220,7 @@ class BatchIterator(Iterator[Any]):
         options = self._options
         short_batches = (options.batch_size or 1) * max(1, self._passed.shards) if options.drop_last else 0
         if not said - short_batches < self._samples <= said and self._samples != said:
-            self._feed.tell_once(
+            self._lasting.tell_once(
                 f"the IterableDataset's __len__ says {said} but it gave {self._samples} elements, so len(loader) "
                 "is wrong too; let __len__ return the true count, or leave it out"
             )
@@ -305,21 +232,4 @@ class BatchIterator(Iterator[Any]):
         )
         self._said_once = True
         if not self._owned:
-            self._feed.drop_kept()
-
-
-def _tell(message: str) -> None:
-    """Warn, as if from the line of the user's loop."""
-    depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, stacklevel=depth)
-
-
-def new_workers(options: Options, job: Job) -> Workers:
-    """Workers of the kind the options ask for, still to be started."""
-    if options.num_workers == 0:
-        return InlineWorkers(job)
-    if options.workers == "thread":
-        return ThreadWorkers(job)
-    return ProcessWorkers(job, options.multiprocessing_context)
+            self._lasting.drop_workers()

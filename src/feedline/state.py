@@ -10,13 +10,44 @@ from __future__ import annotations
 
 import base64
 import json
+import operator
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from feedline.errors import StateError
 
 VERSION = 1
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The last indices before a place, by which a sampler that is asked again is known to give the same.
+
+    >>> import numpy as np
+    >>> Tail.of([7, 8, 9]) == Tail.of([np.int64(7), 8, 9]), Tail.of([7, 8, 9]) == Tail.of([7, 9, 8])
+    (True, False)
+    """
+
+    LONGEST: ClassVar[int] = 8
+    """Few, because they are looked at whenever a state is saved; those of another shuffle differ all the same."""
+
+    count: int
+    digest: int
+
+    @classmethod
+    def of(cls, indices: Sequence[Any]) -> Tail:
+        """Of a list's last ones."""
+        last = [_as_text(index) for index in indices[-cls.LONGEST :]]
+        return cls(len(last), zlib.crc32("\n".join(last).encode(errors="replace")))
+
+
+def _as_text(index: Any) -> str:
+    try:
+        return str(operator.index(index))
+    except TypeError:
+        return str(index)
 
 
 @dataclass(frozen=True)
@@ -31,7 +62,7 @@ class Place:
     ahead: Sequence[int] = ()
     """Batches after that one that have been delivered all the same (in_order=False)."""
     sampler: Any = None
-    """What the sampler itself says of its place, if it says anything."""
+    """What the sampler itself says of its place, if it says anything; a `Tail` if it can only be asked again."""
     shards: int = 0
     """For a stream: in how many parts it was read."""
     streams: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +91,9 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
     found |= {"sampler": kind.sampler, "batched_by": kind.batched_by}
     if place.ahead:
         found["ahead"] = list(place.ahead)
-    if place.sampler is not None:
+    if isinstance(place.sampler, Tail):
+        found["last"] = [place.sampler.count, place.sampler.digest]
+    elif place.sampler is not None:
         found["sampler_state"] = place.sampler
     if place.shards:
         found["shards"] = place.shards
@@ -132,7 +165,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
             batches=_count(state["batches"]),
             samples=_count(state["samples"]),
             ahead=tuple(_count(number) for number in state.get("ahead", ())),
-            sampler=state.get("sampler_state"),
+            sampler=Tail(*map(_count, state["last"])) if "last" in state else state.get("sampler_state"),
             shards=_count(state.get("shards", 0)),
             streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
         )

@@ -122,9 +122,9 @@ def _number(value: float) -> str:
 
 
 def _style() -> str:
-    return _rules({**_GROUNDS, **_named(COLOURS)}) + (
-        f"\n@media (prefers-color-scheme: dark) {{\n{_rules({**_GROUNDS_IN_THE_DARK, **_named(_COLOURS_IN_THE_DARK)})}\n}}"
-    )
+    by_day = _rules({**_GROUNDS, **_named(COLOURS)})
+    in_the_dark = _rules({**_GROUNDS_IN_THE_DARK, **_named(_COLOURS_IN_THE_DARK)})
+    return f"{by_day}\n@media (prefers-color-scheme: dark) {{\n{in_the_dark}\n}}"
 
 
 def _named(colours: Sequence[str]) -> dict[str, str]:

@@ -9,10 +9,17 @@ Not its job: saving it (state, loader).
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from feedline.messages import Outcome, Task
-from feedline.state import Place
+from feedline.state import Place, Tail
+
+
+class LastIndices(NamedTuple):
+    """What stands for the state of a sampler that has none: the indices it gave last. Digested only if saved."""
+
+    indices: Sequence[Any]
 
 
 class Passed:
@@ -52,6 +59,17 @@ class Passed:
             self._held.append(outcome)
         else:
             self._count(outcome)
+
+    def done(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
+        """A task has been sent and its outcome has left, and none other is under way."""
+        if self._held is not None or self.shards:
+            self.sent(task, sampler_state)
+            self.delivered(outcome)
+            return
+        assert task.indices is not None
+        self._batches = task.seq + 1
+        self._samples += len(task.indices) * self._ranks
+        self._sampler = sampler_state
 
     def hold(self) -> None:
         """From now on what has left the loop is not yet the user's."""
@@ -93,12 +111,13 @@ class Passed:
     @property
     def place(self) -> Place:
         """Where to go on."""
+        sampler = Tail.of(self._sampler.indices) if isinstance(self._sampler, LastIndices) else self._sampler
         return Place(
             self._begin.epoch,
             self._batches,
             self._samples,
             tuple(sorted(self._ahead)),
-            self._sampler,
+            sampler,
             self.shards,
             dict(self._streams),
             self.drawn,

@@ -15,9 +15,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from feedline.line.passed import LastIndices
+from feedline.line.replay import Replayed
 from feedline.line.samplers import BatchSampler, Sampler, has_order
 from feedline.messages import Task
-from feedline.state import Place
+from feedline.state import Place, Tail
 
 
 class Tasks(Protocol):
@@ -60,6 +62,20 @@ class MapTasks:
 
     def ended(self, seq: int) -> None:
         raise AssertionError("only a stream ends early")
+
+
+class ReplayedTasks(MapTasks):
+    """Tasks of a sampler that can only be asked again: its latest indices stand for its state."""
+
+    def __init__(self, tasks: Iterator[Task], ahead: Container[int]) -> None:
+        super().__init__(tasks, ahead, lambda: LastIndices(self._latest[-Tail.LONGEST :]))
+        self._latest: Any = ()
+
+    def __next__(self) -> Task:
+        task = super().__next__()
+        assert task.indices is not None
+        self._latest = task.indices
+        return task
 
 
 class OrderPlan:
@@ -118,16 +134,12 @@ class IterablePlan:
 
     def tasks_from(self, place: Place) -> Tasks:
         if not is_stateful(self._indices):
-            return MapTasks(self._generate(place, self._replayed(place)), place.ahead)
+            return ReplayedTasks(self._generate(place, self._replayed(place)), place.ahead)
         kept = Kept(self._indices, place.sampler)
         return MapTasks(self._generate(place, kept), place.ahead, kept.state)
 
     def _replayed(self, place: Place) -> Iterator[Any]:
-        """The sampler's indices from a place on; those before are taken again and thrown away, and no data is read."""
-        source = iter(self._indices)
-        past = place.batches if self._batches else place.samples
-        next(islice(source, past, past), None)
-        yield from source
+        yield from Replayed(iter(self._indices), place, self._batches)  # asked for when the first batch is
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
         first = place.samples

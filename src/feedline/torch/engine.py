@@ -20,11 +20,12 @@ from torch.utils.data import IterableDataset, default_collate, default_convert
 
 from feedline.care import Care
 from feedline.errors import StateError
+from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import Passed
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.line.samplers import has_order
-from feedline.loop import BatchIterator, Feed
+from feedline.loop import BatchIterator
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict

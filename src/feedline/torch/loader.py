@@ -176,7 +176,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000."""
-        return self._feedline.feed.mishaps.samples
+        return self._feedline.feed.errors
 
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, measured now or when there last was one."""

@@ -17,9 +17,10 @@ from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Se
 
 from feedline.datasets import IntArray
 from feedline.line.last_batch import lone_sample
-from feedline.line.plan import Kept, MapTasks, OrderPlan, Tasks, batch_of, is_stateful
+from feedline.line.plan import Kept, MapTasks, OrderPlan, ReplayedTasks, Tasks, batch_of, is_stateful
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import global_length, name_of, ranks_of
+from feedline.line.replay import Replayed
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
 from feedline.line.samplers import Sampler, has_order
 from feedline.messages import AsGiven, Task
@@ -36,11 +37,13 @@ class Indices(NamedTuple):
     batches: Iterator[Any]
     unique: bool
     """Does each index come once?"""
-    state: Callable[[], Any]
-    """What the sampler says of its place."""
+    state: Callable[[], Any] | None
+    """What the sampler says of its place; None if it can only be asked again."""
 
     def tasks(self, seed: int, place: Place) -> Tasks:
         """As tasks of that seed."""
+        if self.state is None:
+            return ReplayedTasks(self._number(seed, place), place.ahead)
         return MapTasks(self._number(seed, place), place.ahead, self.state)
 
     def _number(self, seed: int, place: Place) -> Iterator[Task]:
@@ -117,11 +120,11 @@ class Asking:
     def _ask(self) -> Indices:
         index_sampler, place = self._index_sampler, self._place
         if not self._batched:
-            source, state = _kept(index_sampler, place, place.samples)
+            source, state = _kept(index_sampler, place, batches=False)
             return Indices(([index] for index in source), False, state)
         if type(index_sampler) is BatchSampler:
             return _of_stock_batches(index_sampler, place, self._drawn)
-        source, state = _kept(index_sampler, place, place.batches)
+        source, state = _kept(index_sampler, place, batches=True)
         # A dataset that reads them at once gets what a batch sampler gives as it is: a tuple, a slice, a tensor.
         return Indices(map(_as_given if self._at_once else batch_of, source), False, state)
 
@@ -132,25 +135,33 @@ def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -
     if _is_stock(sampler):
         batches = _batches(_without(place.samples, _arrays(sampler, drawn)), size, drop_last)
         return Indices(batches, _each_once(sampler), lambda: None)
-    state: list[Callable[[], Any]] = []
+    said: list[Any] = []
 
     def lists() -> Iterator[list[Any]]:
-        source, say = _kept(sampler, place, place.samples)  # asked when torch's batch sampler would ask
-        state.append(say)
+        source, state = _kept(sampler, place, batches=False)  # asked when torch's batch sampler would ask
+        said.append(state)
         while batch := list(islice(source, size)):
             if len(batch) < size and drop_last:
                 return
             yield batch
 
-    return Indices(lists(), False, lambda: state[0]())
+    if is_stateful(sampler):
+        return Indices(lists(), False, lambda: said[0]())
+    return Indices(lists(), False, _says_nothing(sampler))
 
 
-def _kept(sampler: Any, place: Place, past: int) -> tuple[Iterator[Any], Callable[[], Any]]:
+def _kept(sampler: Any, place: Place, batches: bool) -> tuple[Iterator[Any], Callable[[], Any] | None]:
     """A sampler's iterator without what is past, and what the sampler says of its place, if it says anything."""
     if is_stateful(sampler):
         kept = Kept(sampler, place.sampler)
         return kept, kept.state
-    return islice(iter(sampler), past, None), lambda: None
+    return Replayed(iter(sampler), place, batches), _says_nothing(sampler)
+
+
+def _says_nothing(sampler: Any) -> Callable[[], Any] | None:
+    """A sampler without a state is known by its latest indices (None); not torch's own for ranks, which follows its
+    epoch, and which with another number of ranks has other indices there."""
+    return (lambda: None) if type(sampler) is DistributedSampler else None
 
 
 def _ordered(index_sampler: Any, batched: bool) -> tuple[Sampler, int | None, bool] | None:

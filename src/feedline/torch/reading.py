@@ -9,14 +9,14 @@ Not its job: any other dataset (line.fetch).
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.data import StackDataset, Subset, TensorDataset
 
 from feedline.arena.slots import SMALL_LEAF
-from feedline.datasets import Empty, IntArray
+from feedline.datasets import Array, Empty, IntArray
 from feedline.datasets import reads_many as numpy_reads_many
 from feedline.line.fetch import BatchReader
 from feedline.line.fetch import batch_reader as numpy_reader
@@ -29,7 +29,7 @@ def batch_reader(dataset: Any) -> BatchReader | None:
     if not is_stock(torch.Tensor, np.ndarray, np.number, tuple, dict):
         return None  # a registration of the user's has its say, sample by sample
     if type(dataset) is TensorDataset and all(map(_can_gather, dataset.tensors)):
-        columns = [(tensor, tensor.itemsize * prod(tensor.shape[1:])) for tensor in dataset.tensors]
+        columns = [_Column.of(tensor) for tensor in dataset.tensors]
         return BatchReader(lambda indices, empty: _rows(columns, indices, empty), draws=False)
     if type(dataset) is Subset:
         return _subset_reader(dataset)
@@ -79,16 +79,37 @@ def _subset_reader(dataset: Subset[Any]) -> BatchReader | None:
     return BatchReader(lambda indices, empty: inner.read(chosen.take(indices), empty), inner.draws)
 
 
-def _rows(columns: list[tuple[torch.Tensor, int]], indices: IntArray, empty: Empty) -> list[torch.Tensor]:
-    index = torch.from_numpy(indices if indices.flags.writeable else indices.copy())  # torch warns of read-only ones
+class _Column(NamedTuple):
+    """One of a dataset's tensors, and how its rows are gathered."""
+
+    tensor: torch.Tensor
+    row_bytes: int
+    array: Array | None
+    """The same memory as an array, if it has one: NumPy gathers few bytes in half of torch's time
+    (benchmarks/torch_front.py, 256 rows of 32: 8 against 15 µs)."""
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Column:
+        can_take = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+        array = tensor.numpy() if can_take and tensor.dtype in _ALSO_NUMPYS else None
+        return cls(tensor, tensor.itemsize * prod(tensor.shape[1:]), array)
+
+
+_ALSO_NUMPYS = {torch.from_numpy(np.empty(0, code)).dtype for code in "?bBhilefdFD"}
+
+
+def _rows(columns: list[_Column], indices: IntArray, empty: Empty) -> list[torch.Tensor]:
     size = len(indices)
     return [
-        tensor.index_select(0, index) if size * row_bytes < SMALL_LEAF else _gather(tensor, index, size, empty)
-        for tensor, row_bytes in columns
+        torch.from_numpy(array.take(indices, 0))
+        if array is not None and size * row_bytes < SMALL_LEAF
+        else _gather(tensor, indices, size, empty)
+        for tensor, row_bytes, array in columns
     ]
 
 
-def _gather(tensor: torch.Tensor, index: torch.Tensor, size: int, empty: Empty) -> torch.Tensor:
+def _gather(tensor: torch.Tensor, indices: IntArray, size: int, empty: Empty) -> torch.Tensor:
+    index = torch.from_numpy(indices if indices.flags.writeable else indices.copy())  # torch warns of read-only ones
     out = empty_tensor((size, *tensor.shape[1:]), tensor.dtype, empty)
     return torch.index_select(tensor, 0, index, out=out)
 

@@ -70,6 +70,7 @@ class Body:
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
         self._draws = reader is None or reader.draws
+        self._only_gathers = not self._draws and self._salvage is None
         self._parts: Parts | None = None
         if job.stream:
             self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
@@ -117,6 +118,8 @@ class Body:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
         if self._broken is not None:
             return Outcome(task.seq, failure=Failure.of(_fresh(self._broken), not self._own_process))
+        if self._only_gathers and (outcome := self._run_gather(task, empty)) is not None:
+            return outcome
         enter_task(task.seed, task.epoch)
         try:
             return self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
@@ -131,6 +134,15 @@ class Body:
         error = _raisable(error)
         add_note(error, f"feedline: in {self._who}, making batch {task.seq} of epoch {task.epoch}")
         return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
+
+    def _run_gather(self, task: Task, empty: Empty) -> Outcome | None:
+        """Of plain arrays, where nobody draws or asks for the task: to set that up costs as much as such a batch."""
+        assert task.indices is not None
+        try:
+            batch = NotImplemented if task.alone else self._fetcher.gather(task, empty)
+        except Exception as error:
+            return self.failed(task, error)
+        return None if batch is NotImplemented else Outcome(task.seq, batch, max(1, len(task.indices)))
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
         assert task.indices is not None

@@ -20,6 +20,10 @@ class Workers(Protocol):
     count: int
     """How many there are; 0 when the loop does the work itself."""
 
+    @property
+    def do(self) -> Callable[[Task], Outcome] | None:
+        """Without workers: does a task on the spot, and the calls below are for nobody. None where there are some."""
+
     forked: bool
     """Are they copies of this process, which share its memory as long as neither writes?"""
 

@@ -1,4 +1,4 @@
-"""No workers: the loop does each task itself, when it waits for it.
+"""No workers: the loop does each task itself, when its batch is asked for.
 
 Promises: the same batches as any other kind; the user's own random state is as it was after every batch.
 Not its job: prefetching.
@@ -28,7 +28,6 @@ class InlineWorkers:
         pool = SlotPool() if segment.available else None
         self._body = Body(job, None, ambient, own_process=False)
         self._memory = LocalMemory(pool)
-        self._task: Task | None = None
         # Not a method of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.release: Callable[[], None] = partial(_release, ambient, pool)
 
@@ -41,20 +40,20 @@ class InlineWorkers:
     def start(self) -> None:
         self._body.start()
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
-        self._task = task
-
-    def wait(self, timeout: float | None) -> list[Outcome | Death]:
-        task, self._task = self._task, None
-        if task is None:
-            return []
+    def do(self, task: Task) -> Outcome:
         try:
-            return [self._body.run(task, self._memory.empty)]
+            return self._body.run(task, self._memory.empty)
         finally:
             self._memory.finish()
 
+    def submit(self, task: Task, urgent: bool = False) -> None:
+        raise AssertionError("there is no worker")
+
+    def wait(self, timeout: float | None) -> list[Outcome | Death]:
+        raise AssertionError("there is no worker")
+
     def forget(self) -> None:
-        self._task = None
+        pass
 
     def standing(self) -> list[Standing]:
         return []  # whoever could look is the one at work

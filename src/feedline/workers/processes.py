@@ -36,6 +36,8 @@ from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_don
 class ProcessWorkers:
     """The contract, kept by `job.num_workers` processes."""
 
+    do = None
+
     def __init__(self, job: Job, context: str | BaseContext | None) -> None:
         self._job = job
         self.count = job.num_workers

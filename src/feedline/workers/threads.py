@@ -41,6 +41,7 @@ STOP_SECONDS = 0.5
 class ThreadWorkers:
     """The contract, kept by `job.num_workers` threads."""
 
+    do = None
     forked = False
 
     def __init__(self, job: Job) -> None:

@@ -1,0 +1,106 @@
+"""A loader's feed: one epoch after another, on workers of the kind the options ask for.
+
+Takes: checked options, an epoch's tasks, a job for workers. Gives: iterators over batches.
+Promises: persistent workers serve one epoch at a time, the latest; closing ends whatever is under way.
+Not its job: what happens in an epoch (loop), what the options mean (loader and fronts).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+from feedline.lasting import Lasting
+from feedline.line.passed import Passed
+from feedline.line.plan import Tasks
+from feedline.loop import BatchIterator
+from feedline.messages import BadSample
+from feedline.options import Options
+from feedline.stats import Stats
+from feedline.workers.body import Job
+from feedline.workers.carried import warnings_about
+from feedline.workers.contract import Workers
+from feedline.workers.inline import InlineWorkers
+from feedline.workers.processes import ProcessWorkers
+from feedline.workers.threads import ThreadWorkers
+
+
+class Feed:
+    """One loader's, for all its epochs."""
+
+    def __init__(self) -> None:
+        self._lasting = Lasting()
+        self.tell_once = self._lasting.tell_once
+        self.drop_kept = self._lasting.drop_workers
+        self._latest: weakref.ref[BatchIterator] | None = None
+        self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
+
+    def begin(
+        self,
+        options: Options,
+        tasks: Tasks,
+        passed: Passed,
+        length: Callable[[], int],
+        job: Job,
+        kind: type[BatchIterator] = BatchIterator,
+    ) -> BatchIterator:
+        """Start an iteration; with persistent workers one still under way on them is given up."""
+        if self._lasting.workers is None:
+            for message in warnings_about(job, options.workers, options.multiprocessing_context):
+                self.tell_once(message)
+        kept = self._kept_workers(options, job) if options.persistent_workers else None
+        workers = kept or _new_workers(options, job)
+        # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
+        iterator = kind(self._lasting, options, tasks, passed, length, workers)
+        self._iterators.add(iterator)
+        self._latest = weakref.ref(iterator)
+        try:
+            if kept is None:
+                workers.start()
+            self._lasting.memory.begin(workers.processes())
+        except BaseException:
+            iterator.close()
+            raise
+        return iterator
+
+    @property
+    def errors(self) -> list[BadSample]:
+        """The samples that failed and were passed over."""
+        return self._lasting.mishaps.samples
+
+    def stats(self) -> Stats:
+        """How the loader is doing."""
+        latest = self._latest() if self._latest is not None else None
+        workers = self._lasting.workers if latest is None else latest
+        return Stats(workers=self._lasting.memory.now([] if workers is None else workers.processes()))
+
+    def close(self) -> None:
+        """End all workers and give back their memory."""
+        for iterator in list(self._iterators):
+            iterator.close()
+        self.drop_kept()
+
+    def _kept_workers(self, options: Options, job: Job) -> Workers:
+        latest = self._latest() if self._latest is not None else None
+        if latest is not None:
+            latest.give_up()
+        workers = self._lasting.workers
+        if workers is None:
+            workers = _new_workers(options, job)
+            self._lasting.keep(workers)
+            try:
+                workers.start()
+            except BaseException:
+                self.drop_kept()
+                raise
+        workers.forget()
+        return workers
+
+
+def _new_workers(options: Options, job: Job) -> Workers:
+    """Workers of the kind the options ask for, still to be started."""
+    if options.num_workers == 0:
+        return InlineWorkers(job)
+    if options.workers == "thread":
+        return ThreadWorkers(job)
+    return ProcessWorkers(job, options.multiprocessing_context)

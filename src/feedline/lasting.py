@@ -1,0 +1,68 @@
+"""What a loader keeps from one epoch to the next.
+
+Takes: warnings, persistent workers, what befell samples. Gives: the same again, to the next epoch.
+Promises: a warning is said once, as if from the line of the user's loop; persistent workers end with their loader, and
+never in a forked child of its process.
+Not its job: an epoch (loop), beginning one (feed).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from feedline.mishaps import Mishaps
+from feedline.supervise.memory import MemoryWatch
+from feedline.workers.contract import Workers
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Lasting:
+    """One loader's."""
+
+    def __init__(self) -> None:
+        self.quarantine: dict[Any, str] = {}
+        """Samples that have cost several workers their lives, and how."""
+        self.mishaps = Mishaps()
+        self.memory = MemoryWatch()
+        self._warned: set[str] = set()
+        self._owner = os.getpid()
+        self._workers: Workers | None = None
+        self._stop_workers: Callable[[], object] | None = None
+
+    def tell_once(self, message: str) -> None:
+        """Warn, unless that has been said before."""
+        if message not in self._warned:
+            self._warned.add(message)
+            tell(message)
+
+    @property
+    def workers(self) -> Workers | None:
+        """The persistent workers, if there are any."""
+        if self._owner != os.getpid():  # a forked child: the workers are the parent's
+            self._workers, self._owner = None, os.getpid()
+        return self._workers
+
+    def keep(self, workers: Workers) -> None:
+        """Have these for all epochs to come; they are ended whatever becomes of the loader."""
+        self._workers = workers
+        self._stop_workers = weakref.finalize(self, workers.release)
+
+    def drop_workers(self) -> None:
+        """End the persistent workers."""
+        self._workers = None
+        if self._stop_workers is not None:
+            self._stop_workers()
+
+
+def tell(message: str) -> None:
+    """Warn, as if from the line of the user's loop."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)
