@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from feedline.drawing.svg import Drawing, colour, text_width
 
-LEFT, RIGHT, TOP, BOTTOM = 58, 24, 66, 42
+LEFT, RIGHT, TOP, BOTTOM = 58, 24, 78, 42
 """Room around the axes: for numbers, the title, the legend under it, and the axis' name."""
 
 
@@ -126,7 +126,7 @@ def draw_lines(
     up = _scale([at for each in series for _, at in each.points], y, top + height - BOTTOM, top + TOP)
     _draw_axes(drawing, across, up)
     drawing.text(left + 16, top + 22, title, bold=True)
-    drawing.text(left + LEFT, top + TOP - 12, y.name, "faint", size=11)
+    drawing.text(left + LEFT, top + TOP - 14, y.name, "faint", size=11)
     drawing.text(across.end, top + height - 8, x.name, "faint", "end", size=11)
     names = [(colour(number), each.name) for number, each in enumerate(series)]
     room = sum(text_width(name) + 35 for _, name in names)
