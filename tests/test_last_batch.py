@@ -15,6 +15,8 @@ from feedline import (
     DataLoader,
     DistributedSampler,
     IterableDataset,
+    Mixture,
+    MixtureSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -83,6 +85,7 @@ SAID: dict[str, dict[str, Any]] = {
     "random, longer": {"sampler": RandomSampler(5, num_samples=33)},
     "subset": {"sampler": SubsetRandomSampler(range(33))},
     "weighted": {"sampler": WeightedRandomSampler(np.ones(33), 33)},
+    "mixture": {"sampler": MixtureSampler(Mixture({"a": range(30), "b": range(3)}), {"a": 1, "b": 1})},
     "a rank's share": {"sampler": DistributedSampler(DATA, num_replicas=2, rank=0)},
     "a rank's share of another": {"sampler": DistributedSampler(RandomSampler(66), num_replicas=2, rank=1)},
 }

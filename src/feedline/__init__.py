@@ -15,10 +15,12 @@ from feedline.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    Mixture,
     StackDataset,
     Subset,
     TensorDataset,
     random_split,
+    split,
 )
 from feedline.errors import (
     CollateError,
@@ -37,15 +39,11 @@ from feedline.errors import (
     WorkerTimeout,
 )
 from feedline.line.collate import default_collate, register_collate
+from feedline.line.mixing import MixtureSampler
 from feedline.line.ranks import DistributedSampler
-from feedline.line.samplers import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from feedline.line.sampler import Sampler
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from feedline.line.weighted import WeightedRandomSampler
 from feedline.loader import DataLoader
 from feedline.practice.largest import largest_batch
 from feedline.practice.learning_rate import scale_learning_rate, warmup
@@ -71,6 +69,8 @@ __all__ = [
     "FeedlineError",
     "IterableDataset",
     "MemoryShortage",
+    "Mixture",
+    "MixtureSampler",
     "OptionError",
     "OptionTypeError",
     "RandomSampler",
@@ -102,5 +102,6 @@ __all__ = [
     "register_collate",
     "rng",
     "scale_learning_rate",
+    "split",
     "warmup",
 ]

@@ -21,7 +21,8 @@ from feedline.line.collate import registrations
 from feedline.line.last_batch import lone_sample
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, has_order
+from feedline.line.sampler import has_order
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 # torch's have the same names, and are known so without importing torch.
-_SHUFFLING = {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler"}
+_SHUFFLING = {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "MixtureSampler"}
 
 
 def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool) -> str | None:

@@ -17,7 +17,8 @@ import numpy as np
 
 from feedline.line.passed import LastIndices
 from feedline.line.replay import Replayed
-from feedline.line.samplers import BatchSampler, Sampler, has_order
+from feedline.line.sampler import Sampler, has_order
+from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place, Tail
 

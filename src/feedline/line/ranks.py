@@ -19,7 +19,8 @@ import numpy as np
 from feedline.checks import check_choice, check_flag, check_whole
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import IntArray, Order, bounds
-from feedline.line.samplers import RandomSampler, Sampler, SequentialSampler, has_order
+from feedline.line.sampler import Sampler, has_order
+from feedline.line.samplers import RandomSampler, SequentialSampler
 
 UNEVEN = ("pad", "drop", "exact")
 _VARIABLES = (
@@ -146,8 +147,10 @@ def global_length(sampler: Any) -> int | None:
 def name_of(sampler: Any) -> str:
     """What a state calls a sampler: its class, and that of what it is made of."""
     inner = getattr(sampler, "sampler", None)
-    name = type(sampler).__name__
-    return name if inner is None else f"{name}({name_of(inner)})"
+    name, said = type(sampler).__name__, getattr(sampler, "settings", "")
+    if inner is not None:
+        return f"{name}({name_of(inner)})"
+    return f"{name}({said})" if isinstance(said, str) and said else name
 
 
 class _Listed(Sampler):

@@ -2,8 +2,8 @@
 
     from feedline.torch import DataLoader          # instead of torch.utils.data
 
-Datasets, samplers and functions are torch's own; only the loader's engine is feedline's. Importing this imports torch;
-`import feedline` does not.
+Datasets, samplers and functions are torch's own where torch has them; the loader's engine is feedline's. Importing this
+imports torch; `import feedline` does not.
 """
 
 from typing import Any
@@ -30,10 +30,13 @@ from torch.utils.data import (
     random_split,
 )
 
+from feedline.datasets import Mixture
+from feedline.line.mixing import MixtureSampler
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.loader import DataLoader
 from feedline.torch.noise import measure_gradient_noise
+from feedline.torch.splitting import split
 
 __all__ = [
     "BatchSampler",
@@ -43,6 +46,8 @@ __all__ = [
     "Dataset",
     "DistributedSampler",
     "IterableDataset",
+    "Mixture",
+    "MixtureSampler",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -57,6 +62,7 @@ __all__ = [
     "measure_gradient_noise",
     "random_split",
     "rng",
+    "split",
     "with_feedline",
 ]
 

@@ -24,7 +24,7 @@ from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.samplers import has_order
+from feedline.line.sampler import has_order
 from feedline.loop import BatchIterator
 from feedline.options import Options
 from feedline.resuming import Progress, read_again

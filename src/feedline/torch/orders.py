@@ -21,8 +21,8 @@ from feedline.line.plan import Kept, MapTasks, OrderPlan, ReplayedTasks, Tasks, 
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import global_length, name_of, ranks_of
 from feedline.line.replay import Replayed
+from feedline.line.sampler import Sampler, has_order
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
-from feedline.line.samplers import Sampler, has_order
 from feedline.messages import AsGiven, Task
 from feedline.state import Kind, Place
 from feedline.torch.drawn import Drawn, Generators
