@@ -26,7 +26,7 @@ def make_pictures() -> Iterator[ModuleType]:
 
 
 def test_there_are_no_others(make_pictures):
-    assert NAMES == sorted(make_pictures.PICTURES)
+    assert sorted(make_pictures.PICTURES) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
