@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import few
 
 from feedline import OptionError, gradient_noise
-from feedline.practice.noise import GradientNoise, _student
+from feedline.practice.noise import GradientNoise, _interval_of_ratio, _student
 
 VARIANCES = np.linspace(0.5, 2.0, 20)
 """Of the inputs."""
@@ -99,6 +102,38 @@ def test_gradients_without_noise_have_scale_zero():
 @pytest.mark.parametrize(("scale", "suggested"), [(0.2, 1), (1.4, 1), (1.5, 2), (90, 64), (91, 128), (math.inf, None)])
 def test_the_suggestion_is_the_nearest_power_of_two(scale, suggested):
     assert GradientNoise(scale, 0, 1, 0.9, 1, 1, 5).suggested == suggested
+
+
+@settings(max_examples=few(300))
+@given(
+    seed=st.integers(0, 10**6),
+    above=st.sampled_from([0.0, 0.3, 1.0, 5.0]),
+    below=st.sampled_from([-3.0, 0.0, 0.3, 1.0, 5.0]),
+)
+def test_the_interval_is_what_a_t_test_does_not_refuse(seed, above, below):
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(above, 1, 8), rng.normal(below, 1, 8)
+    low, high = _interval_of_ratio(first, second, 0.9)
+    assert 0 <= low <= high
+
+    def possible(ratio: float) -> bool:
+        apart = first - ratio * second
+        return abs(apart.mean()) <= 1.8946 * apart.std(ddof=1) / math.sqrt(8)  # Student's 95 % point for 7
+
+    ratios = np.geomspace(1e-4, 1e4, 400)
+    kept = [ratio for ratio in ratios if possible(ratio)]
+    assert all(low * 0.999 <= ratio <= high * 1.001 for ratio in kept)
+    if low > 1e-3:
+        assert not possible(low * 0.99)
+        assert possible(low * 1.01) or high < low * 1.01
+    if 0 < high < math.inf:
+        assert not possible(high * 1.01)
+
+
+def test_a_gradient_that_comes_out_negative_says_nothing():
+    noise = gradient_noise([10, 11, 10, 12, 11], [0.1, 0.2, 0.1, 0.2, 0.1], 8, 16)
+    assert noise.gradient < 0
+    assert (noise.scale, noise.low, noise.high) == (math.inf, 0, math.inf)
 
 
 @pytest.mark.parametrize(

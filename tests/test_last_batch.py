@@ -90,6 +90,8 @@ SAID: dict[str, dict[str, Any]] = {
     "a rank's share of another": {"sampler": DistributedSampler(RandomSampler(66), num_replicas=2, rank=1)},
 }
 SILENT: dict[str, dict[str, Any]] = {
+    "even": {"sampler": RandomSampler(32)},
+    "two at the end": {"sampler": RandomSampler(34)},
     "sequential": {"sampler": SequentialSampler(33)},
     "indices in a list": {"sampler": list(range(33))},
     "a sampler of one's own": {"sampler": Own()},
