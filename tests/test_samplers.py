@@ -268,6 +268,30 @@ def test_weighted_without_replacement_is_successive_drawing() -> None:
     assert score < 25  # chi-square, 5 degrees
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_weighted_without_replacement_has_the_exact_inclusion_probabilities(count: int) -> None:
+    weights, draws = [1.0, 2.0, 0.0, 5.0, 8.0], 3000
+    chances = np.zeros(5)
+    for drawn in itertools.permutations([0, 1, 3, 4], count):  # one after the other, in proportion to what is left
+        left, chance = 16.0, 1.0
+        for index in drawn:
+            chance *= weights[index] / left
+            left -= weights[index]
+        chances[list(drawn)] += chance
+    sampler = WeightedRandomSampler(weights, count, replacement=False)
+    together = itertools.chain(*(indices(sampler.order(7, epoch)) for epoch in range(draws)))
+    shares = np.bincount(list(together), minlength=5) / draws
+    assert shares[2] == 0
+    assert np.abs(shares - chances).max() < 4.5 * math.sqrt(0.25 / draws)
+
+
+def test_a_weighted_draw_keeps_no_table_of_the_epoch() -> None:
+    order = WeightedRandomSampler(np.arange(1, 1001), num_samples=10**12, seed=7).order(7, 0)
+    deep = order[10**12 - 5000 :]
+    assert len(deep) == 5000
+    assert abs(deep.mean() - 666) < 12  # the mean of i over weights i; its deviation is 236 / √5000
+
+
 def test_weights_far_apart_are_still_ordered() -> None:
     sampler = WeightedRandomSampler([5e-324, 1e300, 1e-150], 3, replacement=False)
     assert all(indices(sampler.order(7, epoch)) == [1, 2, 0] for epoch in range(20))

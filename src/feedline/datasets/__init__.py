@@ -3,7 +3,7 @@
 Takes: arrays, or the user's own datasets (anything with `__getitem__` and `__len__`, or with `__iter__`).
 Gives: torch's `Dataset` family on NumPy: one sample, a list of samples, or a whole collated batch.
 Promises: all ways to read a dataset agree; everything here pickles.
-Not its job: choosing indices (line/samplers), calling these methods (line/fetch), stacking samples
+Not its job: choosing indices (line/sampler), calling these methods (line/fetch), stacking samples
     (line/collate).
 
 A map-style dataset can be read in three ways, the later ones optional and faster:

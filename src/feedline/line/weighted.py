@@ -1,6 +1,6 @@
 """Draws in proportion to weights, for data whose classes are not equally frequent.
 
-Takes: a weight for each index. Gives: `WeightedRandomSampler`.
+Takes: a weight for each index, or a label to make it of. Gives: `WeightedRandomSampler`, `weights_from_labels`.
 Promises: any number of weights; after set-up a draw needs no memory that grows with them (with replacement).
 Not its job: each class in each batch (stratified).
 """
@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from feedline.checks import check_flag, check_whole
 from feedline.errors import OptionError, OptionTypeError
-from feedline.line.permutation import IntArray, Order, WeightedDraws
+from feedline.line.labels import classes_of
+from feedline.line.permutation import IntArray, Order
 from feedline.line.sampler import Sampler
 from feedline.line.shuffling import order_key
+from feedline.line.weighted_draws import WeightedDraws, WeightTable
 
 
 class WeightedRandomSampler(Sampler):
@@ -47,17 +49,28 @@ class WeightedRandomSampler(Sampler):
                 f"num_samples={num_samples} is more than the {possible} weights that are not zero: "
                 "without replacement each can come once; lower it or use replacement=True"
             )
-        # Scaled by the largest, so that the sum of huge weights stays finite.
-        self._cumulated = np.cumsum(self.weights / self.weights.max()) if replacement else None
+        self._table = WeightTable(self.weights) if replacement else None
 
     def __len__(self) -> int:
         return self.num_samples
 
     def order(self, seed: int, epoch: int) -> Order:
         key = order_key(seed, epoch)
-        if self._cumulated is not None:
-            return WeightedDraws(self._cumulated, self.num_samples, key)
+        if self._table is not None:
+            return WeightedDraws(self._table, self.num_samples, key)
         return _weighted_choice(self.weights, self.num_samples, key)
+
+
+def weights_from_labels(labels: Any) -> npt.NDArray[np.float64]:
+    """A weight for each sample: one over the size of its class, so that every class is drawn equally often.
+
+    Labels may be an array, a tensor, or a list of anything hashable.
+
+    >>> weights_from_labels(["common", "common", "rare", "common", "common"]).tolist()
+    [0.25, 0.25, 1.0, 0.25, 0.25]
+    """
+    classes = classes_of(labels)
+    return (1.0 / classes.sizes)[classes.codes]
 
 
 def _weighted_choice(weights: npt.NDArray[np.float64], count: int, key: int) -> IntArray:
