@@ -364,7 +364,8 @@ def test_an_empty_part_that_was_asked_for_is_not(way: str) -> None:
         ({"fractions": {}}, "fractions is empty"),
         ({"labels": [1], "groups": [1]}, "labels and groups exclude each other"),
         ({"labels": [1, 2]}, "labels must have one value per sample: the dataset has 10, and labels 2"),
-        ({"groups": np.zeros((10, 2))}, r"groups must have one value per sample; got an array of shape \(10, 2\)"),
+        ({"groups": np.zeros((10, 2))}, r"groups must be one-dimensional, one for each sample; got shape \(10, 2\)"),
+        ({"keys": np.zeros((10, 2), int)}, r"keys must be one-dimensional, one for each sample; got shape \(10, 2\)"),
         ({"seed": -1}, "seed must be at least 0"),
     ],
 )
@@ -380,7 +381,7 @@ def test_wrong_values_are_refused_by_name(wrong: dict[str, Any], what: str) -> N
         ({"fractions": {"a": "1"}}, r"fractions\['a'\] must be a number; got '1'"),
         ({"labels": "abcdefghij"}, "labels must be an array or list with one value per sample; got str"),
         ({"labels": iter("abcdefghij")}, "labels must be an array or list"),
-        ({"labels": [[1]] * 10}, "labels must be numbers, texts or other hashable values"),
+        ({"labels": [[1]] * 10}, r"labels must be numbers, strings or anything hashable, but labels\[0\] is a list"),
         ({"keys": [0.5] * 10}, r"but keys\[0\] is 0.5 \(float\): pass \[str\(key\) for key in keys\]"),
         ({"keys": ["a"] * 9 + [None]}, r"but keys\[9\] is None"),
         ({"dataset": range(70_000), "keys": ["a"] * 69_999 + [1]}, r"but keys\[69999\] is 1"),
