@@ -15,10 +15,12 @@ from feedline.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    Mixture,
     StackDataset,
     Subset,
     TensorDataset,
     random_split,
+    split,
 )
 from feedline.errors import (
     CollateError,
@@ -36,6 +38,7 @@ from feedline.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
 from feedline.line.collators import (
     DetectionBatch,
@@ -49,16 +52,18 @@ from feedline.line.collators import (
     pad,
     stack,
 )
+from feedline.line.lengths import lengths_of
+from feedline.line.mixing import MixtureSampler
 from feedline.line.ranks import DistributedSampler
-from feedline.line.samplers import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from feedline.line.sampler import BatchOrderSampler, Sampler
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from feedline.line.stratified import StratifiedBatchSampler
+from feedline.line.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.loader import DataLoader
+from feedline.practice.largest import largest_batch
+from feedline.practice.learning_rate import scale_learning_rate, warmup
+from feedline.practice.micro_batches import accumulate
+from feedline.practice.noise import gradient_noise
 from feedline.rng import rng
 from feedline.shared_list import SharedList
 from feedline.stats import CollateStats, Stats, WorkerMemory
@@ -68,7 +73,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArrayDataset",
+    "BatchOrderSampler",
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "CollateError",
     "CollateStats",
@@ -81,6 +88,8 @@ __all__ = [
     "FeedlineError",
     "IterableDataset",
     "MemoryShortage",
+    "Mixture",
+    "MixtureSampler",
     "OptionError",
     "OptionTypeError",
     "PackedBatch",
@@ -95,6 +104,7 @@ __all__ = [
     "StalledSample",
     "StateError",
     "Stats",
+    "StratifiedBatchSampler",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
@@ -105,16 +115,24 @@ __all__ = [
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
+    "accumulate",
     "compose",
     "default_collate",
     "detection",
     "drop_invalid",
     "get_worker_info",
+    "gradient_noise",
     "keep",
+    "largest_batch",
+    "lengths_of",
     "pack",
     "pad",
     "random_split",
     "register_collate",
     "rng",
+    "scale_learning_rate",
+    "split",
     "stack",
+    "warmup",
+    "weights_from_labels",
 ]
