@@ -215,6 +215,8 @@ def test_detection_in_a_loader():
     (batch,) = DataLoader(data, 4, collate=detection(mask=True))
     assert batch.images.shape == (4, 3, 7, 6)
     assert [target["boxes"].shape for target in batch.targets] == [(i, 4) for i in range(4)]
+    batch.targets[1]["boxes"][...] = -1
+    assert (data[1][1]["boxes"] == 1).all()
     assert batch.mask.sum() == 6 * (4 + 5 + 6 + 7)
 
 
