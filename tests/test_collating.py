@@ -177,6 +177,7 @@ def test_a_stream_is_resumed_after_a_batch_of_nothing():
     assert last.tolist() == [21, 22, 23]
     again = DataLoader(Stream(), 4, collate=drop_invalid())
     again.load_state_dict(loader.state_dict())
+    assert loader.state_dict()["samples"] == 24  # all that were read
     with pytest.warns(UserWarning, match="batch 6, 24 elements"):
         assert next(iter(again)).tolist() == [24, 25, 26, 27]
 

@@ -197,6 +197,11 @@ def test_an_error_of_default_collation_names_field_and_index(kind):
     assert any("field 'label'" in note for note in caught.value.__notes__)
 
 
+def test_the_cores_loader_gives_tensors_with_a_collator_for_them():
+    (batch,) = feedline.DataLoader([torch.ones(1), torch.ones(2)], 2, collate_fn=pad(lengths=False))
+    assert_same(batch.data, torch.tensor([[1.0, 0], [1, 1]]))
+
+
 def test_packed_rows_and_images_are_tensors():
     batch = pack(4, -1)([torch.tensor([1.0, 2]), torch.tensor([3.0, 4, 5])])
     assert_same(batch.data, torch.tensor([[3.0, 4, 5, -1], [1, 2, -1, -1]]))
