@@ -195,6 +195,16 @@ def test_bad_samples_are_skipped_before_they_are_collated():
     assert loader.stats().collate.dropped == 0
 
 
+def test_what_was_dropped_has_been_read_without_failing():
+    class Poor(Texts):
+        def __getitem__(self, i: int) -> Any:
+            return super().__getitem__(i) if i == 3 else None if i else int("damaged")
+
+    loader = DataLoader(Poor(4), 4, collate=drop_invalid(WAYS), on_error="skip", max_errors=0)
+    with pytest.raises(feedline.TooManyErrors, match="1 of the 4 samples"):
+        next(iter(loader))
+
+
 @quick_kinds
 def test_packed_rows_are_counted(kind):
     ways = {"tokens": pack(2000, on_long="truncate"), "image": keep, "boxes": keep}

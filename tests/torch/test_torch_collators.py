@@ -118,8 +118,9 @@ class Tagged(torch.Tensor):
 
 
 def test_subclasses_and_conjugates_are_tensors():
-    tagged = torch.ones(2).as_subclass(Tagged)
-    assert type(pad()([tagged, torch.ones(3)]).data) is torch.Tensor
+    for dtype in (torch.float32, torch.bfloat16):
+        batch = pad()([torch.ones(2, dtype=dtype).as_subclass(Tagged), torch.ones(3, dtype=dtype)])
+        assert_same(batch.data, torch.tensor([[1, 1, 0], [1, 1, 1]], dtype=dtype))
     conjugate = torch.tensor([1 + 2j]).conj()
     assert pad()([conjugate, torch.zeros(0, dtype=torch.complex64)]).data[0, 0] == 1 - 2j
 
