@@ -18,6 +18,7 @@ from kinds import FORK, INLINE, THREADS, few
 import feedline
 from feedline import (
     BatchOrderSampler,
+    BatchSampler,
     BucketBatchSampler,
     DataLoader,
     Dataset,
@@ -130,6 +131,8 @@ def test_a_sampler_of_batches_is_no_sampler_of_indices() -> None:
     for sampler in (Thirds(), DistributedSampler(Thirds(), 2, 0)):
         with pytest.raises(OptionError, match="pass it as batch_sampler"):
             DataLoader(np.arange(10), sampler=sampler, batch_size=2)
+        with pytest.raises(OptionError, match="pass it as batch_sampler"):
+            BatchSampler(sampler, 2)
     with pytest.raises(TypeError, match="gives single indices"):
         DistributedSampler(range(10), 2, 0).batches(0, 0)
 
