@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import bucketing
+import collation
 import first_batch
 import in_memory
 import jpeg
@@ -41,6 +42,7 @@ WORKLOADS = [
         bucketing,
         torch_front,
         torch_first_batch,
+        collation,
     )
 ]
 

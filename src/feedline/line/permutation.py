@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feedline.rng import mix
+from feedline.rng import mix, spread
 
 IntArray = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -278,9 +278,5 @@ def random_words(key: int, start: int, stop: int) -> Words:
     words = np.arange(start, stop, dtype=np.uint64)
     words *= _STEP
     words += np.uint64(mix(key))
-    words ^= words >> np.uint64(30)
-    words *= _FACTOR_1
-    words ^= words >> np.uint64(27)
-    words *= _FACTOR_2
-    words ^= words >> np.uint64(31)
+    spread(words)
     return words
