@@ -37,6 +37,19 @@ from feedline.errors import (
     WorkerTimeout,
 )
 from feedline.line.collate import default_collate, register_collate
+from feedline.line.collators import (
+    Collator,
+    DetectionBatch,
+    PackedBatch,
+    Padded,
+    compose,
+    detection,
+    drop_invalid,
+    keep,
+    pack,
+    pad,
+    stack,
+)
 from feedline.line.ranks import DistributedSampler
 from feedline.line.samplers import (
     BatchSampler,
@@ -49,7 +62,7 @@ from feedline.line.samplers import (
 from feedline.loader import DataLoader
 from feedline.rng import rng
 from feedline.shared_list import SharedList
-from feedline.stats import Stats, WorkerMemory
+from feedline.stats import CollateStats, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
 __version__ = "0.1.0"
@@ -59,16 +72,21 @@ __all__ = [
     "BatchSampler",
     "ChainDataset",
     "CollateError",
+    "CollateStats",
     "CollateTypeError",
+    "Collator",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DetectionBatch",
     "DistributedSampler",
     "FeedlineError",
     "IterableDataset",
     "MemoryShortage",
     "OptionError",
     "OptionTypeError",
+    "PackedBatch",
+    "Padded",
     "RandomSampler",
     "RemoteError",
     "Sampler",
@@ -89,9 +107,16 @@ __all__ = [
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
+    "compose",
     "default_collate",
+    "detection",
+    "drop_invalid",
     "get_worker_info",
+    "keep",
+    "pack",
+    "pad",
     "random_split",
     "register_collate",
     "rng",
+    "stack",
 ]

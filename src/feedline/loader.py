@@ -18,6 +18,7 @@ from feedline.care import Care
 from feedline.feed import Feed
 from feedline.forever import Forever
 from feedline.line.collate import registrations
+from feedline.line.collators import check_collate
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
 from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
@@ -35,7 +36,8 @@ class DataLoader:
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
-    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `shuffle_buffer` (for streams).
+    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
+    `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -66,6 +68,7 @@ class DataLoader:
         seed: int | None = None,
         workers: str = "process",
         shuffle_buffer: int = 0,
+        collate: Any = None,
         stall_warning: float = 30,
         on_stall: str = "wait",
         on_error: str = "raise",
@@ -73,6 +76,7 @@ class DataLoader:
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
     ) -> None:
+        collate_fn = check_collate(collate, collate_fn)
         given = dict(locals())
         del given["self"]
         self.options = check_options(given)
@@ -171,7 +175,7 @@ class DataLoader:
         self._progress.set_epoch(epoch)
 
     def stats(self) -> Stats:
-        """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
+        """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
         return self._feed.stats()
 
     def close(self) -> None:

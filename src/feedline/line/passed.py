@@ -101,7 +101,7 @@ class Passed:
             self._sampler = sampler
         if not self.shards:
             return
-        self._samples += outcome.size + len(outcome.bad)
+        self._samples += outcome.size + len(outcome.bad) + outcome.dropped
         if outcome.ended:
             self._streams[str(outcome.seq % self.shards)] = {"ended": True}
         elif outcome.stream is not None:

@@ -32,6 +32,7 @@ from torch.utils.data import (
 
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
+from feedline.torch.collators import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.loader import DataLoader
 
 __all__ = [
@@ -50,11 +51,18 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
+    "compose",
     "default_collate",
     "default_convert",
+    "detection",
+    "drop_invalid",
     "get_worker_info",
+    "keep",
+    "pack",
+    "pad",
     "random_split",
     "rng",
+    "stack",
     "with_feedline",
 ]
 
