@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import reduce
 
 from feedline.lasting import Lasting
 from feedline.line.passed import Passed
@@ -16,7 +17,7 @@ from feedline.line.plan import Tasks
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options
-from feedline.stats import Stats
+from feedline.stats import Flow, Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
 from feedline.workers.contract import Workers
@@ -71,9 +72,19 @@ class Feed:
     def stats(self) -> Stats:
         """How the loader is doing."""
         latest = self._latest() if self._latest is not None else None
-        workers = self._lasting.workers if latest is None else latest
-        memory = self._lasting.memory.now([] if workers is None else workers.processes())
-        return Stats(workers=memory, collate=self._lasting.collated.stats())
+        lasting = self._lasting
+        workers = lasting.workers if latest is None else latest
+        epochs = [meter.flow() for meter in lasting.meters]
+        if latest is not None:
+            epochs[-1] = latest.flow()
+        return Stats(
+            epoch=epochs[-1] if epochs else Flow(),
+            total=reduce(Flow.plus, epochs, lasting.flow_before),
+            epochs=tuple(epochs),
+            workers=lasting.memory.now([] if workers is None else workers.processes()),
+            collate=lasting.collated.stats(),
+            errors=lasting.mishaps.count,
+        )
 
     def close(self) -> None:
         """End all workers and give back their memory."""

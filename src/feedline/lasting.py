@@ -12,15 +12,20 @@ import os
 import sys
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from feedline.collated import Collated
 from feedline.messages import Notice
 from feedline.mishaps import Mishaps
+from feedline.observe.meter import Meter
+from feedline.stats import Flow
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.contract import Workers
 
+KEPT = 100
+"""Epochs that are kept one by one."""
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -33,6 +38,9 @@ class Lasting:
         self.mishaps = Mishaps()
         self.memory = MemoryWatch()
         self.collated = Collated()
+        self.meters: deque[Meter] = deque(maxlen=KEPT)
+        self.flow_before = Flow()
+        """Of all epochs whose meters are not kept any more."""
         self._warned: set[str] = set()
         self._owner = os.getpid()
         self._workers: Workers | None = None
@@ -50,6 +58,13 @@ class Lasting:
             self.tell_once(notice.warning)
         if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:
             tell(hint)
+
+    def new_meter(self, meter: Meter) -> Meter:
+        """The next epoch's."""
+        if len(self.meters) == KEPT:
+            self.flow_before = self.flow_before.plus(self.meters[0].flow())
+        self.meters.append(meter)
+        return meter
 
     @property
     def workers(self) -> Workers | None:

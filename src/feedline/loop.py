@@ -22,7 +22,10 @@ from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.line.stream import DISAGREE
 from feedline.messages import Outcome, Task
+from feedline.observe.meter import Meter
 from feedline.options import Options
+from feedline.progress import clock
+from feedline.stats import Flow
 from feedline.supervise.memory import Setting
 from feedline.workers.contract import Workers
 
@@ -49,6 +52,7 @@ class BatchIterator(Iterator[Any]):
         self._tasks = tasks
         self._passed = passed
         self._length = length
+        self._meter = lasting.new_meter(Meter(passed.epoch, workers.count, workers.spent()))
         self._delivery = Delivery(options.in_order)
         self._credits = workers.credits(options.prefetch_factor)
         self._more = True
@@ -76,6 +80,7 @@ class BatchIterator(Iterator[Any]):
             if over:
                 raise RuntimeError(over)
             raise StopIteration
+        self._meter.asked(self._delivery.back)
         try:
             outcome = self._next_outcome()
         except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
@@ -87,6 +92,7 @@ class BatchIterator(Iterator[Any]):
             raise StopIteration
         if outcome.failure is not None:
             raise outcome.failure.exception()
+        self._meter.gave(outcome.size, outcome.batch)
         return outcome.batch
 
     def is_ready(self) -> bool:
@@ -106,6 +112,16 @@ class BatchIterator(Iterator[Any]):
         """Number and pid of the worker processes there are."""
         return self._workers.processes()
 
+    def flow(self) -> Flow:
+        """How this epoch goes."""
+        if self._over is None:
+            self._meter.take(self._workers.spent(), self._guard.restarts)
+        return self._meter.flow()
+
+    def moved(self, nanoseconds: int) -> None:
+        """A further step between us and the user has kept the user waiting."""
+        self._meter.moved(nanoseconds)
+
     def close(self) -> None:
         """Leave the epoch; its workers end unless they are persistent."""
         self._leave("this iteration was closed before its end; begin another with iter(loader)")
@@ -113,12 +129,16 @@ class BatchIterator(Iterator[Any]):
     def _leave(self, over: str) -> None:
         if self._over is None:
             self._over = over
+            self._meter.ended()
+            self._meter.take(self._workers.spent(), self._guard.restarts)
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._stop_workers()
 
     def give_up(self) -> None:
         """A newer iteration has taken over the persistent workers."""
         if self._over is None:
+            self._meter.ended()
+            self._meter.take(self._workers.spent(), self._guard.restarts)
             self._over = (
                 "this iterator was given up when iter() was called again on its loader (persistent_workers=True)"
             )
@@ -129,7 +149,9 @@ class BatchIterator(Iterator[Any]):
     def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
         """Taken, done and counted in one go: nothing else is ever under way."""
         while (task := self._next_task()) is not None:
+            began = clock()
             outcome = do(task)
+            self._meter.blocked += clock() - began
             self._heed(outcome)
             self._passed.done(task, self._tasks.sampler_state(), outcome)
             if self._is_for_the_user(outcome):
@@ -146,7 +168,9 @@ class BatchIterator(Iterator[Any]):
                     return None
                 self._look_at_memory()
                 patience = patience or self._guard.begin_waiting()
+                began = clock()
                 self._put(self._guard.wait(patience, delivery.following))
+                self._meter.blocked += clock() - began
                 continue
             patience = None  # somebody gets on
             self._passed.delivered(outcome)
