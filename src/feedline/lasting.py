@@ -20,6 +20,8 @@ from feedline.collated import Collated
 from feedline.messages import Notice
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter
+from feedline.observe.recording import Recording
+from feedline.recorder import Recorder
 from feedline.stats import Flow
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.contract import Workers
@@ -41,6 +43,7 @@ class Lasting:
         self.meters: deque[Meter] = deque(maxlen=KEPT)
         self.flow_before = Flow()
         """Of all epochs whose meters are not kept any more."""
+        self.recorders: list[Recorder] = []
         self._warned: set[str] = set()
         self._owner = os.getpid()
         self._workers: Workers | None = None
@@ -54,6 +57,8 @@ class Lasting:
 
     def heed(self, notice: Notice) -> None:
         """Take in what a worker said beside its batch."""
+        if notice.marks is not None and (recording := self.recording) is not None:
+            recording.made(notice.marks)
         if notice.warning is not None:
             self.tell_once(notice.warning)
         if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:
@@ -65,6 +70,20 @@ class Lasting:
             self.flow_before = self.flow_before.plus(self.meters[0].flow())
         self.meters.append(meter)
         return meter
+
+    @property
+    def recording(self) -> Recording | None:
+        """Where to write down what happens, if somebody wants to know."""
+        self.recorders = [recorder for recorder in self.recorders if recorder.on]
+        return self.recorders[0].recording if self.recorders else None
+
+    def write_recordings(self) -> None:
+        """An epoch is over: have the files there, whatever becomes of the process."""
+        for recorder in self.recorders:
+            try:
+                recorder.write()
+            except OSError as error:  # no reason to end a training
+                self.tell_once(f"the recording could not be written to {recorder.path}: {error}")
 
     @property
     def workers(self) -> Workers | None:

@@ -23,6 +23,7 @@ from feedline.line.plan import Tasks
 from feedline.line.stream import DISAGREE
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Meter
+from feedline.observe.recording import Recording
 from feedline.options import Options
 from feedline.progress import clock
 from feedline.stats import Flow
@@ -46,12 +47,13 @@ class BatchIterator(Iterator[Any]):
         self._options = options
         self._workers = workers
         self._guard = Guard(
-            workers, options.care, options.timeout, partial(described, options.dataset), tell, lasting.quarantine
+            workers, options.care, options.timeout, partial(described, options.dataset), self._say, lasting.quarantine
         )
         self._owned = not options.persistent_workers
         self._tasks = tasks
         self._passed = passed
         self._length = length
+        self._recording = lasting.recording
         self._meter = lasting.new_meter(Meter(passed.epoch, workers.count, workers.spent()))
         self._delivery = Delivery(options.in_order)
         self._credits = workers.credits(options.prefetch_factor)
@@ -93,7 +95,18 @@ class BatchIterator(Iterator[Any]):
         if outcome.failure is not None:
             raise outcome.failure.exception()
         self._meter.gave(outcome.size, outcome.batch)
+        if self._recording is not None:
+            self._record(self._recording, outcome)
         return outcome.batch
+
+    def _record(self, recording: Recording, outcome: Outcome) -> None:
+        epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
+        recording.gave(epoch, outcome.seq, outcome.size, asked, queued, self._workers.slots(), outcome.batch)
+
+    def _say(self, message: str) -> None:
+        if self._recording is not None:
+            self._recording.happened(message)
+        tell(message)
 
     def is_ready(self) -> bool:
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
@@ -133,6 +146,8 @@ class BatchIterator(Iterator[Any]):
             self._meter.take(self._workers.spent(), self._guard.restarts)
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._stop_workers()
+            if self._recording is not None:
+                self._lasting.write_recordings()
 
     def give_up(self) -> None:
         """A newer iteration has taken over the persistent workers."""

@@ -58,15 +58,16 @@ class Meter:
         self._batches = self._samples = 0
         self._weighed_samples = self._weighed_bytes = 0
         self._queued = 0
-        self._first = self._asked = self._gave = 0
+        self._first = self.latest = self._gave = self.queued = 0
         self._waiting = 0
 
     def asked(self, queued: int = 0) -> None:
         """The user wants a batch; so many were ready."""
-        self._asked = clock()
+        self.latest = clock()
+        self.queued = queued
         self._queued += queued
         if not self._first:
-            self._first = self._asked
+            self._first = self.latest
 
     def gave(self, size: int, batch: Any) -> None:
         """And has it."""
@@ -76,7 +77,7 @@ class Meter:
             self._weighed_samples += size
             self._weighed_bytes += weight(batch)
         self._gave = clock()
-        self._waiting += self._gave - self._asked
+        self._waiting += self._gave - self.latest
 
     def moved(self, nanoseconds: int) -> None:
         """The user waited for a batch that was here to be somewhere else."""
@@ -85,9 +86,9 @@ class Meter:
 
     def ended(self) -> None:
         """There are no more batches, or nobody wants them."""
-        if self._asked > self._gave:  # asked for one more, and was told that there is none
+        if self.latest > self._gave:  # asked for one more, and was told that there is none
             self._gave = clock()
-            self._waiting += self._gave - self._asked
+            self._waiting += self._gave - self.latest
 
     def take(self, spent: Spent, restarts: int) -> None:
         """What the workers have spent so far, and how many had to be replaced."""

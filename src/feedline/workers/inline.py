@@ -14,6 +14,7 @@ from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent, spent_by
+from feedline.observe.recording import Slots
 from feedline.progress import clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body, Job
@@ -30,6 +31,7 @@ class InlineWorkers:
         pool = SlotPool() if segment.available else None
         self._row = unwatched()
         self._body = Body(job, None, ambient, own_process=False, row=self._row)
+        self._pool = pool
         self._memory = LocalMemory(pool)
         # Not a method of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.release: Callable[[], None] = partial(_release, ambient, pool)
@@ -65,6 +67,9 @@ class InlineWorkers:
 
     def standing(self) -> list[Standing]:
         return []  # whoever could look is the one at work
+
+    def slots(self) -> Slots:
+        return Slots() if self._pool is None else Slots(*self._pool.occupancy())
 
     def ask_stacks(self) -> None:
         pass

@@ -24,6 +24,7 @@ from feedline.arena.slots import Slot
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent, spent_by
+from feedline.observe.recording import Slots
 from feedline.progress import IDLE, INDEX, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
 from feedline.supervise import last_words
 from feedline.supervise.shutdown import KILL_SECONDS
@@ -142,6 +143,9 @@ class ProcessWorkers:
 
     def spent(self) -> Spent:
         return spent_by(self._crew.rows())
+
+    def slots(self) -> Slots:
+        return Slots(*self._crew.pool.occupancy())
 
     def ask_stacks(self) -> None:
         for number, pid in self.processes():

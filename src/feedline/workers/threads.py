@@ -26,6 +26,7 @@ from feedline.errors import WorkerError
 from feedline.line.plan import is_stateful
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent, spent_by
+from feedline.observe.recording import Slots
 from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body, Job
@@ -101,6 +102,9 @@ class ThreadWorkers:
 
     def spent(self) -> Spent:
         return spent_by(self._rows)
+
+    def slots(self) -> Slots:
+        return Slots() if self._pool is None else Slots(*self._pool.occupancy())
 
     def ask_stacks(self) -> None:
         pass  # they can be had at any time
