@@ -151,11 +151,16 @@ class Segment:
             os.close(fd)
 
 
+def reserve_of(limit: int) -> int:
+    """How much of a limit is never asked for."""
+    return min(max(RESERVE, limit // 64), 8 * RESERVE)
+
+
 def _check_room(slot: int, start: int, stop: int) -> None:
     left = room()
     if left is None:
         return
-    reserve = min(max(RESERVE, left.limit // 64), 8 * RESERVE)
+    reserve = reserve_of(left.limit)
     if left.free - reserve < stop - start:
         raise MemoryShortage(
             f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more were asked for, but {left.free:,} "
