@@ -1,7 +1,7 @@
 """Where the kernel keeps this process's limits: the folders of its cgroup and of those around it.
 
-Takes: a controller's name (memory, cpu, pids). Gives: folders, ours first and the mount last for each mount that has the
-controller, with the version of each; and what stands in small files.
+Takes: a controller's name (memory, cpu, pids). Gives: folders, ours first and the mount last for each mount that has
+the controller, with the version of each; and what stands in small files.
 Promises: version 1, version 2 and both at once; mounts that show a part of the hierarchy, as in a container; a process
 that is moved; never an exception: a file that cannot be read says nothing.
 Not its job: what the files mean (arena/limits for memory, diagnose/machine for the rest).
