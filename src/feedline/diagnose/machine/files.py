@@ -17,7 +17,8 @@ from feedline.diagnose.machine.plan import Plan
 from feedline.diagnose.machine.remedies import OPEN_FILES, TEMPORARY_FILES
 
 PER_WORKER, PER_LOADER = 6, 12
-"""Descriptors. Seen: 3 a worker and 10 besides for a map-style dataset, 6 and 4 for a stream (tests/test_preflight.py)."""
+"""Descriptors. Seen: 3 a worker and 9 besides for a map-style dataset, 6 and 4 for a stream. Held to be enough by
+tests/test_preflight.py."""
 COMMON = 1024
 """The soft limit of most systems."""
 
@@ -32,7 +33,7 @@ def check_open_files(plan: Plan) -> Iterator[Finding]:
         f"Open files: {_count(soft)} allowed ({_count(hard)} at most), {open_now} open; {plan.workers} take {wanted}"
     )
     if soft != resource.RLIM_INFINITY and open_now + wanted > soft:
-        words = "Each worker takes a few descriptors, whatever the number of tensors in a batch: this many are not to be had."
+        words = "Each worker takes a few descriptors, whatever is in a batch: that many are not to be had."
         yield Finding("open-files", PROBLEM, title, evidence, words, "raise the limit.", OPEN_FILES)
     elif soft != resource.RLIM_INFINITY and open_now + 2 * wanted > soft:
         words = "That leaves few for the files of your dataset and for a second loader, say for validation."
@@ -94,8 +95,8 @@ def _without_socket(folder: str, error: OSError) -> Finding:
         WARNING,
         f"No socket can be made in {folder} ({error.strerror or error})",
         {"folder": folder, "length": len(os.fsencode(folder)), "error": str(error)},
-        "Workers started by spawn or forkserver meet their parent at a socket there. The path of a socket has 107 bytes "
-        "at most, of which 32 are needed below the folder, and not every file system can hold one.",
+        "Workers started by spawn or forkserver meet their parent at a socket there. The path of a socket has 107 "
+        "bytes at most, of which 32 are needed below the folder, and not every file system can hold one.",
         "point TMPDIR to a local folder with a short name.",
         "export TMPDIR=/tmp",
     )

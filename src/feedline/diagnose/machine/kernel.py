@@ -76,12 +76,12 @@ def _reason(error: Exception, feature: Feature) -> tuple[str, str, str]:
         return f"forbidden by {by}", "allow the call in the container's seccomp profile.", SYSTEM_CALLS
     if number == errno.ENOSYS and filtered:
         return (
-            f"hidden by a seccomp filter, or missing (Linux has it since {feature.since}; this is {platform.release()})",
+            f"hidden by a seccomp filter, or missing (there since Linux {feature.since}; this is {platform.release()})",
             "allow the call in the container's seccomp profile; an old runtime's profile does not know newer calls.",
             SYSTEM_CALLS,
         )
     if number == errno.ENOSYS:
-        return f"not there (Linux has it since {feature.since})", "use a newer kernel or another runtime.", ""
+        return f"not there (it is since Linux {feature.since})", "use a newer kernel or another runtime.", ""
     if isinstance(error, MemoryShortage):
         return str(error), "see what it says.", ""
     return str(error), "look for what in this container is unusual: its runtime, its mounts, its limits.", ""
@@ -158,8 +158,8 @@ FEATURES = (
         "5.3",
         _watching_processes,
         WARNING,
-        "Ends of workers are then noticed through a pipe, which a worker that closes its files, or leaves a child behind, "
-        "disturbs.",
+        "Ends of workers are then noticed through a pipe, which is disturbed by a worker that closes its files or leaves "
+        "a child behind.",
     ),
     Feature(
         "signals from pipes",

@@ -50,7 +50,7 @@ def _judged(
         return PROBLEM, title, evidence, words, f"{where}.", code
     if wanted is not None and wanted > spare:
         words = (
-            f"Of what is free {size(reserve)} stay in reserve. A batch that does not fit is refused with MemoryShortage. "
+            f"Of what is free {size(reserve)} stay in reserve. A batch that does not fit is refused (MemoryShortage). "
             "The dataset and what your code takes are not even counted."
         )
         return PROBLEM, title, evidence, words, f"lower batch_size, num_workers or prefetch_factor, or {where}.", code
@@ -92,8 +92,8 @@ def check_shared_memory(plan: Plan) -> Iterator[Finding]:
             WARNING,
             f"{title}; multiprocessing.Lock cannot be made in it",
             evidence,
-            "feedline does not use it. A dataset with a Lock, Queue or Value of multiprocessing does, and so does torch's "
-            "own loader.",
+            "feedline does not use it. A dataset with a Lock, Queue or Value of multiprocessing does, and so does "
+            "torch's own loader.",
             "give the container a /dev/shm that this user may write to.",
             SHARED_MEMORY,
         )

@@ -85,7 +85,8 @@ def check_start_methods(plan: Plan) -> Iterator[Finding]:
     default = start_method()
     chosen = multiprocessing.get_start_method(allow_none=True) is not None
     evidence = {"available": methods, "default": default, "set_by_the_program": chosen}
-    title = f"Start methods: {default} ({'set by the program' if chosen else 'the default'}); available: {', '.join(methods)}"
+    origin = "set by the program" if chosen else "the default"
+    title = f"Start methods: {default} ({origin}); available: {', '.join(methods)}"
     yield Finding("start-methods", OK, title, evidence)
 
 

@@ -23,11 +23,13 @@ def check_cpus(plan: Plan) -> Iterator[Finding]:
     if plan.given and plan.num_workers > math.ceil(cpus.usable):
         severity = WARNING
         explanation = (
-            f"{plan.workers} are planned, but only {_number(cpus.usable)} CPUs' worth can run at once. The others wait for "
-            "their turn and take memory. (For workers that wait for a disk or a network more may be right: measure.)"
+            f"{plan.workers} are planned, but only {_number(cpus.usable)} CPUs' worth can run at once. The others wait "
+            "for their turn and take memory. (For workers that wait for a disk or a network more may be right: measure.)"
         )
-        remedy = f"take num_workers={cpus.workers}, or raise the limit."
-        code = f"DataLoader(…, num_workers={cpus.workers})\n{more_cpus(plan.num_workers)}"
+        could_be_more = cpus.usable < cpus.host
+        remedy = f"take num_workers={cpus.workers}{', or raise the limit' if could_be_more else ''}."
+        more = f"\n{more_cpus(min(plan.num_workers, cpus.host))}" if could_be_more else ""
+        code = f"DataLoader(…, num_workers={cpus.workers}){more}"
     elif cpus.usable < 1:
         severity = WARNING
         explanation = (
@@ -38,7 +40,9 @@ def check_cpus(plan: Plan) -> Iterator[Finding]:
         code = more_cpus(2)
     elif cpus.usable < cpus.host:
         severity = NOTE
-        explanation = f"os.cpu_count() says {os.cpu_count()} here, and whoever takes its word starts too many workers and threads."
+        explanation = (
+            f"os.cpu_count() says {os.cpu_count()} here: whoever believes it starts too many workers and threads."
+        )
         remedy = "count workers from this limit."
         code = f"DataLoader(…, num_workers={cpus.workers})"
     yield Finding("cpu-limit", severity, _title(cpus), _evidence(cpus), explanation + _throttling(cpus), remedy, code)
@@ -84,8 +88,8 @@ def check_threads(plan: Plan) -> Iterator[Finding]:
             WARNING,
             f"{name}={per_worker}: {plan.workers} of {per_worker} threads each, on {_number(cpus.usable)} CPUs",
             evidence,
-            "feedline gives each worker process one thread for linear algebra, unless these variables say otherwise. More "
-            "threads than CPUs wait for one another, which is slower than fewer threads.",
+            "feedline gives each worker process one thread for linear algebra, unless these variables say otherwise. "
+            "More threads than CPUs wait for one another, which is slower than fewer threads.",
             "leave the variable out of the environment, and set the main process's threads in code; or take fewer "
             "workers.",
             f"unset {' '.join(told)}\ntorch.set_num_threads({most})   # with torch: the main process alone",
@@ -94,10 +98,10 @@ def check_threads(plan: Plan) -> Iterator[Finding]:
         yield Finding(
             "threads",
             WARNING,
-            f"OMP_NUM_THREADS is not set: libraries start {cpus.allowed} threads on a quota of {_number(cpus.quota)} CPUs",
+            f"OMP_NUM_THREADS is not set: libraries start {cpus.allowed} threads, and the quota is {_number(cpus.quota)}",
             evidence,
-            "OpenMP, OpenBLAS, MKL and torch count the CPUs they see, not the quota. In the main process their threads use "
-            "it up in a fraction of each period, and then everything stands still, workers included. (feedline's "
+            "OpenMP, OpenBLAS, MKL and torch count the CPUs they see, not the quota. In the main process their threads "
+            "use it up in a fraction of each period, and then everything stands still, workers included. (feedline's "
             "worker processes use one thread each and are not meant.)",
             "set the number of threads in the image or before torch is used.",
             f"ENV OMP_NUM_THREADS={most}          # Dockerfile\ntorch.set_num_threads({most})",

@@ -96,12 +96,12 @@ def check_torch(plan: Plan) -> Iterator[Finding]:
             "pip install --force-reinstall torch   # not from the index …/whl/cpu",
         )
     elif built_for and not devices:
-        words = "The GPUs, if the host has any, are not visible here."
+        words = "This torch can use GPUs, and none can be seen from here."
         yield Finding(
             "torch", NOTE, title, evidence, words, "if there should be GPUs, hand them to the container.", GPUS
         )
     elif _release(version) < TRIED_TORCH:
-        words = f"feedline.torch is tested with torch {'.'.join(map(str, TRIED_TORCH))}; an older one may lack what it uses."
+        words = f"feedline.torch is tested with {'.'.join(map(str, TRIED_TORCH))}; an older one may lack what it uses."
         yield Finding("torch", WARNING, title, evidence, words, "upgrade.", "pip install --upgrade 'feedline[torch]'")
     else:
         yield Finding("torch", OK, title, evidence)

@@ -1,7 +1,7 @@
 """Check: does loading with a worker process really work here?
 
 Takes: a plan, for nothing: one worker is enough. Gives: the finding "trial".
-Promises: all happens in a process of its own, which is ended after `SECONDS`; whatever befalls it, this one is as before.
+Promises: all happens in a process of its own, which is ended after `SECONDS`; whatever befalls it, this one goes on.
 Not its job: speed.
 """
 
@@ -28,7 +28,8 @@ from feedline import ArrayDataset, DataLoader
 
 if __name__ == "__main__":
     data = np.arange(4 * 8192.0).reshape(4, 8192)  # 64 KiB a sample: a batch of it travels through shared memory
-    loader = DataLoader(ArrayDataset(data), batch_size=2, num_workers=1, multiprocessing_context=sys.argv[1], timeout=45)
+    setting = dict(num_workers=1, multiprocessing_context=sys.argv[1], timeout=45)
+    loader = DataLoader(ArrayDataset(data), batch_size=2, **setting)
     if [float(batch[0].sum()) for batch in loader] != [float(data[:2].sum()), float(data[2:].sum())]:
         sys.exit("the batches are not what they should be")
 """
