@@ -158,8 +158,8 @@ FEATURES = (
         "5.3",
         _watching_processes,
         WARNING,
-        "Ends of workers are then noticed through a pipe, which is disturbed by a worker that closes its files or leaves "
-        "a child behind.",
+        "Ends of workers are then noticed through a pipe, which a worker disturbs that closes its files or leaves a "
+        "child behind.",
     ),
     Feature(
         "signals from pipes",

@@ -24,7 +24,7 @@ def check_cpus(plan: Plan) -> Iterator[Finding]:
         severity = WARNING
         explanation = (
             f"{plan.workers} are planned, but only {_number(cpus.usable)} CPUs' worth can run at once. The others wait "
-            "for their turn and take memory. (For workers that wait for a disk or a network more may be right: measure.)"
+            "for their turn and take memory. (If they wait for a disk or a network, more may be right: measure.)"
         )
         could_be_more = cpus.usable < cpus.host
         remedy = f"take num_workers={cpus.workers}{', or raise the limit' if could_be_more else ''}."
@@ -41,7 +41,7 @@ def check_cpus(plan: Plan) -> Iterator[Finding]:
     elif cpus.usable < cpus.host:
         severity = NOTE
         explanation = (
-            f"os.cpu_count() says {os.cpu_count()} here: whoever believes it starts too many workers and threads."
+            f"os.cpu_count() says {os.cpu_count()} here: whoever believes it starts too many threads and workers."
         )
         remedy = "count workers from this limit."
         code = f"DataLoader(…, num_workers={cpus.workers})"
@@ -98,7 +98,7 @@ def check_threads(plan: Plan) -> Iterator[Finding]:
         yield Finding(
             "threads",
             WARNING,
-            f"OMP_NUM_THREADS is not set: libraries start {cpus.allowed} threads, and the quota is {_number(cpus.quota)}",
+            f"OMP_NUM_THREADS is not set: libraries start {cpus.allowed} threads on {_number(cpus.quota)} CPUs' time",
             evidence,
             "OpenMP, OpenBLAS, MKL and torch count the CPUs they see, not the quota. In the main process their threads "
             "use it up in a fraction of each period, and then everything stands still, workers included. (feedline's "

@@ -34,8 +34,8 @@ def check_runtime(plan: Plan) -> Iterator[Finding]:
             NOTE,
             title,
             evidence,
-            "gVisor answers system calls itself: they cost more than under an ordinary runtime, above all opening files, "
-            "and not all exist. See what is said about them here.",
+            "gVisor answers system calls itself: they cost more than under an ordinary runtime, and not all exist. See "
+            "what is said about them here.",
             "if loading is slow, try the ordinary runtime, or read from few large files.",
             "docker run --runtime=runc …\n# Kubernetes:  runtimeClassName: (none)",
         )
