@@ -24,9 +24,9 @@ HELPERS = 2
 THREADS_OF_A_LIBRARY = 32
 """What a process with torch and OpenBLAS may start besides; each counts as a process here."""
 KNOWN_HAZARDS = {
-    "jax": "JAX runs threads of its own and says itself that a fork may deadlock",
-    "tensorflow": "TensorFlow's runtime does not work in a forked process",
-    "grpc": "gRPC's channels do not work in a forked process unless its fork support is on",
+    "jax": "JAX runs threads of its own and says itself that a fork may deadlock.",
+    "tensorflow": "TensorFlow's runtime does not work in a forked process.",
+    "grpc": "Channels of gRPC do not work in a forked process unless its fork support is on.",
 }
 
 
@@ -104,20 +104,19 @@ def check_fork_hazards(plan: Plan) -> Iterator[Finding]:
     reasons = [KNOWN_HAZARDS[name] for name in libraries]
     if threads:
         names = ", ".join(threads[:5]) + (f" and {len(threads) - 5} more" if len(threads) > 5 else "")
-        reasons.insert(0, f"threads are running ({names}), and a lock that one holds at the fork stays held for ever")
+        reasons.insert(0, f"Threads are running ({names}): a lock that one holds at the fork stays held for ever.")
     if cuda:
-        reasons.insert(0, "CUDA is initialised, and cannot be used in a process forked after that")
+        reasons.insert(0, "CUDA is initialised, and cannot be used in a process forked after that.")
     if not reasons:
         yield Finding("fork-hazards", OK, "Fork hazards: none in this process", evidence)
         return
-    words = ". ".join(reason[0].upper() + reason[1:] for reason in reasons) + "."
     fork = start_method() == "fork"
     yield Finding(
         "fork-hazards",
         WARNING if fork else NOTE,
         f"Fork hazards: {len(reasons)} in this process" + ("" if fork else "; workers are not forked by default"),
         evidence,
-        words,
+        " ".join(reasons),
         "start workers from a clean process (as quick as fork here: one server is started, once), or iterate before "
         "these begin.",
         'DataLoader(…, multiprocessing_context="spawn")',
