@@ -16,6 +16,7 @@ from typing import Any
 import inside
 import pytest
 
+from feedline.diagnose.machine import cpus
 from feedline.diagnose.preflight import preflight
 
 MB = 1 << 20
@@ -87,16 +88,14 @@ def test_less_than_a_cpu_is_a_warning() -> None:
     assert "docker run --cpus=2" in found["code"]
 
 
-def test_a_quota_that_is_used_up_is_told() -> None:
+def test_a_quota_that_is_used_up_is_noticed() -> None:
     def work() -> None:
         began = os.times()
-        while sum(os.times()[:2]) - sum(began[:2]) < 0.06:
+        while sum(os.times()[:2]) - sum(began[:2]) < 0.03:
             sum(range(1000))
 
-    with quota(0.2) as move:
-        found = findings(afflicted(move, work))["cpu-limit"]
-    assert found["evidence"]["throttled_share"] > 0.01
-    assert "stood still" in found["explanation"]
+    with quota(0.05) as move:
+        assert inside.look(lambda: cpus.look().throttled, afflicted(move, work)) > 0.01
 
 
 def test_affinity_counts() -> None:
@@ -283,4 +282,4 @@ def test_the_trial_says_what_failed() -> None:
     assert found["severity"] == "problem"
     assert found["evidence"]["exit_code"] == 1
     assert "PermissionError" in found["evidence"]["stderr"]
-    assert "`feedline preflight` says what forbids it" in found["evidence"]["stderr"]
+    assert "`feedline preflight` says what is wrong" in found["evidence"]["stderr"]

@@ -157,9 +157,7 @@ def _create() -> int:
         return os.memfd_create("feedline", os.MFD_CLOEXEC)
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):  # those speak for themselves
-            add_note(
-                error, "feedline: batches need memory from memfd_create; `feedline preflight` says what forbids it"
-            )
+            add_note(error, "feedline: batches need memory from memfd_create; `feedline preflight` says what is wrong")
         raise
 
 

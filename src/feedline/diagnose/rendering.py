@@ -102,5 +102,5 @@ def painted(lines: Iterable[Line], stream: TextIO) -> str:
     ink = console.Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
     with ink.capture() as captured:
         for line in lines:
-            ink.print(text.Text.assemble((line.label, line.label_style), (line.text, line.style)))
-    return "".join(row.rstrip(" ") + "\n" for row in captured.get().splitlines())
+            ink.print(text.Text.assemble((line.label, line.label_style), (line.text.rstrip(), line.style)))
+    return str(captured.get())
