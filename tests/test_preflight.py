@@ -18,14 +18,16 @@ from made_cgroups import Tree
 
 import feedline
 from feedline import DataLoader, IterableDataset
+from feedline.arena.limits import CONTAINER_V2, MACHINE, Room
 from feedline.diagnose import preflight as preflight_module
 from feedline.diagnose.findings import Finding
-from feedline.diagnose.machine import cpus, processes, processors, software
+from feedline.diagnose.machine import cpus, memory, processes, processors, software
 from feedline.diagnose.machine.cpus import Cpus
 from feedline.diagnose.machine.files import PER_LOADER, PER_WORKER
 from feedline.diagnose.machine.plan import Plan
 from feedline.diagnose.machine.surroundings import GVISOR, _signs
 from feedline.errors import OptionError, OptionTypeError
+from feedline.workers.one_thread import VARIABLES
 
 MB = 1 << 20
 
@@ -119,6 +121,57 @@ def test_a_machine_that_has_no_more_cpus_is_not_asked_for_more() -> None:
     assert "docker" not in finding.code
     (finding,) = processors.check_cpus(Plan(Cpus(4, 2), 6))
     assert "--cpus=4" in finding.code
+
+
+@pytest.mark.parametrize(
+    ("found", "workers", "variables", "severity"),
+    [
+        (Cpus(8, 8), 8, {}, "ok"),
+        (Cpus(8, 8), 99, {"OMP_NUM_THREADS": "1"}, "ok"),
+        (Cpus(8, 8), 2, {"MKL_NUM_THREADS": "4"}, "ok"),
+        (Cpus(8, 8), 3, {"MKL_NUM_THREADS": "4"}, "note"),
+        (Cpus(8, 8), 0, {"OMP_NUM_THREADS": "64"}, "ok"),
+        (Cpus(8, 8), 8, {"OMP_NUM_THREADS": "many"}, "ok"),
+        (Cpus(8, 8, 2.0), 2, {}, "warning"),
+        (Cpus(8, 8, 2.0), 2, {"MKL_NUM_THREADS": "1"}, "warning"),
+        (Cpus(8, 8, 2.0), 2, {"OMP_NUM_THREADS": "2"}, "note"),
+        (Cpus(8, 8, 2.0), 2, {"OMP_NUM_THREADS": "1"}, "ok"),
+        (Cpus(8, 2, 2.0), 2, {}, "ok"),
+        (Cpus(8, 2), 2, {}, "ok"),
+    ],
+)
+def test_what_is_said_of_threads(
+    monkeypatch: pytest.MonkeyPatch, found: Cpus, workers: int, variables: dict[str, str], severity: str
+) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (finding,) = processors.check_threads(Plan(found, workers))
+    assert finding.severity == severity
+
+
+# Memory
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted", "severity"),
+    [
+        (1000, None, "ok"),
+        (100, None, "problem"),
+        (101, None, "ok"),
+        (1000, 450, "ok"),
+        (1000, 451, "warning"),
+        (1000, 900, "warning"),
+        (1000, 901, "problem"),
+        (0, 1, "problem"),
+    ],
+)
+@pytest.mark.parametrize("which", [MACHINE, CONTAINER_V2])
+def test_what_is_said_of_memory(free: int, wanted: int | None, severity: str, which: str) -> None:
+    judged = memory._judged(Room(free, 4 << 30, which), 100, wanted, "title", {})
+    assert judged[0] == severity
+    assert ("docker run --memory=5g" in judged[-1]) == (severity != "ok" and which != MACHINE)
 
 
 # Processes

@@ -77,8 +77,9 @@ def test_a_cpu_quota_is_found_and_threads_that_do_not_know_it() -> None:
     assert found["threads"]["severity"] == "warning"
     assert "ENV OMP_NUM_THREADS=1" in found["threads"]["code"]
     assert wise["threads"]["severity"] == "ok"
-    assert greedy["threads"]["severity"] == "warning"
-    assert "2 workers of 2 threads" in greedy["threads"]["title"]
+    assert greedy["threads"]["severity"] == "note"
+    assert "OMP_NUM_THREADS=2 holds for" in greedy["threads"]["title"]
+    assert "2 workers, 2 threads each" in greedy["threads"]["title"]
 
 
 def test_less_than_a_cpu_is_a_warning() -> None:

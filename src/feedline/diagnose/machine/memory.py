@@ -42,7 +42,7 @@ def _judged(
     left: Room, reserve: int, wanted: int | None, title: str, evidence: dict[str, object]
 ) -> tuple[str, str, dict[str, object], str, str, str]:
     spare = left.free - reserve
-    at_least = left.limit - spare + (wanted or 0)
+    at_least = max(left.limit - spare + 2 * (wanted or 0), left.limit + 1)  # after which all would be well
     where = "free memory on the machine" if left.which == MACHINE else "raise the container's limit"
     code = "" if left.which == MACHINE else more_memory(at_least)
     if spare <= 0:

@@ -55,7 +55,7 @@ def _title(cpus: Cpus) -> str:
     if cpus.allowed < cpus.host:
         because.append(f"affinity to {cpus.allowed}")
     reason = f" because of {' and '.join(because)}" if because else ""
-    return f"CPUs: {_number(cpus.usable)} of {cpus.host} usable{reason}; num_workers={cpus.workers} at most run at once"
+    return f"CPUs: {_number(cpus.usable)} of {cpus.host} usable{reason}; suggested: num_workers={cpus.workers}"
 
 
 def _evidence(cpus: Cpus) -> dict[str, object]:
@@ -81,20 +81,7 @@ def check_threads(plan: Plan) -> Iterator[Finding]:
     told = {name: count for name in VARIABLES if (count := _told(name)) is not None}
     per_worker = max(told.values(), default=1)
     evidence: dict[str, object] = {**told, "threads_per_worker": per_worker, "num_workers": plan.num_workers}
-    if per_worker > 1 and plan.num_workers * per_worker > math.ceil(cpus.usable):
-        name = max(told, key=told.__getitem__)
-        yield Finding(
-            "threads",
-            WARNING,
-            f"{name}={per_worker}: {plan.workers} of {per_worker} threads each, on {_number(cpus.usable)} CPUs",
-            evidence,
-            "feedline gives each worker process one thread for linear algebra, unless these variables say otherwise. "
-            "More threads than CPUs wait for one another, which is slower than fewer threads.",
-            "leave the variable out of the environment, and set the main process's threads in code; or take fewer "
-            "workers.",
-            f"unset {' '.join(told)}\ntorch.set_num_threads({most})   # with torch: the main process alone",
-        )
-    elif cpus.quota is not None and most < cpus.allowed and "OMP_NUM_THREADS" not in told:
+    if cpus.quota is not None and most < cpus.allowed and "OMP_NUM_THREADS" not in told:
         yield Finding(
             "threads",
             WARNING,
@@ -105,6 +92,20 @@ def check_threads(plan: Plan) -> Iterator[Finding]:
             "worker processes use one thread each and are not meant.)",
             "set the number of threads in the image or before torch is used.",
             f"ENV OMP_NUM_THREADS={most}          # Dockerfile\ntorch.set_num_threads({most})",
+        )
+    elif per_worker > 1 and plan.num_workers * per_worker > math.ceil(cpus.usable):
+        name = max(told, key=told.__getitem__)
+        yield Finding(
+            "threads",
+            NOTE,
+            f"{name}={per_worker} holds for libraries loaded in a worker: {plan.workers}, {per_worker} threads each",
+            evidence,
+            "Libraries for linear algebra that a worker begins with are held to one thread. Those it loads later "
+            "(your dataset's imports, unless it was forked with them) do what the variable says, and more threads than "
+            "CPUs wait for one another.",
+            "nothing, unless the dataset uses such a library (OpenCV, numexpr); then leave the variable out and set "
+            "the main process's threads in code.",
+            f"unset {' '.join(told)}\ntorch.set_num_threads({most})",
         )
     else:
         words = ", ".join(f"{name}={count}" for name, count in told.items())
