@@ -19,10 +19,12 @@ from feedline.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    Mixture,
     StackDataset,
     Subset,
     TensorDataset,
     random_split,
+    split,
 )
 from feedline.errors import (
     CollateError,
@@ -40,20 +42,35 @@ from feedline.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
-from feedline.line.ranks import DistributedSampler
-from feedline.line.samplers import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
+from feedline.line.collators import (
+    DetectionBatch,
+    PackedBatch,
+    Padded,
+    compose,
+    detection,
+    drop_invalid,
+    keep,
+    pack,
+    pad,
+    stack,
 )
+from feedline.line.lengths import lengths_of
+from feedline.line.mixing import MixtureSampler
+from feedline.line.ranks import DistributedSampler
+from feedline.line.sampler import BatchOrderSampler, Sampler
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from feedline.line.stratified import StratifiedBatchSampler
+from feedline.line.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.loader import DataLoader
+from feedline.practice.largest import largest_batch
+from feedline.practice.learning_rate import scale_learning_rate, warmup
+from feedline.practice.micro_batches import accumulate
+from feedline.practice.noise import gradient_noise
 from feedline.rng import rng
 from feedline.shared_list import SharedList
-from feedline.stats import Stats, WorkerMemory
+from feedline.stats import CollateStats, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
 if TYPE_CHECKING:
@@ -66,20 +83,28 @@ _ON_DEMAND = {"Finding": "feedline.diagnose.findings", "preflight": "feedline.di
 
 __all__ = [
     "ArrayDataset",
+    "BatchOrderSampler",
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "CollateError",
+    "CollateStats",
     "CollateTypeError",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DetectionBatch",
     "DistributedSampler",
     "FeedlineError",
     "Finding",
     "IterableDataset",
     "MemoryShortage",
+    "Mixture",
+    "MixtureSampler",
     "OptionError",
     "OptionTypeError",
+    "PackedBatch",
+    "Padded",
     "RandomSampler",
     "RemoteError",
     "Sampler",
@@ -90,6 +115,7 @@ __all__ = [
     "StalledSample",
     "StateError",
     "Stats",
+    "StratifiedBatchSampler",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
@@ -100,12 +126,27 @@ __all__ = [
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
+    "accumulate",
+    "compose",
     "default_collate",
+    "detection",
+    "drop_invalid",
     "get_worker_info",
+    "gradient_noise",
+    "keep",
+    "largest_batch",
+    "lengths_of",
+    "pack",
+    "pad",
     "preflight",
     "random_split",
     "register_collate",
     "rng",
+    "scale_learning_rate",
+    "split",
+    "stack",
+    "warmup",
+    "weights_from_labels",
 ]
 
 

@@ -72,7 +72,8 @@ class Feed:
         """How the loader is doing."""
         latest = self._latest() if self._latest is not None else None
         workers = self._lasting.workers if latest is None else latest
-        return Stats(workers=self._lasting.memory.now([] if workers is None else workers.processes()))
+        memory = self._lasting.memory.now([] if workers is None else workers.processes())
+        return Stats(workers=memory, collate=self._lasting.collated.stats())
 
     def close(self) -> None:
         """End all workers and give back their memory."""

@@ -15,6 +15,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from feedline.collated import Collated
+from feedline.messages import Notice
 from feedline.mishaps import Mishaps
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.contract import Workers
@@ -30,6 +32,7 @@ class Lasting:
         """Samples that have cost several workers their lives, and how."""
         self.mishaps = Mishaps()
         self.memory = MemoryWatch()
+        self.collated = Collated()
         self._warned: set[str] = set()
         self._owner = os.getpid()
         self._workers: Workers | None = None
@@ -40,6 +43,13 @@ class Lasting:
         if message not in self._warned:
             self._warned.add(message)
             tell(message)
+
+    def heed(self, notice: Notice) -> None:
+        """Take in what a worker said beside its batch."""
+        if notice.warning is not None:
+            self.tell_once(notice.warning)
+        if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:
+            tell(hint)
 
     @property
     def workers(self) -> Workers | None:

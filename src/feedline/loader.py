@@ -18,9 +18,12 @@ from feedline.care import Care
 from feedline.feed import Feed
 from feedline.forever import Forever
 from feedline.line.collate import registrations
+from feedline.line.collators import check_collate
+from feedline.line.last_batch import lone_sample
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.samplers import RandomSampler, SequentialSampler, has_order
+from feedline.line.sampler import has_batches, has_order
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
@@ -35,7 +38,8 @@ class DataLoader:
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
-    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `shuffle_buffer` (for streams).
+    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
+    `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -66,6 +70,7 @@ class DataLoader:
         seed: int | None = None,
         workers: str = "process",
         shuffle_buffer: int = 0,
+        collate: Any = None,
         stall_warning: float = 30,
         on_stall: str = "wait",
         on_error: str = "raise",
@@ -73,6 +78,7 @@ class DataLoader:
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
     ) -> None:
+        collate_fn = check_collate(collate, collate_fn)
         given = dict(locals())
         del given["self"]
         self.options = check_options(given)
@@ -101,8 +107,11 @@ class DataLoader:
 
     def __iter__(self) -> BatchIterator:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
+        if (hint := _hint(self.options)) is not None:
+            self._feed.tell_once(hint)
         shards = max(1, self.options.num_workers) if self.options.stream else 0
-        place, passed = self._progress.begin(shards, ranks_of(_given_sampler(self.options)))
+        sampler = _given_sampler(self.options)
+        place, passed = self._progress.begin(shards, ranks_of(sampler), has_batches(sampler))
         tasks = self._plan.tasks_from(place)
         if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
             self._feed.tell_once(again)
@@ -171,7 +180,7 @@ class DataLoader:
         self._progress.set_epoch(epoch)
 
     def stats(self) -> Stats:
-        """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
+        """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
         return self._feed.stats()
 
     def close(self) -> None:
@@ -187,18 +196,32 @@ class DataLoader:
         self.close()
 
 
+def _hint(options: Options) -> str | None:
+    if options.stream:
+        return None
+    chosen = options.batch_sampler
+    if type(chosen) is BatchSampler:
+        return lone_sample(chosen.sampler, chosen.batch_size, chosen.drop_last)
+    return lone_sample(_sampler(options), options.batch_size, options.drop_last) if chosen is None else None
+
+
 def _plan(options: Options) -> Plan:
     size, drop, seed = options.batch_size, options.drop_last, options.seed
     if options.stream:
         return StreamPlan(options.dataset, size, drop, seed, shards=max(1, options.num_workers))
     if options.batch_sampler is not None:
         return plan_of_batch_sampler(options.batch_sampler, seed)
-    sampler = options.sampler
-    if sampler is None:
-        sampler = RandomSampler(options.dataset) if options.shuffle else SequentialSampler(options.dataset)
+    sampler = _sampler(options)
     if has_order(sampler):
         return OrderPlan(sampler, size, drop, seed)
     return IterablePlan(sampler, size, drop, seed)
+
+
+def _sampler(options: Options) -> Any:
+    """What picks the indices when no batch sampler does."""
+    if options.sampler is not None:
+        return options.sampler
+    return RandomSampler(options.dataset) if options.shuffle else SequentialSampler(options.dataset)
 
 
 def _given_sampler(options: Options) -> Any:

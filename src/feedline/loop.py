@@ -157,7 +157,8 @@ class BatchIterator(Iterator[Any]):
     def _is_for_the_user(self, outcome: Outcome) -> bool:
         """Take note of what is said beside the batch. Is there one, or an error?"""
         if outcome.notice is not None:
-            self._lasting.tell_once(outcome.notice)
+            self._lasting.heed(outcome.notice)
+            self._samples += outcome.dropped
         if self._passes_over:
             self._lasting.mishaps.take(outcome, self._options.care)
             self._samples += len(outcome.bad)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
 
-__all__ = ["Array", "AsGiven", "BadSample", "Empty", "Failure", "IntArray", "Outcome", "Task"]
+__all__ = ["Array", "AsGiven", "BadSample", "Empty", "Failure", "IntArray", "Notice", "Outcome", "Tally", "Task"]
 
 LONGEST_ERROR = 1_000
 LONGEST_TRACE = 10_000
@@ -131,6 +131,34 @@ class BadSample(NamedTuple):
         return cls(index, place, what, text, trace[-LONGEST_TRACE:], None, task.epoch, task.seq)
 
 
+@dataclass
+class Tally:
+    """What a batch was made of, counted by its collators while they make it."""
+
+    places: int = 0
+    """Elements of padded arrays…"""
+    padding: int = 0
+    """…and how many of them are padding."""
+    room: int = 0
+    """Places in packed rows…"""
+    filled: int = 0
+    """…and how many of them hold something."""
+    cut: int = 0
+    """Samples that were cut short."""
+    dropped: int = 0
+    """Samples that were left out as invalid."""
+    emptied: int = 0
+    """1 if none were left, so that there is no batch."""
+
+
+class Notice(NamedTuple):
+    """What a worker has to say beside its batch: rare, so all of it shares one field of the outcome."""
+
+    warning: str | None = None
+    """Something the user should be warned of once."""
+    tally: Tally | None = None
+
+
 class Outcome(NamedTuple):
     """How a task went: a batch, a failure, or nothing because its stream had ended."""
 
@@ -141,14 +169,23 @@ class Outcome(NamedTuple):
     failure: Failure | None = None
     ended: bool = False
     """The stream this task read from has no more elements."""
-    notice: str | None = None
-    """Something the user should be warned of once."""
+    notice: Notice | None = None
     bad: tuple[BadSample, ...] = ()
     """The samples that failed and were left out or replaced."""
     stream: tuple[int, Any] | None = None
     """A stream's part, by its number, and where it stands after this batch (see line.source)."""
     whole: bool | None = None
     """Of a stream just opened: is it read whole by this worker, and not a share of its own? Else None."""
+
+    @property
+    def dropped(self) -> int:
+        """Samples that were read, and left out as invalid."""
+        return 0 if self.notice is None or self.notice.tally is None else self.notice.tally.dropped
+
+
+def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:
+    """None if there is nothing to say."""
+    return Notice(warning, tally) if warning or tally else None
 
 
 def error_line(error: BaseException) -> str:

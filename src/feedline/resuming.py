@@ -37,16 +37,18 @@ class Progress:
         """The next iteration begins there."""
         self.epoch, self._loaded, self._latest = place.epoch, place, None
 
-    def begin(self, shards: int, ranks: int) -> tuple[Place, Passed]:
+    def begin(self, shards: int, ranks: int, whole_batches: bool = False) -> tuple[Place, Passed]:
         """Begin an iteration: the place for its plan (in this rank's samples), and what counts it."""
         place, self._loaded = self._loaded or Place(self.epoch, shards=shards), None
         place = replace(place, shards=place.shards or shards)
-        self._latest = passed = Passed(place, ranks)
+        self._latest = passed = Passed(place, ranks, whole_batches)
         self.epoch = place.epoch + 1
         if place.samples % ranks:
+            what = "batch" if whole_batches else "sample"
+            remedy = "that divides it" if whole_batches else "and a batch_size whose product is the same as before"
             raise StateError(
-                f"the state stands at sample {place.samples} of its epoch, which {ranks} ranks cannot share evenly: "
-                "continue with a number of ranks and a batch_size whose product is the same as before"
+                f"the state stands at {what} {place.samples} of its epoch, which {ranks} ranks cannot share evenly: "
+                f"continue with a number of ranks {remedy}"
             )
         return replace(place, samples=place.samples // ranks), passed
 

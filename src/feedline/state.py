@@ -58,7 +58,7 @@ class Place:
     batches: int = 0
     """The number of the first batch that has not been delivered."""
     samples: int = 0
-    """Indices in the batches before that one, over all ranks."""
+    """Indices in the batches before that one, over all ranks; where the sampler makes whole batches, those batches."""
     ahead: Sequence[int] = ()
     """Batches after that one that have been delivered all the same (in_order=False)."""
     sampler: Any = None
@@ -134,8 +134,8 @@ def _record(found: Any) -> dict[str, Any]:
 
 
 _WHAT = {
-    "length": "the data had another length",
     "sampler": "another sampler was used",
+    "length": "the data had another length",
     "batched_by": "batches were made in another way",
     "reading": "the stream was read in another way",
 }

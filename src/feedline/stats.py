@@ -1,7 +1,7 @@
 """What a loader knows about itself, as plain values.
 
 Takes: nothing. Gives: `Stats`, which `loader.stats()` returns. Promises: frozen; new fields come with defaults.
-Not its job: measuring (supervise).
+Not its job: measuring (supervise), counting (collated).
 """
 
 from __future__ import annotations
@@ -28,6 +28,28 @@ class WorkerMemory:
 
 
 @dataclass(frozen=True)
+class CollateStats:
+    """What collators have counted in the batches delivered so far, of all epochs.
+
+    >>> CollateStats().padding is None
+    True
+    """
+
+    padding: float | None = None
+    """The share of padded arrays (`pad`, `detection`) that is padding; None if nothing has been padded."""
+    padding_of_batches: tuple[float, ...] = ()
+    """The same for each of the last 1,000 padded batches, the oldest first."""
+    fill: float | None = None
+    """The share of packed rows (`pack`) that is filled; None if nothing has been packed."""
+    cut: int = 0
+    """Samples that were cut short because that was asked for."""
+    dropped: int = 0
+    """Samples that `drop_invalid` has left out…"""
+    emptied: int = 0
+    """…and batches that were not delivered, because nothing was left of them."""
+
+
+@dataclass(frozen=True)
 class Stats:
     """What `loader.stats()` returns.
 
@@ -37,3 +59,4 @@ class Stats:
 
     workers: tuple[WorkerMemory, ...] = ()
     """One entry for each worker process, by number; empty without worker processes."""
+    collate: CollateStats = CollateStats()

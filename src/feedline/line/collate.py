@@ -5,7 +5,7 @@ whose leaves are stacked along a new first axis.
 Promises: torch's rules — arrays and numbers become arrays, strings and bytes lists, mappings and sequences keep
 their types where those can be rebuilt — and an error that names field, sample and both shapes. The batch never
 shares memory with a sample.
-Not its job: where the memory is (arena), reading samples (fetch), padding or other ways to collate.
+Not its job: where the memory is (arena), reading samples (fetch), padding and other ways to collate (collators).
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def default_collate(samples: Sequence[Any], empty: Empty = np.empty, names: Sequ
     """
     if len(samples) == 0:
         raise CollateError("there are no samples to make a batch of")
-    return _Collation(empty, names).tree(samples, "")
+    return Collation(empty, names).tree(samples, "")
 
 
-class _Collation:
+class Collation:
     """One batch being made: where its memory comes from and what its samples are called.
 
     Every method takes the values found at one place of the samples' trees, and the path to that place.
@@ -118,7 +118,7 @@ class _Collation:
             dtype = self.common_dtype(values, path)
         if dtype.hasobject:
             raise CollateTypeError(
-                f"{_field(path)} is an array of Python objects, which cannot be batched. "
+                f"{field_name(path)} is an array of Python objects, which cannot be batched. "
                 "Convert it to numbers in __getitem__, or give a collate_fn."
             )
         out = self.empty((len(values), *shape), dtype)
@@ -136,8 +136,8 @@ class _Collation:
                 return np.result_type(*dtypes)
         odd = next((i for i, value in enumerate(values) if not _fit(dtypes[0], value.dtype)), len(values) - 1)
         raise CollateTypeError(
-            f"samples of one batch differ in type: {_field(path)} of {self.sample(odd)} is {values[odd].dtype}, but "
-            f"that of {self.sample(0)} is {dtypes[0]}. Make them equal in __getitem__ or give a collate_fn."
+            f"samples of one batch differ in type: {field_name(path)} of {self.sample(odd)} is {values[odd].dtype}, "
+            f"but that of {self.sample(0)} is {dtypes[0]}. Make them equal in __getitem__ or give a collate_fn."
         )
 
     def array(self, value: Any, position: int, path: str) -> Array:
@@ -154,7 +154,7 @@ class _Collation:
         if batch.dtype.kind == "f" and all(isinstance(value, int) for value in values):
             batch = _large_integers(values)  # NumPy makes floats of them, which are not exact
         if batch.dtype.hasobject:
-            raise CollateTypeError(f"{_field(path)} holds integers that do not fit 64 bits together")
+            raise CollateTypeError(f"{field_name(path)} holds integers that do not fit 64 bits together")
         return batch
 
     def texts(self, values: Sequence[Any], path: str) -> list[Any]:
@@ -171,7 +171,7 @@ class _Collation:
             missing = next((key for key in first if key not in value), None)
             if missing is not None:
                 raise CollateError(
-                    f"{_field(path)} of {self.sample(position)} has no key {missing!r}, which {self.sample(0)} has"
+                    f"{field_name(path)} of {self.sample(position)} has no key {missing!r}, which {self.sample(0)} has"
                 )
         batch = {key: self.tree([value[key] for value in values], f"{path}.{key}") for key in first}
         return like_mapping(first, batch)
@@ -182,7 +182,7 @@ class _Collation:
                 raise self.type_error(position, value, path)
             if len(value) != len(paths):
                 raise CollateError(
-                    f"samples of one batch differ in length: {_field(path)} of {self.sample(position)} has "
+                    f"samples of one batch differ in length: {field_name(path)} of {self.sample(position)} has "
                     f"{len(value)} elements, but that of {self.sample(0)} has {len(paths)}"
                 )
         return [self.tree(column, inner) for column, inner in zip(zip(*values, strict=True), paths, strict=True)]
@@ -202,32 +202,41 @@ class _Collation:
         return batch
 
     def sample(self, position: int) -> str:
-        if self.names is None:
-            return f"sample {position} of the batch"
-        return f"dataset index {self.names[position]!r} (sample {position} of the batch)"
+        return sample_name(self.names, position)
 
     def shape_error(self, position: int, wanted: tuple[int, ...], got: tuple[int, ...], path: str) -> CollateError:
         return CollateError(
-            f"samples of one batch differ in shape: {_field(path)} of {self.sample(position)} has shape {got}, but "
-            f"that of {self.sample(0)} has shape {wanted}. Make them equal in __getitem__ (crop, resize, pad) or "
-            "give a collate_fn that pads."
+            f"samples of one batch differ in shape: {field_name(path)} of {self.sample(position)} has shape {got}, but "
+            f"that of {self.sample(0)} has shape {wanted}. Make them equal in __getitem__ (crop, resize), pad them "
+            "(collate=pad() or, for one field of many, collate={'field': pad()}) or give a collate_fn."
         )
 
     def type_error(self, position: int, value: Any, path: str) -> CollateTypeError:
         if value is None:
-            what, remedy = "None", "Return a value in every case, or give a collate_fn that leaves such samples out."
+            what, remedy = (
+                "None",
+                "Return a value in every case, leave such samples out (drop_invalid), or give a collate_fn.",
+            )
         elif isinstance(value, np.ma.MaskedArray):
             what, remedy = "a masked array", "Return its .filled() data, or data and mask, or give a collate_fn."
         else:
             what = f"a {type(value).__module__}.{type(value).__qualname__}"
             remedy = "Return arrays, numbers, strings or containers of them, use register_collate or give a collate_fn."
         return CollateTypeError(
-            f"{_field(path)} of {self.sample(position)} is {what} and cannot be batched here. {remedy}"
+            f"{field_name(path)} of {self.sample(position)} is {what} and cannot be batched here. {remedy}"
         )
 
 
-def _field(path: str) -> str:
+def field_name(path: str) -> str:
+    """A place in the samples, for messages."""
     return f"field {path.lstrip('.')!r}" if path else "the value"
+
+
+def sample_name(names: Sequence[Any] | None, position: int) -> str:
+    """A sample of a batch, for messages."""
+    if names is None:
+        return f"sample {position} of the batch"
+    return f"dataset index {names[position]!r} (sample {position} of the batch)"
 
 
 def like_mapping(first: Mapping[Any, Any], batch: dict[Any, Any]) -> Any:

@@ -33,7 +33,7 @@ class Passed:
     (1, 2, (2,))
     """
 
-    def __init__(self, begin: Place, ranks: int = 1) -> None:
+    def __init__(self, begin: Place, ranks: int = 1, whole_batches: bool = False) -> None:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
@@ -41,6 +41,7 @@ class Passed:
         self._held: list[Outcome] | None = None
         self._begin = begin
         self._ranks = ranks
+        self._whole_batches = whole_batches
         self._under_way: deque[tuple[int, int, Any]] = deque()  # number, indices, the sampler's state after it
         self._ahead = set(begin.ahead)
         self._batches = begin.batches
@@ -50,8 +51,7 @@ class Passed:
 
     def sent(self, task: Task, sampler_state: Any) -> None:
         """A task has been sent out."""
-        size = 0 if task.indices is None else len(task.indices)
-        self._under_way.append((task.seq, size, sampler_state))
+        self._under_way.append((task.seq, self._size(task), sampler_state))
 
     def delivered(self, outcome: Outcome) -> None:
         """An outcome has left: to the user, or because there was nothing in it."""
@@ -66,10 +66,13 @@ class Passed:
             self.sent(task, sampler_state)
             self.delivered(outcome)
             return
-        assert task.indices is not None
         self._batches = task.seq + 1
-        self._samples += len(task.indices) * self._ranks
+        self._samples += self._size(task) * self._ranks
         self._sampler = sampler_state
+
+    def _size(self, task: Task) -> int:
+        """How much of the order it is: indices, or one whole batch; nothing is known of a stream's."""
+        return 0 if task.indices is None else 1 if self._whole_batches else len(task.indices)
 
     def hold(self) -> None:
         """From now on what has left the loop is not yet the user's."""
@@ -101,7 +104,7 @@ class Passed:
             self._sampler = sampler
         if not self.shards:
             return
-        self._samples += outcome.size + len(outcome.bad)
+        self._samples += outcome.size + len(outcome.bad) + outcome.dropped
         if outcome.ended:
             self._streams[str(outcome.seq % self.shards)] = {"ended": True}
         elif outcome.stream is not None:

@@ -16,8 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from feedline.line.passed import LastIndices
+from feedline.line.ranks import share_of
 from feedline.line.replay import Replayed
-from feedline.line.samplers import BatchSampler, Sampler, has_order
+from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order
+from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place, Tail
 
@@ -111,6 +113,37 @@ class OrderPlan:
             first = begin + seq * size
             indices = np.asarray(order[first : first + size], np.int64)
             yield Task(seq, epoch, seed, indices, first if repeats else -1)
+
+
+class BatchPlan:
+    """The batches of one of our samplers that makes them whole: seekable.
+
+    A place's `samples` are batches here: they are what such a sampler gives, and what ranks share out.
+
+    >>> from feedline import StratifiedBatchSampler
+    >>> plan = BatchPlan(StratifiedBatchSampler([0, 1, 0, 1], batch_size=2), seed=0)
+    >>> len(plan), sorted(next(plan.tasks(epoch=0, start=1)).indices.tolist())
+    (2, [0, 3])
+    """
+
+    def __init__(self, sampler: MakesBatches, seed: int) -> None:
+        self._sampler = sampler
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def tasks(self, epoch: int, start: int = 0) -> Tasks:
+        return self.tasks_from(Place(epoch, start, start))
+
+    def tasks_from(self, place: Place) -> Tasks:
+        return MapTasks(self._generate(place.epoch, place.batches, place.samples), place.ahead)
+
+    def _generate(self, epoch: int, start: int, past: int) -> Iterator[Task]:
+        own_seed = self._sampler.seed
+        share, repeats = share_of(self._sampler, self._seed if own_seed is None else own_seed, epoch)
+        for seq, number in enumerate(range(past, len(share)), start):
+            yield Task(seq, epoch, self._seed, share[number], share.first(number, repeats))
 
 
 class IterablePlan:
@@ -240,7 +273,9 @@ class _StreamTasks:
 
 
 def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
-    """A plan of the user's batch sampler; ours over one of our samplers stays seekable."""
+    """A plan of the user's batch sampler; ours are seekable."""
+    if has_batches(batch_sampler):
+        return BatchPlan(batch_sampler, seed)
     if type(batch_sampler) is BatchSampler and has_order(batch_sampler.sampler):
         return OrderPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last, seed)
     return IterablePlan(batch_sampler, None, False, seed, batches=True)

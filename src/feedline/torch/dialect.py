@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch.utils.data import default_convert
 
 from feedline.torch.collate import collate_into, own
+from feedline.torch.collators import TENSORS
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
 from feedline.torch.worker import TorchGenerator, acting, enter_worker
@@ -15,6 +16,7 @@ TORCH = Dialect(
     own=own,
     convert=default_convert,
     batch_reader=batch_reader,
+    arrays=TENSORS,
     reads_many=reads_many,
     sources=(TorchGenerator(),),
     reducers=REDUCERS,

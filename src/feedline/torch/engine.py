@@ -24,14 +24,14 @@ from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.samplers import has_order
+from feedline.line.sampler import has_batches, is_ours
 from feedline.loop import BatchIterator
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
-from feedline.torch.orders import Asking, follow_epoch, generator_of, kind_of, ranks_in, samplers_in
+from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, ranks_in, samplers_in
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.body import Job
@@ -87,8 +87,11 @@ class Engine:
             return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
+        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler)) is not None:
+            self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
-        place, passed = self._progress.begin(shards, 1 if shards else ranks_in(loader._index_sampler))
+        sampler = None if shards else loader._index_sampler
+        place, passed = self._progress.begin(shards, ranks_in(sampler), has_batches(sampler))
         tasks = self._tasks(loader, place, passed)
         if (again := read_again(place, type(loader.dataset).__name__)) is not None:
             self.feed.tell_once(again)
@@ -109,7 +112,7 @@ class Engine:
     def set_epoch(self, loader: Loader, epoch: int) -> None:
         """Say which one comes next, also to torch's samplers that want to be told."""
         self._progress.set_epoch(epoch)
-        if not streams(loader.dataset) and not any(map(has_order, samplers_in(loader._index_sampler))):
+        if not streams(loader.dataset) and not any(map(is_ours, samplers_in(loader._index_sampler))):
             follow_epoch(loader._index_sampler, epoch)
 
     def state(self, loader: Loader) -> dict[str, Any]:

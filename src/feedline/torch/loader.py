@@ -22,9 +22,11 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 from feedline.care import check_care
 from feedline.checks import check_whole
 from feedline.forever import Forever
+from feedline.line.collators import check_collate
 from feedline.messages import BadSample
-from feedline.options import check_buffer, check_kind, check_restart, check_start_method
+from feedline.options import check_buffer, check_kind, check_restart, check_sampler, check_start_method
 from feedline.stats import Stats
+from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
 
 T = TypeVar("T", covariant=True)
@@ -41,7 +43,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     """A drop-in for `torch.utils.data.DataLoader`: the same options and the same order, another engine.
 
     feedline's own options are keyword-only: `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
-    `device` (batches arrive there, copied one ahead).
+    `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
+    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`).
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset
@@ -78,6 +81,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         in_order: bool = True,
         workers: str = "process",
         shuffle_buffer: int = 0,
+        collate: Any = None,
         stall_warning: float = 30,
         on_stall: str = "wait",
         on_error: str = "raise",
@@ -92,9 +96,11 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             None if device is None else torch.device(device),
             check_care(locals()),
         )
+        collate_fn = check_collate(collate, collate_fn, compose)
         check_start_method(own.workers, multiprocessing_context)
         check_restart(own.care, timeout)
         check_buffer(own.shuffle_buffer, streams(dataset))
+        check_sampler(sampler)
         super().__init__(
             dataset,
             batch_size,
@@ -179,7 +185,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         return self._feedline.feed.errors
 
     def stats(self) -> Stats:
-        """How the loader is doing: the memory of each worker process, measured now or when there last was one."""
+        """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
         return self._feedline.feed.stats()
 
     def close(self) -> None:

@@ -16,12 +16,13 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
-from feedline.line.plan import Kept, MapTasks, OrderPlan, ReplayedTasks, Tasks, batch_of, is_stateful
+from feedline.line.last_batch import lone_sample
+from feedline.line.plan import BatchPlan, Kept, MapTasks, OrderPlan, Plan, ReplayedTasks, Tasks, batch_of, is_stateful
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import global_length, name_of, ranks_of
 from feedline.line.replay import Replayed
+from feedline.line.sampler import has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
-from feedline.line.samplers import Sampler, has_order
 from feedline.messages import AsGiven, Task
 from feedline.state import Kind, Place
 from feedline.torch.drawn import Drawn, Generators
@@ -70,7 +71,7 @@ class Asking:
         """Ask the sampler for its iterator, as torch does before it draws the base seed; indices come when needed."""
         drawn = self._drawn
         _, drawn.sampler_epoch = _told(self._index_sampler)
-        if _ordered(self._index_sampler, self._batched) is None:
+        if _own_plan(self._index_sampler, self._batched, 0) is None:
             drawn.asked = {}
             with self._generators.watched(drawn.asked):
                 found = self._ask()
@@ -83,7 +84,7 @@ class Asking:
         told, _ = _told(self._index_sampler)
         if told is not None and drawn.sampler_epoch is not None:
             told.set_epoch(drawn.sampler_epoch)
-        if _ordered(self._index_sampler, self._batched) is not None:
+        if _own_plan(self._index_sampler, self._batched, 0) is not None:
             return
         with self._generators.replayed(drawn.asked):
             found = self._ask()
@@ -100,9 +101,9 @@ class Asking:
         """The tasks of that base seed."""
         if self._indices is not None:
             return self._indices.tasks(seed, self._place)
-        sampler, size, drop_last = _ordered(self._index_sampler, self._batched) or (None, None, False)
-        assert sampler is not None
-        return OrderPlan(sampler, size, drop_last, seed).tasks_from(self._place)
+        plan = _own_plan(self._index_sampler, self._batched, seed)
+        assert plan is not None
+        return plan.tasks_from(self._place)
 
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
         drawn = self._drawn
@@ -163,12 +164,14 @@ def _says_nothing(sampler: Any) -> Callable[[], Any] | None:
     return (lambda: None) if type(sampler) is DistributedSampler else None
 
 
-def _ordered(index_sampler: Any, batched: bool) -> tuple[Sampler, int | None, bool] | None:
-    """A sampler of feedline's, whose order can be had from anywhere on, and its batches; None for any other."""
+def _own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
+    """The plan of a sampler of feedline's, whose order can be had from anywhere on; None for any other."""
     if not batched:
-        return (index_sampler, None, False) if has_order(index_sampler) else None
+        return OrderPlan(index_sampler, None, False, seed) if has_order(index_sampler) else None
+    if has_batches(index_sampler):
+        return BatchPlan(index_sampler, seed)
     if type(index_sampler) in (BatchSampler, OwnBatchSampler) and has_order(index_sampler.sampler):
-        return index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last
+        return OrderPlan(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last, seed)
     return None
 
 
@@ -192,7 +195,7 @@ def _told(index_sampler: Any) -> tuple[Any, int | None]:
     """The sampler that is told its epoch by `set_epoch`, and the epoch it stands at; (None, None) if there is none."""
     for each in samplers_in(index_sampler):
         if callable(getattr(each, "set_epoch", None)):
-            name = "_given_epoch" if isinstance(each, OwnDistributed) else "_epoch" if has_order(each) else "epoch"
+            name = "_given_epoch" if isinstance(each, OwnDistributed) else "_epoch" if is_ours(each) else "epoch"
             epoch = getattr(each, name, None)
             return each, epoch if isinstance(epoch, int) else None
     return None, None
@@ -212,6 +215,13 @@ def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
     if type(index_sampler) is BatchSampler:
         return Kind(seed, _length_of(index_sampler.sampler), _name_of(index_sampler.sampler), "batch_size")
     return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "batch_sampler")
+
+
+def hint_about(index_sampler: Any) -> str | None:
+    """What to tell the user once about an order of batches, if anything."""
+    if type(index_sampler) not in (BatchSampler, OwnBatchSampler):
+        return None
+    return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last)
 
 
 def ranks_in(index_sampler: Any) -> int:

@@ -17,10 +17,11 @@ from typing import Any
 from feedline.ambient import Ambient
 from feedline.errors import FeedlineError, add_note
 from feedline.line.collate import LeafCollate, register_collate
+from feedline.line.collators import Collator, Making, NothingLeft
 from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
-from feedline.messages import Empty, Failure, Outcome, Task
+from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
@@ -51,6 +52,10 @@ class Job:
     """What tells the generators it holds apart, by path (stored_generators)."""
 
 
+Made = tuple[Any, int, Tally | None]
+"""A batch, how many samples are in it, and what its collator has counted."""
+
+
 class Body:
     """One worker's mind. `worker` is its number, or None when the loop does the work itself."""
 
@@ -74,6 +79,7 @@ class Body:
         self._parts: Parts | None = None
         if job.stream:
             self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
+        self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -157,21 +163,21 @@ class Body:
         if not self._job.batched:
             return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)
         samples = self._fetcher.samples(task)
-        batch = self._batch(samples, empty, index_list(task))
-        return Outcome(task.seq, batch, max(1, len(task.indices)))  # one of nothing is one, if collate_fn makes it
+        batch, size, tally = self._make(samples, empty, index_list(task))
+        return Outcome(task.seq, batch, size, notice=None if tally is None else Notice(None, tally))
 
     def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
         assert task.indices is not None
-        batch, samples, indices, bad, notice = salvage.read(task, empty, partial(self._seed, task))
+        batch, samples, indices, bad, warning = salvage.read(task, empty, partial(self._seed, task))
         if batch is not NotImplemented:
             return Outcome(task.seq, batch, max(1, len(task.indices)))
         if bad and not samples:
             return Outcome(task.seq, bad=bad)
         try:
-            batch = self._batch(samples, empty, indices) if self._job.batched else self._unbatched(samples[0], empty)
+            batch, size, tally = self._made(samples, empty, indices)
         except Exception as error:
             return self.failed(task, error)._replace(bad=bad)
-        return Outcome(task.seq, batch, max(1, len(samples)), notice=notice, bad=bad)
+        return Outcome(task.seq, batch, size, notice=notice_of(warning, tally), bad=bad)
 
     def _run_stream(self, task: Task, empty: Empty) -> Outcome:
         assert self._parts is not None
@@ -196,17 +202,19 @@ class Body:
             elements, ended, bad, short = reader.take(task)
         except Exception as error:
             return self.failed(task, error)._replace(whole=whole, stream=(task.shard, reader.record()))
-        notice, reader.notices = "\n".join(reader.notices) or None, []
+        warning, reader.notices = "\n".join(reader.notices) or None, []
         stream = task.shard, reader.record()
         if short and self._job.drop_last:
             elements = []
-        batch = None
+        made: Made = (None, 0, None)
         try:
             if elements:
-                batch = self._batch(elements, empty, None) if self._job.batched else self._unbatched(elements[0], empty)
+                made = self._made(elements, empty, None)
         except Exception as error:
+            notice = notice_of(warning, None)
             return self.failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
-        return Outcome(task.seq, batch, len(elements), None, ended, notice, bad, stream, whole)
+        batch, size, tally = made
+        return Outcome(task.seq, batch, size, None, ended, notice_of(warning, tally), bad, stream, whole)
 
     def _reader(self, part: Part, task: Task) -> StreamReader:
         if part.reader is None or not part.reader.can_serve(task):
@@ -227,6 +235,29 @@ class Body:
             )
         return part.reader
 
+    def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+        return self._make(samples, empty, names) if self._job.batched else (self._unbatched(samples[0], empty), 1, None)
+
+    def _make(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+        if self._collator is not None:
+            return self._make_by(self._collator, samples, empty, names)
+        return self._batch(samples, empty, names), max(1, len(samples)), None  # collate_fn may make one of nothing
+
+    def _make_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
+        """Straight into the slot."""
+        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
+        own = partial(self._owned, empty=empty)
+        making = Making(collator.arrays or self._job.dialect.arrays, empty, names, own)
+        try:
+            batch = collator.make(samples, making)
+        except NothingLeft:
+            return None, 0, making.tally
+        except Exception as error:
+            _note_indices(error, names)
+            raise
+        counted = making.tally if any(vars(making.tally).values()) else None
+        return batch, len(samples) - making.tally.dropped, counted
+
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         collate_fn = self._job.collate_fn
@@ -235,12 +266,13 @@ class Body:
         try:
             return self._owned(collate_fn(samples), empty)
         except Exception as error:
-            where = "" if names is None else f" for dataset indices {brief(names)}"
-            add_note(error, f"feedline: raised by collate_fn{where}")
+            _note_indices(error, names)
             raise
 
     def _unbatched(self, sample: Any, empty: Empty) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
+        if self._collator is not None:  # the sample is a batch of samples by itself
+            return self._make_by(self._collator, sample, empty, None)[0]
         convert = self._job.collate_fn or self._job.dialect.convert
         return self._owned(convert(sample), empty)
 
@@ -250,6 +282,11 @@ class Body:
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))
+
+
+def _note_indices(error: Exception, names: Any) -> None:
+    where = "" if names is None else f" for dataset indices {brief(names)}"
+    add_note(error, f"feedline: raised by collate_fn{where}")
 
 
 def _raisable(error: BaseException) -> BaseException:

@@ -15,6 +15,8 @@ from typing import Any
 from feedline.ambient import Source
 from feedline.datasets import reads_many
 from feedline.line.collate import default_collate
+from feedline.line.collators import Arrays
+from feedline.line.collators.arrays import NUMPY as NUMPY_ARRAYS
 from feedline.line.fetch import BatchReader, batch_reader
 from feedline.line.own import own
 from feedline.messages import Empty
@@ -48,6 +50,8 @@ class Dialect:
     """What becomes of a sample that is delivered unbatched."""
     batch_reader: Callable[[Any], BatchReader | None]
     """How to read a whole batch from a dataset at once, if it can be."""
+    arrays: Arrays
+    """The framework's arrays, for collators."""
     reads_many: Callable[[Any], bool] = reads_many
     """Does the dataset's `__getitems__` do more than read one sample after the other?"""
     sources: tuple[Source, ...] = ()
@@ -62,4 +66,4 @@ class Dialect:
     """While that lasts, what else says who a worker process (or the loop itself) is says this."""
 
 
-NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader)
+NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader, NUMPY_ARRAYS)
