@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -58,14 +57,20 @@ def test_a_page_holds_to_its_width_but_never_breaks_code(found: list[Finding], w
     assert plain(lines).count("\n") == len(lines)
 
 
-@given(
-    st.recursive(
-        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.complex_numbers(), st.binary()),
-        lambda inner: st.one_of(st.lists(inner), st.tuples(inner), st.dictionaries(st.integers(), inner)),
-    )
-)
-def test_evidence_of_any_kind_can_be_written(evidence: Any) -> None:
-    json.dumps(as_plain(evidence), allow_nan=False)
+def test_evidence_of_any_kind_can_be_written() -> None:
+    nan, inf = float("nan"), float("inf")
+    odd = {
+        1: (2.5, nan),
+        None: [-inf, {"deep": np.float32("inf")}],
+        "b": b"\xff",
+        "c": 1j,
+        "d": np.array([nan]),
+        "e": len,
+    }
+    written = json.loads(json.dumps(as_plain(odd), allow_nan=False))
+    assert written["1"] == [2.5, "nan"]
+    assert written["None"] == ["-inf", {"deep": "inf"}]
+    assert written["d"] == ["nan"]
 
 
 def test_evidence_of_numpys_is_pythons() -> None:

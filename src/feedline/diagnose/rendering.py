@@ -99,7 +99,7 @@ def painted(lines: Iterable[Line], stream: TextIO) -> str:
     except ImportError:
         return plain(lines)
     # Captured, not printed: rich would answer a closed pipe with an exit code of its own.
-    ink = console.Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    ink = console.Console(file=stream, soft_wrap=True)
     with ink.capture() as captured:
         for line in lines:
             ink.print(text.Text.assemble((line.label, line.label_style), (line.text.rstrip(), line.style)))
