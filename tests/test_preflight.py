@@ -177,7 +177,7 @@ IDS = {
 def test_every_subject_has_its_finding_and_all_is_json() -> None:
     found = feedline.preflight(num_workers=1, trial=False)
     assert {finding.id for finding in found} >= IDS
-    assert [finding.severity for finding in found if finding.id in ("clock", "packages")] == ["ok", "ok"]
+    assert all(finding.severity in ("ok", "note") for finding in found if finding.id in ("clock", "packages"))
     for finding in found:
         assert json.loads(json.dumps(finding.to_json(), allow_nan=False))["id"] == finding.id
         if finding.severity in ("warning", "problem"):
