@@ -1,4 +1,4 @@
-"""The thing a command is about: `pkg.module:name`, `path/to/script.py:name`, or a script with just one such thing in it.
+"""The thing a command is about: `pkg.module:name`, `path/to/script.py:name`, or a script with just one of the kind.
 
 Takes: words of the command line, or an object. Gives: a dataset or loader, and what its construction took.
 Promises: whatever goes wrong (no such module, an import that fails, a name that is nothing to load) is an OptionError
@@ -61,7 +61,9 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise OptionError(f"there is no module {name!r} (write pkg.module:name, or path/to/script.py:name)") from None
+            raise OptionError(
+                f"there is no module {name!r} (write pkg.module:name, or path/to/script.py:name)"
+            ) from None
         raise OptionError(f"importing {name} failed: {error}") from error
     except Exception as error:
         raise OptionError(f"importing {name} failed: {type(error).__name__}: {error}") from error

@@ -68,8 +68,8 @@ def check_pickle(seen: Evidence) -> Iterator[Finding]:
             WARNING,
             f"More than {size(carried.pickled)} of Python objects would be sent to each worker",
             {"bytes": carried.pickled, "largest": carried.largest},
-            f"{carried.largest or 'The dataset'}. Each worker that is not forked unpickles them, which takes seconds, and "
-            "has them once more. Forked workers share them at first, and copy them page by page as they read.",
+            f"{carried.largest or 'The dataset'}. Each worker that is not forked unpickles them, which takes "
+            "seconds, and has them once more. Forked workers share them at first and copy them as they read.",
             "keep large metadata in arrays, or in a SharedList: those are shared by all workers.",
             "self.records = feedline.SharedList(records)",
         )
@@ -79,8 +79,8 @@ def check_pickle(seen: Evidence) -> Iterator[Finding]:
             NOTE,
             f"{carried.largest} of Python objects",
             {"largest": carried.largest},
-            "Forked workers share them at first and copy them page by page as they read, because Python counts references "
-            "inside of objects: memory seems to leak, times the number of workers.",
+            "Forked workers share them at first and copy them page by page as they read, because Python counts "
+            "references inside of objects: memory seems to leak, times the number of workers.",
             "keep large metadata in arrays, or in a SharedList: those are shared by all workers.",
             "self.records = feedline.SharedList(records)",
         )

@@ -89,13 +89,22 @@ class Trial(NamedTuple):
 
     one: float
     two: float
+    """Seconds…"""
+    cpu_one: float
+    cpu_two: float
+    """…and those of them on a CPU, of all threads together."""
     possible: float
-    """How much faster two threads were at work that needs no interpreter: near 1, the machine was busy."""
+    """CPUs that two threads had at work that needs no interpreter: near 1, the machine was busy."""
 
     @property
     def gain(self) -> float:
         """How much faster two threads were."""
         return self.one / self.two if self.two else 1.0
+
+    @property
+    def cpus(self) -> float:
+        """How many CPUs two threads had at once."""
+        return self.cpu_two / self.two if self.two else 0.0
 
 
 class Mishap(NamedTuple):
@@ -104,6 +113,9 @@ class Mishap(NamedTuple):
     index: Any
     what: str
     error: str
+    stuck: bool = False
+    where: Line | None = None
+    """Where it stood."""
 
 
 @dataclass(frozen=True)

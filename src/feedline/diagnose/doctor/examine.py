@@ -1,8 +1,8 @@
 """The examination: reads and runs the patient within a time, and writes down what it saw.
 
 Takes: a `Patient` and seconds. Gives: `Evidence`.
-Promises: the user's samples are read in worker processes under feedline's own supervision, so one that hangs or kills is
-seen, named and left behind; a part of the examination that fails leaves the others alone. About the seconds given, and
+Promises: the user's samples are read in worker processes under feedline's own supervision, so one that hangs or kills
+is seen, named and left behind; a part of the examination that fails leaves the others alone. About the seconds given, and
 up to twice a sample's limit (a sixth of them) more if samples hang.
 Not its job: what runs in the workers (probe), judging (the checks).
 """
@@ -14,20 +14,24 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from feedline.arena.limits import room
 from feedline.diagnose.doctor.columns import column_of
-from feedline.diagnose.doctor.evidence import Carried, Collating, Evidence, Mishap, Reading, Run, Trial
+from feedline.diagnose.doctor.evidence import Carried, Evidence, Line, Mishap, Reading, Run
+from feedline.diagnose.doctor.lines import is_librarys
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
 from feedline.diagnose.doctor.probe import Batched, Observed, Rounds, Threads, Watched, same
-from feedline.errors import ShippingError
+from feedline.errors import ShippingError, TooManyErrors
 from feedline.line.stream import READ_WHOLE
+from feedline.messages import BadSample
 from feedline.supervise.records import largest
 from feedline.workers.carried import hazards
 from feedline.workers.shipping import weigh
@@ -67,7 +71,8 @@ class Examination:
             self._part("reading samples", self._read_stream if self._patient.setting.stream else self._read)
             self._part("a run with workers", self._run)
         whole = [number for number in (2, self._workers) for text in said if READ_WHOLE.format(shards=number) in text]
-        return replace(self._found, read_whole=max(whole, default=0), seconds=time.monotonic() - began)
+        mishaps = tuple(each._replace(where=_place_in(said, each)) for each in self._found.mishaps)
+        return replace(self._found, read_whole=max(whole, default=0), mishaps=mishaps, seconds=time.monotonic() - began)
 
     def _part(self, name: str, part: Callable[[], None]) -> None:
         try:
@@ -117,9 +122,11 @@ class Examination:
         indices = spread(length, MOST)
         self._note(readings=tuple(sorted(self._readings("read", indices), key=lambda reading: reading.index)))
         good = [reading.index for reading in self._found.good]
-        if not good or self._found.mishaps:  # those may well happen again: no time for that
+        if not good:
             return
-        if self._patient.seeds_all:  # in the order they were read before: then each has the same seed
+        if (
+            self._patient.seeds_all and not self._found.mishaps
+        ):  # in the order they were read before: then each has the same seed
             few = indices[: min(REPEATED, len(self._found.readings))]
             self._note(again=tuple(self._readings("again", few, workers=2)))
             self._note(reseeded=tuple(self._readings("reseeded", few, seed=SEED + 1)))
@@ -140,10 +147,12 @@ class Examination:
         try:
             for value in loader:
                 got.append(value)
-                if time.monotonic() > until or len(got) >= MOST or loader.errors:
+                if time.monotonic() > until or len(got) >= MOST:
                     break
+        except TooManyErrors:
+            pass  # all of them are in loader.errors
         finally:
-            bad = [Mishap(each.index, each.what, each.error) for each in loader.errors]
+            bad = [Mishap(each.index, each.what, each.error, is_stuck(each)) for each in loader.errors]
             self._note(mishaps=(*self._found.mishaps, *bad))
             loader.close()
         return got
@@ -156,19 +165,20 @@ class Examination:
         usual = median(reading.seconds for reading in self._found.good)
         if usual < WORTH_A_TRIAL or len(os.sched_getaffinity(0)) < 2:
             return
-        # Four times over the same samples.
-        count = int(SHARES["threads"] * self._seconds / 4 / usual)
+        count = int(SHARES["threads"] * self._seconds / 2 / usual)  # each is read twice
         if count >= 4:
             (trial,) = self._loaded("threads", Threads(self._patient.dataset, indices[: min(count, 64)]), sampler=[0])
-            self._note(trial=Trial(*trial))
+            self._note(trial=trial)
 
     def _collate(self, indices: list[Any]) -> None:
         patient = self._patient
         if patient.setting.collates != "own" or patient.collate_fn is None:
             return
         batches = self._batches(indices, 8)
-        made = self._loaded("collate", Batched(patient.dataset, batches, patient.collate_fn), sampler=range(len(batches)))
-        self._note(collating=tuple(Collating(*each) for each in made))
+        made = self._loaded(
+            "collate", Batched(patient.dataset, batches, patient.collate_fn), sampler=range(len(batches))
+        )
+        self._note(collating=tuple(made))
 
     def _batches(self, indices: list[Any], most: int) -> list[list[Any]]:
         mixed = random.Random(SEED).sample(indices, len(indices))
@@ -189,7 +199,7 @@ class Examination:
 
     def _run(self) -> None:
         patient, found = self._patient, self._found
-        if not found.good or found.mishaps or patient.setting.collates == "none":
+        if not found.good or patient.setting.collates == "none":
             return
         options: dict[str, Any] = {"collate_fn": patient.collate_fn}
         if patient.setting.stream:
@@ -214,6 +224,21 @@ class Examination:
         self._note(run=Run(flow.batches, flow.samples, flow.bytes, *times, collate.padding, error))
 
 
+def is_stuck(bad: BadSample) -> bool:
+    """Did it not come to an end? Otherwise it ended its worker."""
+    return "stuck for" in bad.error
+
+
+def _place_in(said: list[str], mishap: Mishap) -> Line | None:
+    """Where it stood, as feedline's own report of it has it: the innermost line that is not a library's."""
+    for text in said:
+        if f"{mishap.index}" in text:
+            for file, number, function in re.findall(r'File "(.+?)", line (\d+) in (\S+)', text):
+                if not is_librarys(file):
+                    return Line(file, int(number), function)
+    return None
+
+
 def spread(length: int, most: int) -> list[int]:
     """Indices over the whole dataset, one at random out of each of `most` equal parts, in a mixed order.
 
@@ -223,7 +248,7 @@ def spread(length: int, most: int) -> list[int]:
     draw = random.Random(SEED)
     count = min(length, most)
     bounds = [part * length // count for part in range(count + 1)]
-    chosen = [draw.randrange(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+    chosen = [draw.randrange(low, high) for low, high in pairwise(bounds)]
     chosen[-1] = length - 1
     draw.shuffle(chosen)
     return chosen
@@ -233,7 +258,8 @@ def spread(length: int, most: int) -> list[int]:
 def _quietly() -> Iterator[list[str]]:
     """Warnings and logged mishaps are evidence here, and not for the screen."""
     log = logging.getLogger("feedline")
-    disabled, said = log.disabled, []
+    disabled = log.disabled
+    said: list[str] = []
     log.disabled = True
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -249,5 +275,3 @@ def _quietly() -> Iterator[list[str]]:
 def examine(patient: Patient, seconds: float, num_workers: int) -> Evidence:
     """Examine the patient within about that many seconds."""
     return Examination(patient, seconds, num_workers).run()
-
-

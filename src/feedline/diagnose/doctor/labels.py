@@ -141,7 +141,11 @@ def check_imbalance(seen: Evidence) -> Iterator[Finding]:
     if sure < UNBALANCED or len(counts) * LEAST > sum(counts.values()):
         return
     place = column.path if column is not None else "labels"
-    read = "" if exact else f"labels = [dataset[index]{label_path(seen)} for index in range(len(dataset))]  # once; keep it\n"
+    read = (
+        ""
+        if exact
+        else f"labels = [dataset[index]{label_path(seen)} for index in range(len(dataset))]  # once; keep it\n"
+    )
     about = "" if exact else "about "
     yield Finding(
         "class-imbalance",

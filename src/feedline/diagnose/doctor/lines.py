@@ -67,13 +67,14 @@ def users_line(frame: FrameType | None) -> Line | None:
         if os.path.abspath(file).startswith(_OURS + os.sep) and outermost is not None:
             return outermost
         here = Line(file, frame.f_lineno or 0, frame.f_code.co_name)
-        if not _is_librarys(file):
+        if not is_librarys(file):
             return here
         outermost = here
         frame = frame.f_back
     return None
 
 
-def _is_librarys(file: str) -> bool:
+def is_librarys(file: str) -> bool:
+    """Not the user's to change: installed, Python's, or feedline's."""
     path = os.path.abspath(file)
     return file.startswith("<") or path.startswith((*_LIBRARIES, _OURS + os.sep))

@@ -34,7 +34,7 @@ def check_batch(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "batch-too-large",
         PROBLEM if wanted > spare else WARNING,
-        f"A batch takes {size(batch)}, those that {plan.workers} make ahead {size(wanted)}; {size(max(0, spare))} are free",
+        f"A batch takes {size(batch)}, all that exist at once {size(wanted)}; {size(max(0, spare))} are free",
         {"batch": batch, "all": wanted, "free": spare, "sample": int(sample), "fitting": fitting},
         "Batches beyond what is free are refused (MemoryShortage); the model and its gradients are not even counted.",
         "take smaller batches, fewer workers or a smaller prefetch_factor; accumulate gradients for the same effect.",
@@ -58,8 +58,8 @@ def check_growth(seen: Evidence) -> Iterator[Finding]:
         WARNING,
         f"A worker's memory grows by {size(int(each))} with every sample that is read, also one it has read before",
         {"bytes_per_sample": int(each), "reads": len(rounds) * seen.round_size, "memory": list(rounds)},
-        "Something is kept for every sample: a list that is appended to, a cache without a bound, a graph of gradients. "
-        "Each worker has its own, and in the end one of them is killed.",
+        "Something is kept for every sample: a list that is appended to, a cache without a bound, a graph of "
+        "gradients. Each worker has its own, and in the end one of them is killed.",
         "keep nothing in __getitem__, or bound it (functools.lru_cache(maxsize=…)).",
     )
 

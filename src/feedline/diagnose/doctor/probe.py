@@ -1,7 +1,7 @@
 """What runs in worker processes: reads the user's samples and brings back what can be said of them.
 
-Takes: the user's dataset. Gives: datasets whose samples are `Reading`s, `Collating`s or a `Trial`, and a collate_fn that
-makes `Reading`s of a stream's elements.
+Takes: the user's dataset. Gives: datasets whose samples are `Reading`s, `Collating`s or a `Trial`, and a collate_fn
+that makes `Reading`s of a stream's elements.
 Promises: samples are read and never written to (they may lie in a file, or in memory shared with others); an error of
 the user's code is a reading like any other. What hangs or dies is feedline's own supervision's to see.
 Not its job: which indices, how long (examine); judging (the checks).
@@ -166,19 +166,20 @@ class Threads:
         return 1
 
     def __getitem__(self, number: Any) -> Trial:
-        read = self.dataset.__getitem__
-        rounds = [(_timed(1, read, self._indices), _timed(2, read, self._indices)) for _ in range(2)]
         blocks = [BLOCK] * 24  # 1.5 ms each
-        one, two = (min(times) for times in zip(*rounds, strict=True))
-        return Trial(one, two, _timed(1, _hash, blocks) / _timed(2, _hash, blocks))
+        possible = [_timed(2, _hash, blocks)]
+        (one, cpu_one), (two, cpu_two) = (_timed(count, self.dataset.__getitem__, self._indices) for count in (1, 2))
+        possible.append(_timed(2, _hash, blocks))
+        return Trial(one, two, cpu_one, cpu_two, min(cpu / seconds for seconds, cpu in possible))
 
 
-def _timed(threads: int, call: Callable[[Any], Any], things: Sequence[Any]) -> float:
+def _timed(threads: int, call: Callable[[Any], Any], things: Sequence[Any]) -> tuple[float, float]:
+    """Seconds, and those on a CPU."""
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(int, range(threads)))  # they exist
-        began = time.perf_counter()
+        list(pool.map(abs, range(threads)))  # they exist
+        began, worked = time.perf_counter(), time.process_time()
         list(pool.map(call, things))
-        return time.perf_counter() - began
+        return time.perf_counter() - began, time.process_time() - worked
 
 
 def _hash(block: bytes) -> bytes:

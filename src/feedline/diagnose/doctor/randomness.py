@@ -1,4 +1,4 @@
-"""Randomness and memory that is shared: the same draws again, results that cannot be repeated, samples that are the data.
+"""Randomness and shared memory: the same draws again, results that cannot be repeated, samples that are the data.
 
 Takes: evidence. Gives: findings "changes-dataset", "aliases-dataset", "fixed-seed", "same-every-epoch",
 "stored-generator", "non-deterministic", "stream-duplicates", "read-whole".
@@ -18,7 +18,8 @@ LEAST = 4
 """Samples on which a statement about seeds must rest."""
 DUPLICATED, CHANCE = 0.4, 0.05
 """The share of elements that came before: with two workers, half of them; and what one worker alone may show."""
-RNG = "rng = feedline.rng()          # a NumPy generator: a function of seed, epoch and sample\nnoise = rng.normal(size=shape)"
+RNG = """rng = feedline.rng()          # a NumPy generator: a function of seed, epoch and sample
+noise = rng.normal(size=shape)"""
 
 
 def check_aliasing(seen: Evidence) -> Iterator[Finding]:
@@ -30,7 +31,7 @@ def check_aliasing(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "changes-dataset",
             PROBLEM,
-            f"Reading a sample changes the data: {field_name(path)} of {some(indices(changed))} was another when read again",
+            f"Reading changes the data: {field_name(path)} of {some(indices(changed))} was another when read again",
             {"field": path, "indices": indices(changed)},
             "The sample is a view on the dataset's own memory, and __getitem__ writes to it (+=, *=, out=, a transform "
             "in place). Every epoch starts from what the one before has left; workers each change their own copy.",
@@ -44,8 +45,8 @@ def check_aliasing(seen: Evidence) -> Iterator[Finding]:
             NOTE if own else OK,
             f"{field_name(path)} is a view on the dataset's memory; feedline's batches are copies of it",
             {"field": path, "indices": indices(shared)},
-            "Whoever writes to a sample (in a transform, or in collate_fn) changes the dataset. With torch's own loader and "
-            "no workers this goes for batches, too, where collate_fn hands samples on as they are.",
+            "Whoever writes to a sample (in a transform, or in collate_fn) changes the dataset. With torch's own "
+            "loader and no workers this goes for batches, too, where collate_fn hands samples on as they are.",
             "copy a sample before you change it.",
             "x = self.data[index].copy()     # torch: .clone()",
         )
@@ -75,8 +76,8 @@ def check_seeds(seen: Evidence) -> Iterator[Finding]:
             NOTE,
             f"{function}(…) is called with a seed that depends on the sample alone",
             {"function": function, "samples": len(seeding)},
-            "A sample then gets the same augmentation in every epoch. For evaluation that is right; in training most of "
-            "what augmentation is for is lost.",
+            "A sample then gets the same augmentation in every epoch. For evaluation that is right; in training most "
+            "of what augmentation is for is lost.",
             "use feedline.rng(): it differs from epoch to epoch, and is the same when a run is repeated.",
             RNG,
         )
@@ -97,8 +98,8 @@ def check_generators(seen: Evidence) -> Iterator[Finding]:
             WARNING if seen.setting.threads else NOTE,
             f"{some(paths)} is a random generator that every worker gets a copy of",
             {"paths": paths},
-            "feedline reseeds it in worker processes before each batch. Under torch's own loader all workers draw the same "
-            "from it, in every epoch; worker threads draw from one in an order that depends on timing.",
+            "feedline reseeds it in worker processes before each batch. Under torch's own loader all workers draw "
+            "the same from it, in every epoch; worker threads draw from one in an order that depends on timing.",
             "draw from feedline.rng() instead: it belongs to the sample, not to the worker.",
             RNG,
         )
@@ -118,9 +119,9 @@ def check_determinism(seen: Evidence) -> Iterator[Finding]:
         f"{len(differing):,} of {len(seen.again):,} samples came out otherwise when read again under the same seed: "
         f"{some(indices(differing))}",
         {"indices": indices(differing), "read": len(seen.again), "fields": paths},
-        "The result depends on something besides the index and the seed: the time, the operating system's randomness, a "
-        "generator of a kind nobody can seed, threads, or what was read before (state that __getitem__ changes). A run "
-        "cannot be repeated then, nor resumed exactly.",
+        "The result depends on something besides the index and the seed: the time, the operating system's "
+        "randomness, a generator of a kind nobody can seed, threads, or what was read before (state that __getitem__ "
+        "changes). A run cannot be repeated then, nor resumed exactly.",
         "draw from feedline.rng(), and keep no state between samples that changes results.",
         RNG,
     )

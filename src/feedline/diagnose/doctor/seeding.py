@@ -67,5 +67,3 @@ class Seeding:
 def _is_plain(seed: Any) -> bool:
     numbers = seed if isinstance(seed, (list, tuple)) else [seed]
     return bool(numbers) and all(isinstance(each, (int, np.integer, str)) for each in numbers)
-
-

@@ -8,12 +8,11 @@ Not its job: how many workers (tune).
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterator
 from statistics import median
 
 from feedline.diagnose.doctor.evidence import Evidence, Line, Reading
-from feedline.diagnose.doctor.wording import indices, lasting, shares, some
+from feedline.diagnose.doctor.wording import indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 
 OUTLIER, LEAST_OUTLIER = 10.0, 0.1
@@ -24,8 +23,11 @@ LOOKS = 20
 """Looks at the code on which a line's share must rest."""
 COLLATE_SHARE, COLLATE_SECONDS = 0.5, 0.001
 """Of the time for reading and collating; and seconds a sample."""
-GAIN_OF_PYTHON, GAIN_OF_OTHERS, POSSIBLE = 1.25, 1.5, 1.6
-"""How much faster two threads are: code that holds the GIL shows 0.8–1.1 (tests/test_doctor.py), other code 1.7–2."""
+ONE_CPU, TWO_CPUS, POSSIBLE = 1.15, 1.5, 1.5
+"""CPUs that two threads have at once: code that holds the GIL at most 1.05 (measured on a busy machine of two CPUs),
+other code nearly as many as work that needs no interpreter."""
+ON_CPU = 0.6
+"""The share of a single thread's time on a CPU: below that it waits, for a disk or a network, and threads help."""
 
 
 def check_outliers(seen: Evidence) -> Iterator[Finding]:
@@ -46,8 +48,8 @@ def check_outliers(seen: Evidence) -> Iterator[Finding]:
         WARNING,
         f"{len(slow):,} of {len(seen.good):,} samples take far longer than the rest ({lasting(usual)}): {some(names)}",
         {"indices": indices(slow), "seconds": [each.seconds for each in slow], "usual": usual, "line": line},
-        f"Sample {worst.index} takes {lasting(worst.seconds)}. Batches are delivered in order, so one such sample holds up "
-        f"those behind it.{f' The time goes into {line}.' if line else ''}",
+        f"Sample {worst.index} takes {lasting(worst.seconds)}. Batches are delivered in order, so one such sample "
+        f"holds up those behind it.{f' The time goes into {line}.' if line else ''}",
         "look at these samples: far larger files, other formats? Otherwise load further ahead, or in any order.",
         "loader = DataLoader(dataset, prefetch_factor=8, in_order=False)",
     )
@@ -71,7 +73,8 @@ def check_reading(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "slow-reading",
         WARNING if usual >= VERY_SLOW else NOTE,
-        f"A sample takes {lasting(usual)} to read" + (f", {lines[0][1]:.0%} of it in one line".replace("%", " %") if line else ""),
+        f"A sample takes {lasting(usual)} to read"
+        + (f", {lines[0][1]:.0%} of it in one line".replace("%", " %") if line else ""),
         {
             "seconds": usual,
             "per_second_and_worker": round(1 / usual, 1),
@@ -84,11 +87,7 @@ def check_reading(seen: Evidence) -> Iterator[Finding]:
 
 
 def _line(lines: list[tuple[Line, float]]) -> str:
-    if not lines:
-        return ""
-    line = lines[0][0]
-    text = linecache.getline(line.file, line.number).strip()
-    return f"{line}" + (f": {text}" if text else "")
+    return source(lines[0][0]) if lines else ""
 
 
 def check_collate(seen: Evidence) -> Iterator[Finding]:
@@ -118,19 +117,26 @@ def check_threads(seen: Evidence) -> Iterator[Finding]:
     trial = seen.trial
     if trial is None or trial.possible < POSSIBLE:
         return
-    evidence = {"gain": round(trial.gain, 2), "one_thread": trial.one, "two_threads": trial.two}
+    evidence = {
+        "gain": round(trial.gain, 2),
+        "one_thread": trial.one,
+        "two_threads": trial.two,
+        "cpus": round(trial.cpus, 2),
+    }
     usual = median(reading.seconds for reading in seen.good) if seen.good else 0.0
-    if trial.gain < GAIN_OF_PYTHON and (seen.setting.threads or usual >= SLOW / 2):
-        yield Finding(
-            "python-bound",
-            WARNING if seen.setting.threads else NOTE,
-            f"Two threads read {trial.gain:.1f} times as fast as one: the work is done by Python itself",
-            evidence,
-            "Python runs one thread at a time (the GIL). Worker threads do not help here; worker processes do.",
-            "use worker processes, or do the work in NumPy, OpenCV or torch calls on whole arrays.",
-            'loader = DataLoader(dataset, num_workers=4, workers="process")',
-        )
-    elif trial.gain > GAIN_OF_OTHERS:
+    works = trial.cpu_one > ON_CPU * trial.one
+    if works and trial.cpus < ONE_CPU:
+        if seen.setting.threads or usual >= SLOW / 2:
+            yield Finding(
+                "python-bound",
+                WARNING if seen.setting.threads else NOTE,
+                f"Two threads read {trial.gain:.1f} times as fast as one: the work is done by Python itself",
+                evidence,
+                "Python runs one thread at a time (the GIL). Worker threads do not help here; worker processes do.",
+                "use worker processes, or do the work in NumPy, OpenCV or torch calls on whole arrays.",
+                'loader = DataLoader(dataset, num_workers=4, workers="process")',
+            )
+    elif trial.gain > TWO_CPUS and (trial.cpus > ONE_CPU or not works):
         title = f"Two threads read {trial.gain:.1f} times as fast as one: workers='thread' would do"
         yield Finding("threads-help", OK, title, evidence)
 

@@ -34,7 +34,7 @@ def check_finite(seen: Evidence) -> Iterator[Finding]:
                 f"{field_name(path)} holds {what} in {len(bad):,} of {len(seen.good):,} samples: {some(places)}",
                 {"field": path, "indices": places, "nan": nans, "inf": infs},
                 "One such value makes the loss NaN, and with it every weight: training is over, mostly without a word.",
-                "find where it comes from (a division by zero, a logarithm, a missing value); or leave such samples out.",
+                "find where it comes from (a division by zero, a logarithm, a missing value), or leave them out.",
                 f"finite = lambda sample: np.isfinite(sample{path}).all()\n"
                 "loader = DataLoader(dataset, collate=feedline.drop_invalid(valid=finite))",
             )
@@ -56,7 +56,7 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
         )
     kinds = Counter(_structure(reading) for reading in good if reading not in nothing)
     if len(kinds) > 1:
-        usual, count = kinds.most_common(1)[0]
+        usual = kinds.most_common(1)[0][0]
         odd = [reading for reading in good if reading not in nothing and _structure(reading) != usual]
         missing = sorted(set(usual) ^ set(_structure(odd[0])))
         yield Finding(
@@ -80,7 +80,7 @@ def check_shapes(seen: Evidence) -> Iterator[Finding]:
         shapes = Counter(field.shape for _, field in found)
         if len(shapes) < 2 or len(found) < len(seen.good) // 2:
             continue
-        usual, count = shapes.most_common(1)[0]
+        usual = shapes.most_common(1)[0][0]
         odd = [(reading, field) for reading, field in found if field.shape != usual]
         ranks = {len(shape) for shape in shapes}
         if len(odd) <= RARE * len(found) or len(ranks) > 1:
@@ -94,7 +94,7 @@ def _odd_shapes(path: str, usual: tuple[int, ...], odd: list[tuple[Reading, Fiel
     return Finding(
         "odd-shapes",
         PROBLEM,
-        f"{field_name(path)} is {usual} in most samples, but not in {len(odd):,} of {count:,}: {some(indices(readings))}",
+        f"{field_name(path)} is {usual} in most samples, not in {len(odd):,} of {count:,}: {some(indices(readings))}",
         {
             "field": path,
             "usual": usual,
@@ -107,9 +107,7 @@ def _odd_shapes(path: str, usual: tuple[int, ...], odd: list[tuple[Reading, Fiel
     )
 
 
-def _varying_shapes(
-    seen: Evidence, path: str, found: list[tuple[Reading, Field]], count: int
-) -> Iterator[Finding]:
+def _varying_shapes(seen: Evidence, path: str, found: list[tuple[Reading, Field]], count: int) -> Iterator[Finding]:
     if seen.setting.collates != "default":
         return
     sizes = [field.shape for _, field in found]
@@ -146,8 +144,8 @@ def check_dtypes(seen: Evidence) -> Iterator[Finding]:
             f"{field_name(path)} is {usual} in most samples, but {some(sorted(set(kinds) - {usual}))} in "
             f"{len(odd):,} of {len(found):,}: {some(indices(odd))}",
             {"field": path, "dtypes": dict(kinds), "indices": indices(odd)},
-            "Which type a batch has then depends on which samples are in it; values may be scaled differently, too (0–255 "
-            "and 0–1).",
+            "Which type a batch has then depends on which samples are in it; values may be scaled differently, too "
+            "(0–255 and 0–1).",
             "convert to one type in __getitem__.",
         )
 
@@ -165,8 +163,8 @@ def check_float64(seen: Evidence) -> Iterator[Finding]:
             WARNING,
             f"{field_name(path)} is float64",
             {"field": path, "bytes_per_sample": size},
-            "Models compute in float32 or less: half of every batch is carried for nothing, and torch refuses to mix the "
-            "two. NumPy makes float64 of whatever is divided, averaged or drawn at random.",
+            "Models compute in float32 or less: half of every batch is carried for nothing, and torch refuses to mix "
+            "the two. NumPy makes float64 of whatever is divided, averaged or drawn at random.",
             "convert it where it is made.",
             "array = array.astype(np.float32)        # or: rng.random(shape, dtype=np.float32)",
         )

@@ -5,6 +5,7 @@ Takes: indices, readings, seconds. Gives: words. Not its job: whole findings (th
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,6 +45,18 @@ def lasting(seconds: float) -> str:
     ('12 ms', '2.5 s')
     """
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+
+
+def source(line: Line | None) -> str:
+    """A line with its text; "" if it is not known.
+
+    >>> source(None), source(Line("nowhere.py", 7, "f"))
+    ('', 'nowhere.py:7 (f)')
+    """
+    if line is None:
+        return ""
+    text = linecache.getline(line.file, line.number).strip()
+    return f"{line}: {text}" if text else f"{line}"
 
 
 def shares(lines: Iterable[tuple[Line, int]]) -> list[tuple[Line, float]]:
