@@ -3,7 +3,7 @@
 Takes: a `Patient` and seconds. Gives: `Evidence`.
 Promises: the user's samples are read in worker processes under feedline's own supervision, so one that hangs or kills
 is seen, named and left behind; a part of the examination that fails leaves the others alone. About the seconds given, and
-up to twice a sample's limit (a sixth of them) more if samples hang.
+up to twice a sample's limit (a sixth) more if samples hang.
 Not its job: what runs in the workers (probe), judging (the checks).
 """
 
@@ -66,7 +66,7 @@ class Examination:
         began = time.monotonic()
         with _quietly() as said:
             self._part("what the dataset holds", self._carrying)
-            self._part("its labels", self._labels)
+            self._part("its labels", self.look_at_labels)
             self._part("memory", self._memory)
             self._part("reading samples", self._read_stream if self._patient.setting.stream else self._read)
             self._part("a run with workers", self._run)
@@ -105,7 +105,8 @@ class Examination:
             )
         )
 
-    def _labels(self) -> None:
+    def look_at_labels(self) -> None:
+        """In the dataset itself."""
         self._note(column=column_of(self._patient.dataset, self._patient.setting.length))
 
     def _memory(self) -> None:
@@ -120,7 +121,7 @@ class Examination:
         if not length:
             return
         indices = spread(length, MOST)
-        self._note(readings=tuple(sorted(self._readings("read", indices), key=lambda reading: reading.index)))
+        self.read_spread(indices)
         good = [reading.index for reading in self._found.good]
         if not good:
             return
@@ -133,6 +134,11 @@ class Examination:
         self._part("memory of a worker", lambda: self._rounds(good[:16]))
         self._part("threads", lambda: self._threads(good))
         self._part("collate_fn", lambda: self._collate(good))
+
+    def read_spread(self, indices: list[int]) -> Evidence:
+        """The samples that most of the checks go by."""
+        self._note(readings=tuple(sorted(self._readings("read", indices), key=lambda reading: reading.index)))
+        return self._found
 
     def _readings(self, part: str, indices: list[int], workers: int = 1, seed: int = SEED) -> list[Reading]:
         watched = Watched(self._patient.dataset, twice=part == "read")
@@ -152,10 +158,17 @@ class Examination:
         except TooManyErrors:
             pass  # all of them are in loader.errors
         finally:
-            bad = [Mishap(each.index, each.what, each.error, is_stuck(each)) for each in loader.errors]
-            self._note(mishaps=(*self._found.mishaps, *bad))
+            self._take_down(part, loader.errors)
             loader.close()
         return got
+
+    def _take_down(self, part: str, bad: list[BadSample]) -> None:
+        """What hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading already.)"""
+        mishaps = [Mishap(each.index, each.what, each.error, is_stuck(each)) for each in bad if not each.trace]
+        self._note(mishaps=(*self._found.mishaps, *mishaps))
+        if part == "read" and self._patient.setting.stream:
+            failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
+            self._note(readings=(*self._found.readings, *failed))
 
     def _rounds(self, indices: list[Any]) -> None:
         rounds = self._loaded("rounds", Rounds(self._patient.dataset, indices), sampler=range(MOST_ROUNDS))
@@ -190,7 +203,8 @@ class Examination:
     def _read_stream(self) -> None:
         module = type(self._patient.dataset).__module__
         elements = self._loaded("read", self._patient.dataset, collate_fn=Observed(module))
-        self._note(readings=tuple(replace(each, index=place) for place, each in enumerate(elements)))
+        read = tuple(replace(each, index=place) for place, each in enumerate(elements))
+        self._note(readings=(*read, *self._found.readings))
         if elements and not self._found.mishaps:
             again = self._loaded("again", self._patient.dataset, workers=2, collate_fn=Observed(module))
             self._note(again=tuple(replace(each, index=place) for place, each in enumerate(again)))

@@ -39,14 +39,14 @@ def check_aliasing(seen: Evidence) -> Iterator[Finding]:
             "x = self.data[index].copy()     # torch: .clone()",
         )
     elif shared:
-        path, own = shared[0].shared[0], seen.setting.collates in ("own", "none") and seen.setting.loader
+        path, bare = shared[0].shared[0], seen.setting.collates == "none"
         yield Finding(
             "aliases-dataset",
-            NOTE if own else OK,
+            NOTE if bare else OK,
             f"{field_name(path)} is a view on the dataset's memory; feedline's batches are copies of it",
             {"field": path, "indices": indices(shared)},
             "Whoever writes to a sample (in a transform, or in collate_fn) changes the dataset. With torch's own "
-            "loader and no workers this goes for batches, too, where collate_fn hands samples on as they are.",
+            "loader and no workers this goes for what it delivers, where samples are not collated.",
             "copy a sample before you change it.",
             "x = self.data[index].copy()     # torch: .clone()",
         )
