@@ -283,7 +283,7 @@ class Records(Map):
 class Heavy(Map):
     def __init__(self) -> None:
         super().__init__()
-        self.all = np.ones(70 << 20, np.float64)
+        self.all = np.ones(64 << 20, np.uint8)
 
 
 class Damaged(Images):
@@ -323,6 +323,14 @@ class SlowOnes(Images):
 class Slow(Map):
     def __getitem__(self, index: int) -> Any:
         time.sleep(0.015)  # the slow line
+        return super().__getitem__(index)
+
+
+class VerySlow(Map):
+    """So slow that a batch, or a sample read twice, would seem to be stuck."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.2)
         return super().__getitem__(index)
 
 
@@ -383,12 +391,10 @@ SICK: dict[str, tuple[str, Callable[[], Any]]] = {
     "open file": ("held-open", Holds),
     "lock": ("unpicklable", Unsendable),
     "records": ("large-list", Records),
-    "heavy": ("heavy-init", lambda: Heavy),
     "empty": ("empty-dataset", lambda: Map(0)),
-    "stuck": ("stuck-samples", Stuck),
     "deadly": ("deadly-samples", Deadly),
     "slow ones": ("slow-samples", SlowOnes),
-    "slow": ("slow-reading", Slow),
+    "very slow": ("slow-reading", VerySlow),
     "slow collate": ("slow-collate", lambda: DataLoader(Map(), batch_size=16, shuffle=True, collate_fn=slow_collate)),
     "keeps": ("memory-growth", Keeps),
     "large": ("batch-too-large", lambda: DataLoader(Large(), batch_size=10_000_000, shuffle=True)),

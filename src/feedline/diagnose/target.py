@@ -38,7 +38,7 @@ def loaded(target: str) -> Any:
     'ArrayDataset'
     >>> loaded("feedline:Nothing")
     Traceback (most recent call last):
-    feedline.errors.OptionError: feedline has no 'Nothing'…
+    feedline.errors.OptionError: feedline has no 'Nothing'; it has no dataset or loader
     """
     where, _, name = target.rpartition(":") if ":" in target else (target, "", "")
     module = _script(where) if where.endswith(".py") or os.sep in where else _module(where)

@@ -2,8 +2,8 @@
 
 Takes: a `Patient` and seconds. Gives: `Evidence`.
 Promises: the user's samples are read in worker processes under feedline's own supervision, so one that hangs or kills
-is seen, named and left behind; a part of the examination that fails leaves the others alone. About the seconds given, and
-up to twice a sample's limit (a sixth) more if samples hang.
+is seen, named and left behind; a part of the examination that fails leaves the others alone. About the seconds given,
+and some more if samples hang: each may take a sixth of them.
 Not its job: what runs in the workers (probe), judging (the checks).
 """
 
@@ -171,14 +171,15 @@ class Examination:
             self._note(readings=(*self._found.readings, *failed))
 
     def _rounds(self, indices: list[Any]) -> None:
-        rounds = self._loaded("rounds", Rounds(self._patient.dataset, indices), sampler=range(MOST_ROUNDS))
-        self._note(rounds=tuple(rounds), round_size=len(indices))
+        few = indices[: self._affordable(self._limit / 4)]  # a round must not seem to be stuck
+        if few:
+            rounds = self._loaded("rounds", Rounds(self._patient.dataset, few), sampler=range(MOST_ROUNDS))
+            self._note(rounds=tuple(rounds), round_size=len(few))
 
     def _threads(self, indices: list[Any]) -> None:
-        usual = median(reading.seconds for reading in self._found.good)
-        if usual < WORTH_A_TRIAL or len(os.sched_getaffinity(0)) < 2:
+        if self._usual < WORTH_A_TRIAL or len(os.sched_getaffinity(0)) < 2:
             return
-        count = int(SHARES["threads"] * self._seconds / 2 / usual)  # each is read twice
+        count = self._affordable(SHARES["threads"] * self._seconds / 3)  # each is read twice
         if count >= 4:
             (trial,) = self._loaded("threads", Threads(self._patient.dataset, indices[: min(count, 64)]), sampler=[0])
             self._note(trial=trial)
@@ -187,15 +188,23 @@ class Examination:
         patient = self._patient
         if patient.setting.collates != "own" or patient.collate_fn is None:
             return
-        batches = self._batches(indices, 8)
+        batches = self._batches(indices, 8, self._affordable(self._limit / 4))
         made = self._loaded(
             "collate", Batched(patient.dataset, batches, patient.collate_fn), sampler=range(len(batches))
         )
         self._note(collating=tuple(made))
 
-    def _batches(self, indices: list[Any], most: int) -> list[list[Any]]:
+    @property
+    def _usual(self) -> float:
+        return median(reading.seconds for reading in self._found.good)
+
+    def _affordable(self, seconds: float) -> int:
+        """So many samples can be read in that time."""
+        return int(seconds / max(self._usual, 1e-6))
+
+    def _batches(self, indices: list[Any], most: int, largest: int) -> list[list[Any]]:
         mixed = random.Random(SEED).sample(indices, len(indices))
-        size = self._patient.setting.batch_size or GUESSED_BATCH
+        size = max(1, min(self._patient.setting.batch_size or GUESSED_BATCH, largest))
         return [mixed[start : start + size] for start in range(0, min(len(mixed), most * size), size)]
 
     # Streams
@@ -215,13 +224,17 @@ class Examination:
         patient, found = self._patient, self._found
         if not found.good or patient.setting.collates == "none":
             return
+        # Time is looked at between batches.
+        largest = self._affordable(SHARES["run"] * self._seconds)
+        if largest < 2 or (patient.batch_sampler is not None and largest < GUESSED_BATCH):
+            return
         options: dict[str, Any] = {"collate_fn": patient.collate_fn}
         if patient.setting.stream:
-            options["batch_size"] = patient.setting.batch_size or GUESSED_BATCH
+            options["batch_size"] = min(patient.setting.batch_size or GUESSED_BATCH, largest)
         elif patient.batch_sampler is not None:
             options["batch_sampler"] = patient.batch_sampler
         else:
-            options["batch_sampler"] = self._batches([reading.index for reading in found.good], 64)
+            options["batch_sampler"] = self._batches([reading.index for reading in found.good], 64, largest)
         until = time.monotonic() + SHARES["run"] * self._seconds
         loader = patient.loader(patient.dataset, SEED, self._workers, self._limit, **options)
         error = ""
@@ -229,6 +242,8 @@ class Examination:
             for _ in loader:
                 if time.monotonic() > until:
                     break
+        except TooManyErrors:
+            pass  # those have been told of
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         finally:

@@ -55,7 +55,7 @@ class Patient:
         """A loader that comes to an end whatever the dataset does."""
         care: dict[str, Any] = {
             "on_error": "skip",
-            "max_errors": MISHAPS,
+            "max_errors": None if self.setting.stream else MISHAPS,  # a stream's elements may fail, too; that is quick
             "on_stall": "restart",
             "timeout": timeout,
             "max_deaths": 1,

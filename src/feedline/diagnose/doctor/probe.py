@@ -29,7 +29,7 @@ from feedline.supervise.memory import own_memory
 TWICE = 8
 """So many samples a worker reads a second time, to see whether both lie in the same memory."""
 LONG = 0.05
-"""Seconds after which the dataset is asked for words on the sample."""
+"""Seconds after which the dataset is asked for words on the sample, which is then not read a second time."""
 BLOCK = bytes(1 << 20)
 
 _lines, _seeding = Lines(), Seeding()
@@ -66,7 +66,7 @@ class Watched:
             return Reading(index, error=words, where=_line_of(error), what=described(self.dataset, index))
         seconds = time.perf_counter() - began
         reading = _read(index, sample, seconds, described(self.dataset, index) if seconds > LONG else "")
-        if self._twice:
+        if self._twice and seconds < LONG:
             self._twice -= 1
             shared, changed = self._read_twice(index, sample)
             return Reading(**{**vars(reading), "shared": shared, "changed": changed})

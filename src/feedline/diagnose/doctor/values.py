@@ -54,10 +54,11 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
             "raise an error in __getitem__ and let the loader leave the sample out, or drop them when collating.",
             "loader = DataLoader(dataset, collate=feedline.drop_invalid())",
         )
-    kinds = Counter(_structure(reading) for reading in good if reading not in nothing)
+    there = [reading for reading in good if reading.fields[:1] != nothing[0].fields] if nothing else good
+    kinds = Counter(map(_structure, there))
     if len(kinds) > 1:
         usual = kinds.most_common(1)[0][0]
-        odd = [reading for reading in good if reading not in nothing and _structure(reading) != usual]
+        odd = [reading for reading in there if _structure(reading) != usual]
         missing = sorted(set(usual) ^ set(_structure(odd[0])))
         yield Finding(
             "varying-fields",

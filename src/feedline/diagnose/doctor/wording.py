@@ -42,7 +42,7 @@ def lasting(seconds: float) -> str:
     """A time in words.
 
     >>> lasting(0.0123), lasting(2.5)
-    ('12 ms', '2.5 s')
+    ('12.3 ms', '2.5 s')
     """
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
