@@ -393,7 +393,6 @@ SICK: dict[str, tuple[str, Callable[[], Any]]] = {
     "records": ("large-list", Records),
     "empty": ("empty-dataset", lambda: Map(0)),
     "deadly": ("deadly-samples", Deadly),
-    "slow ones": ("slow-samples", SlowOnes),
     "very slow": ("slow-reading", VerySlow),
     "slow collate": ("slow-collate", lambda: DataLoader(Map(), batch_size=16, shuffle=True, collate_fn=slow_collate)),
     "keeps": ("memory-growth", Keeps),

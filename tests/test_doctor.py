@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sick
-from sick import HEALTHY, SICK, SICK_SAMPLES, Damaged, Heavy, Map, Slow, Stream, Stuck, UnbalancedUnseen
+from sick import HEALTHY, SICK, SICK_SAMPLES, Damaged, Heavy, Map, Slow, SlowOnes, Stream, Stuck, UnbalancedUnseen
 
 import feedline
 from feedline.diagnose.doctor.consult import judged
@@ -82,6 +82,13 @@ def test_what_is_slow_is_named_with_its_line() -> None:
     assert finding.evidence["lines"][0]["line"].startswith(f"{sick.__file__}:")
     assert "time.sleep(0.015)  # the slow line" in finding.explanation
     assert finding.evidence["lines"][0]["share"] > 0.5
+
+
+def test_slow_samples_are_read_again_before_they_are_named() -> None:
+    finding = one(SlowOnes())
+    assert (finding.id, finding.evidence["indices"]) == ("slow-samples", [40, 41])
+    assert "photos/41.jpg" in finding.title
+    assert "time.sleep(0.12)" in finding.explanation
 
 
 def test_a_stuck_sample_is_named_with_its_path_and_line() -> None:

@@ -77,7 +77,7 @@ def check_pickle(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "large-list",
             NOTE,
-            f"{carried.largest} of Python objects",
+            f"{carried.largest}, all Python objects",
             {"largest": carried.largest},
             "Forked workers share them at first and copy them page by page as they read, because Python counts "
             "references inside of objects: memory seems to leak, times the number of workers.",

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, NamedTuple
 
 from feedline.diagnose.target import Construction
 
+OUTLIER, LEAST_OUTLIER = 10.0, 0.1
+"""A slow sample: times the usual, and seconds; below that nobody waits for it."""
 ARRAY, NUMBER, TEXT, LIST, NOTHING, OTHER = "array", "number", "text", "list", "nothing", "other"
 
 
@@ -196,6 +199,8 @@ class Evidence:
     """The first of them once more, under the same seed, by two workers…"""
     reseeded: tuple[Reading, ...] = ()
     """…and under another seed."""
+    reread: tuple[Reading, ...] = ()
+    """Those that took long, once more."""
     rounds: tuple[int, ...] = ()
     """A worker's memory after each of several rounds over the same samples."""
     round_size: int = 0
@@ -221,6 +226,16 @@ class Evidence:
     def good(self) -> list[Reading]:
         """The samples that could be read."""
         return [reading for reading in self.readings if not reading.error]
+
+    @property
+    def usual(self) -> float:
+        """Seconds that a sample takes."""
+        return median(reading.seconds for reading in self.good) if self.good else 0.0
+
+    @property
+    def long(self) -> float:
+        """Seconds after which a sample is a slow one."""
+        return max(LEAST_OUTLIER, OUTLIER * self.usual)
 
     def column_of(self, path: str) -> Iterator[tuple[Reading, Field]]:
         """One field of all samples that have it."""

@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from feedline.arena.limits import room
@@ -41,7 +40,7 @@ MOST = 1000
 """Samples that are read at most: enough for a class of 1 % to show (0.99 ** 1000 = 0.00004)."""
 REPEATED = 48
 """…of which so many are read again."""
-SHARES = {"read": 0.3, "again": 0.12, "reseeded": 0.1, "rounds": 0.12, "threads": 0.1, "collate": 0.08, "run": 0.15}
+SHARES = {"read": 0.3, "again": 0.12, "reseeded": 0.1, "reread": 0.1, "rounds": 0.1, "threads": 0.1, "collate": 0.08, "run": 0.15}
 """Of the time, for each part."""
 WORTH_A_TRIAL = 0.001
 """Seconds a sample must take for threads to matter."""
@@ -49,6 +48,7 @@ MOST_ROUNDS = 40
 PICKLE = 64 << 20
 """Bytes of a pickle after which counting ends: some seconds of starting workers that are not forked."""
 SEED = 20_241
+SUSPECTS = 8
 
 
 class Examination:
@@ -131,6 +131,7 @@ class Examination:
             few = indices[: min(REPEATED, len(self._found.readings))]
             self._note(again=tuple(self._readings("again", few, workers=2)))
             self._note(reseeded=tuple(self._readings("reseeded", few, seed=SEED + 1)))
+        self._part("slow samples", self._reread)
         self._part("memory of a worker", lambda: self._rounds(good[:16]))
         self._part("threads", lambda: self._threads(good))
         self._part("collate_fn", lambda: self._collate(good))
@@ -170,6 +171,12 @@ class Examination:
             failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
             self._note(readings=(*self._found.readings, *failed))
 
+    def _reread(self) -> None:
+        long = self._found.long
+        slow = [reading.index for reading in self._found.good if reading.seconds > long][:SUSPECTS]
+        if slow:
+            self._note(reread=tuple(self._readings("reread", slow)))
+
     def _rounds(self, indices: list[Any]) -> None:
         few = indices[: self._affordable(self._limit / 4)]  # a round must not seem to be stuck
         if few:
@@ -177,7 +184,7 @@ class Examination:
             self._note(rounds=tuple(rounds), round_size=len(few))
 
     def _threads(self, indices: list[Any]) -> None:
-        if self._usual < WORTH_A_TRIAL or len(os.sched_getaffinity(0)) < 2:
+        if self._found.usual < WORTH_A_TRIAL or len(os.sched_getaffinity(0)) < 2:
             return
         count = self._affordable(SHARES["threads"] * self._seconds / 3)  # each is read twice
         if count >= 4:
@@ -194,13 +201,9 @@ class Examination:
         )
         self._note(collating=tuple(made))
 
-    @property
-    def _usual(self) -> float:
-        return median(reading.seconds for reading in self._found.good)
-
     def _affordable(self, seconds: float) -> int:
         """So many samples can be read in that time."""
-        return int(seconds / max(self._usual, 1e-6))
+        return int(seconds / max(self._found.usual, 1e-6))
 
     def _batches(self, indices: list[Any], most: int, largest: int) -> list[list[Any]]:
         mixed = random.Random(SEED).sample(indices, len(indices))

@@ -9,14 +9,11 @@ Not its job: how many workers (tune).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
 from feedline.diagnose.doctor.evidence import Evidence, Line, Reading
-from feedline.diagnose.doctor.wording import indices, lasting, shares, some, source
+from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 
-OUTLIER, LEAST_OUTLIER = 10.0, 0.1
-"""Times the usual, and seconds: below that nobody waits for it."""
 SLOW, VERY_SLOW = 0.01, 0.05
 """Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
 LOOKS = 20
@@ -32,21 +29,20 @@ ON_CPU = 0.6
 
 def check_outliers(seen: Evidence) -> Iterator[Finding]:
     """A few samples that hold up the others."""
-    again = {reading.index: reading for reading in (*seen.again, *seen.reseeded)}
+    again = {reading.index: reading for reading in (*seen.again, *seen.reread)}
     if len(seen.good) < 8:
         return
-    limit = max(LEAST_OUTLIER, OUTLIER * median(reading.seconds for reading in seen.good))
+    limit, usual = seen.long, seen.usual
     slow = [reading for reading in seen.good if reading.seconds > limit and _again(reading, again, limit)]
     if not slow or len(slow) > len(seen.good) // 4:
         return
     worst = max(slow, key=lambda reading: reading.seconds)
-    usual = median(reading.seconds for reading in seen.good)
     line = _line(shares(pair for reading in slow for pair in reading.lines))
     names = [f"{each.index} ({each.what})" if each.what else str(each.index) for each in slow]
     yield Finding(
         "slow-samples",
         WARNING,
-        f"{len(slow):,} of {len(seen.good):,} samples take far longer than the rest ({lasting(usual)}): {some(names)}",
+        f"{len(slow):,} of {len(seen.good):,} samples {agree(len(slow), 'takes', 'take')} far longer than the rest ({lasting(usual)}): {some(names)}",
         {"indices": indices(slow), "seconds": [each.seconds for each in slow], "usual": usual, "line": line},
         f"Sample {worst.index} takes {lasting(worst.seconds)}. Batches are delivered in order, so one such sample "
         f"holds up those behind it.{f' The time goes into {line}.' if line else ''}",
@@ -64,7 +60,7 @@ def check_reading(seen: Evidence) -> Iterator[Finding]:
     """The usual sample, and where its time goes."""
     if not seen.good:
         return
-    usual = median(reading.seconds for reading in seen.good)
+    usual = seen.usual
     if usual < SLOW:
         return
     lines = shares(pair for reading in seen.good for pair in reading.lines)
@@ -123,10 +119,9 @@ def check_threads(seen: Evidence) -> Iterator[Finding]:
         "two_threads": trial.two,
         "cpus": round(trial.cpus, 2),
     }
-    usual = median(reading.seconds for reading in seen.good) if seen.good else 0.0
     works = trial.cpu_one > ON_CPU * trial.one
     if works and trial.cpus < ONE_CPU:
-        if seen.setting.threads or usual >= SLOW / 2:
+        if seen.setting.threads or seen.usual >= SLOW / 2:
             yield Finding(
                 "python-bound",
                 WARNING if seen.setting.threads else NOTE,

@@ -24,6 +24,15 @@ def some(values: Sequence[Any]) -> str:
     return ", ".join(str(value) for value in values[:FEW]) + more
 
 
+def agree(count: int, one: str, several: str) -> str:
+    """The form of a verb that fits the number.
+
+    >>> agree(1, "is", "are")
+    'is'
+    """
+    return one if count == 1 else several
+
+
 def indices(readings: Iterable[Reading]) -> list[Any]:
     """Theirs."""
     return [reading.index for reading in readings]
