@@ -40,11 +40,21 @@ MOST = 1000
 """Samples that are read at most: enough for a class of 1 % to show (0.99 ** 1000 = 0.00004)."""
 REPEATED = 48
 """…of which so many are read again."""
-SHARES = {"read": 0.3, "again": 0.12, "reseeded": 0.1, "reread": 0.1, "rounds": 0.1, "threads": 0.1, "collate": 0.08, "run": 0.15}
+SHARES = {
+    "read": 0.3,
+    "again": 0.12,
+    "reseeded": 0.1,
+    "reread": 0.1,
+    "rounds": 0.1,
+    "threads": 0.1,
+    "collate": 0.08,
+    "run": 0.15,
+}
 """Of the time, for each part."""
 WORTH_A_TRIAL = 0.001
 """Seconds a sample must take for threads to matter."""
-MOST_ROUNDS = 40
+MOST_ROUNDS, LEAST_ROUNDS, ENOUGH = 40, 8, 128 << 20
+"""Rounds over the same samples: at most; and after how many, and how many bytes, growth is seen well enough."""
 PICKLE = 64 << 20
 """Bytes of a pickle after which counting ends: some seconds of starting workers that are not forked."""
 SEED = 20_241
@@ -154,7 +164,7 @@ class Examination:
         try:
             for value in loader:
                 got.append(value)
-                if time.monotonic() > until or len(got) >= MOST:
+                if time.monotonic() > until or len(got) >= MOST or (part == "rounds" and _grows_enough(got)):
                     break
         except TooManyErrors:
             pass  # all of them are in loader.errors
@@ -259,6 +269,11 @@ class Examination:
 def is_stuck(bad: BadSample) -> bool:
     """Did it not come to an end? Otherwise it ended its worker."""
     return "stuck for" in bad.error
+
+
+def _grows_enough(rounds: list[int]) -> bool:
+    """There is no need to fill the machine."""
+    return len(rounds) >= LEAST_ROUNDS and rounds[-1] - rounds[0] > ENOUGH
 
 
 def _place_in(said: list[str], mishap: Mishap) -> Line | None:

@@ -42,7 +42,8 @@ def check_outliers(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "slow-samples",
         WARNING,
-        f"{len(slow):,} of {len(seen.good):,} samples {agree(len(slow), 'takes', 'take')} far longer than the rest ({lasting(usual)}): {some(names)}",
+        f"{len(slow):,} of {len(seen.good):,} samples {agree(len(slow), 'takes', 'take')} far longer than the rest "
+        f"({lasting(usual)}): {some(names)}",
         {"indices": indices(slow), "seconds": [each.seconds for each in slow], "usual": usual, "line": line},
         f"Sample {worst.index} takes {lasting(worst.seconds)}. Batches are delivered in order, so one such sample "
         f"holds up those behind it.{f' The time goes into {line}.' if line else ''}",

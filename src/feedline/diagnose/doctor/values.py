@@ -48,7 +48,8 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "none-samples",
             PROBLEM if seen.setting.collates == "default" else WARNING,
-            f"{len(nothing):,} of {len(good):,} samples {agree(len(nothing), 'is', 'are')} None: {some(indices(nothing))}",
+            f"{len(nothing):,} of {len(good):,} samples {agree(len(nothing), 'is', 'are')} None: "
+            f"{some(indices(nothing))}",
             {"indices": indices(nothing)},
             "That is how some mark a sample that cannot be used; a batch cannot be made of it.",
             "raise an error in __getitem__ and let the loader leave the sample out, or drop them when collating.",
@@ -63,7 +64,8 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "varying-fields",
             PROBLEM if seen.setting.collates == "default" else NOTE,
-            f"{len(odd):,} of {len(good):,} samples {agree(len(odd), 'has', 'have')} other fields than the rest: {some(indices(odd))}",
+            f"{len(odd):,} of {len(good):,} samples {agree(len(odd), 'has', 'have')} other fields than the rest: "
+            f"{some(indices(odd))}",
             {"indices": indices(odd), "usual": list(usual), "differing": missing},
             f"Sample {odd[0].index} differs in {some(missing)}. A batch needs the same fields in all samples.",
             "give every sample all fields, with a value that stands for nothing.",
