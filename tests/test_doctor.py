@@ -10,29 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 import sick
-from sick import HEALTHY, SICK, SICK_SAMPLES, Damaged, Heavy, Map, Slow, SlowOnes, Stream, Stuck, UnbalancedUnseen
+from sick import HEALTHY, SICK, Damaged, Heavy, Map, Slow, SlowOnes, Stream, Stuck, UnbalancedUnseen
 
 import feedline
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import Evidence
-from feedline.diagnose.doctor.examine import MOST, Examination, spread
+from feedline.diagnose.doctor.examine import Examination
 from feedline.diagnose.doctor.patient import patient_of
 from feedline.diagnose.findings import Finding
 from feedline.diagnose.target import constructed
 from feedline.errors import OptionError
 
 
-def found(what: Any, **options: Any) -> list[Finding]:
-    return [each for each in feedline.doctor(what, **{"seconds": 10, **options}) if each.severity != "ok"]
-
-
-def found_in_samples(what: Any) -> list[Finding]:
-    """By the part of the examination that reads each sample once: the others take a worker each."""
-    patient = patient_of(what, None, None, None)
-    examination = Examination(patient, seconds=20, num_workers=1)
-    examination.look_at_labels()
-    seen = examination.read_spread(spread(len(patient.dataset), MOST))
-    return [each for each in judged(seen) if each.severity != "ok"]
+def found(what: Any, *parts: str, seconds: float = 10, **options: Any) -> list[Finding]:
+    """What is found by these parts of the examination, each of which takes a worker or two; by all if none is named."""
+    if not parts:
+        return [each for each in feedline.doctor(what, seconds=seconds, **options) if each.severity != "ok"]
+    seen = Examination(patient_of(what, None, options.get("label"), None), seconds, num_workers=2).run(*parts)
+    return [each for each in judged(seen, options.get("ignore", ())) if each.severity != "ok"]
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -40,26 +35,17 @@ def test_the_healthy(name: str) -> None:
     assert found(HEALTHY[name]()) == []
 
 
-@pytest.mark.parametrize("name", SICK_SAMPLES)
-def test_samples_with_a_fault(name: str) -> None:
-    expected, make = SICK_SAMPLES[name]
-    got = found_in_samples(make())
-    assert [each.id for each in got] == [expected], got
-    assert got[0].explanation
-    assert got[0].remedy
-
-
 @pytest.mark.parametrize("name", SICK)
 def test_the_sick(name: str) -> None:
-    expected, make = SICK[name]
-    got = found(make(), seconds=2 if name == "very slow" else 10)
+    expected, make, parts = SICK[name]
+    got = found(make(), *parts, seconds=2 if name == "very slow" else 10)
     assert [each.id for each in got] == [expected], got
     assert got[0].explanation
     assert got[0].remedy
 
 
-def one(what: Any, **options: Any) -> Finding:
-    (finding,) = found(what, **options)
+def one(what: Any, *parts: str, **options: Any) -> Finding:
+    (finding,) = found(what, *parts, **options)
     return finding
 
 
@@ -77,7 +63,7 @@ def test_heavy_construction() -> None:
 
 
 def test_what_is_slow_is_named_with_its_line() -> None:
-    finding = one(Slow(), seconds=2)
+    finding = one(Slow(), "samples", seconds=3)
     assert finding.severity == "note"
     assert finding.evidence["lines"][0]["line"].startswith(f"{sick.__file__}:")
     assert "time.sleep(0.015)  # the slow line" in finding.explanation
@@ -85,21 +71,21 @@ def test_what_is_slow_is_named_with_its_line() -> None:
 
 
 def test_slow_samples_are_read_again_before_they_are_named() -> None:
-    finding = one(SlowOnes())
+    finding = one(SlowOnes(), "samples", "slow")
     assert (finding.id, finding.evidence["indices"]) == ("slow-samples", [40, 41])
     assert "photos/41.jpg" in finding.title
     assert "time.sleep(0.12)" in finding.explanation
 
 
 def test_a_stuck_sample_is_named_with_its_path_and_line() -> None:
-    finding = one(Stuck(), seconds=2)
+    finding = one(Stuck(), "samples", "repeats", seconds=2)
     assert finding.evidence["indices"] == [95]
     assert "photos/95.jpg" in finding.title
     assert f"{sick.__file__}:" in finding.evidence["line"]
 
 
 def test_bad_samples_are_named_with_their_paths() -> None:
-    (finding,) = found_in_samples(Damaged())
+    finding = one(Damaged(), "samples")
     assert finding.evidence["indices"] == [3, 50]
     assert "3 (photos/3.jpg)" in finding.title
     assert [each["what"] for each in finding.evidence["samples"]] == ["photos/3.jpg", "photos/50.jpg"]
@@ -123,7 +109,7 @@ def test_a_streams_bad_elements() -> None:
 
 
 def test_the_remedies_of_labels_run() -> None:
-    (finding,) = found_in_samples(UnbalancedUnseen())
+    finding = one(UnbalancedUnseen(), "samples")
     names: dict[str, Any] = {"dataset": UnbalancedUnseen(), "feedline": feedline, "DataLoader": feedline.DataLoader}
     exec(finding.code, names)
     _, labels = next(iter(feedline.DataLoader(names["dataset"], 400, sampler=names["sampler"])))
@@ -135,8 +121,8 @@ def test_findings_can_be_ignored_and_the_label_named() -> None:
         def __getitem__(self, index: int) -> Any:
             return {"a": 1, "b": int(self.y[index]), "x": self.x[index]}
 
-    assert found(Odd()) == []
-    finding = one(Odd(), label="a")
+    assert found(Odd(), "samples") == []
+    finding = one(Odd(), "samples", label="a")
     assert finding.evidence["field"] == "['a']"
     assert found(Odd(), label="a", ignore=["constant-label"]) == []
 

@@ -50,13 +50,12 @@ class Numbers(IterableDataset[Any]):
         (Images(), []),
         (TensorDataset(torch.randn(64, 4), torch.arange(64) * 7 % 3), []),
         (DataLoader(Images(), batch_size=16, shuffle=True, num_workers=2), []),
-        (feedline.torch.DataLoader(Images(), batch_size=16, shuffle=True), []),
         (DataLoader(Numbers(), batch_size=16), []),
         (DataLoader(Images(), batch_size=95, shuffle=True), ["last-batch-of-one"]),
         (Seeded(), ["fixed-seed"]),
         (Normalised(), ["float-images"]),
     ],
-    ids=["images", "tensors", "loader", "ours", "stream", "last of one", "seeded", "normalised"],
+    ids=["images", "tensors", "loader", "stream", "last of one", "seeded", "normalised"],
 )
 def test_torchs(what: Any, said: list[str]) -> None:
     state = torch.get_rng_state()

@@ -9,25 +9,21 @@ Not its job: what runs in the workers (probe), judging (the checks).
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import multiprocessing
 import os
 import random
-import re
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from feedline.arena.limits import room
 from feedline.diagnose.doctor.columns import column_of
-from feedline.diagnose.doctor.evidence import Carried, Evidence, Line, Mishap, Reading, Run
-from feedline.diagnose.doctor.lines import is_librarys
+from feedline.diagnose.doctor.evidence import Carried, Evidence, Reading, Run
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
 from feedline.diagnose.doctor.probe import Batched, Observed, Rounds, Threads, Watched, same
+from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
 from feedline.errors import ShippingError, TooManyErrors
 from feedline.line.stream import READ_WHOLE
 from feedline.messages import BadSample
@@ -40,17 +36,30 @@ MOST = 1000
 """Samples that are read at most: enough for a class of 1 % to show (0.99 ** 1000 = 0.00004)."""
 REPEATED = 48
 """…of which so many are read again."""
+PARTS = {
+    "held": "what the dataset holds",
+    "labels": "its labels",
+    "memory": "memory",
+    "samples": "samples",
+    "repeats": "samples read again",
+    "slow": "slow samples",
+    "rounds": "a worker's memory",
+    "threads": "threads",
+    "collate": "collate_fn",
+    "batches": "a run with workers",
+}
+"""In order, and in words."""
 SHARES = {
-    "read": 0.3,
-    "again": 0.12,
-    "reseeded": 0.1,
-    "reread": 0.1,
+    "samples": 0.3,
+    "repeats": 0.11,
+    "slow": 0.08,
     "rounds": 0.1,
     "threads": 0.1,
-    "collate": 0.08,
-    "run": 0.15,
+    "collate": 0.07,
+    "batches": 0.13,
 }
-"""Of the time, for each part."""
+"""Of the time. (There are two kinds of repeats.)"""
+ROUND = 16
 WORTH_A_TRIAL = 0.001
 """Seconds a sample must take for threads to matter."""
 MOST_ROUNDS, LEAST_ROUNDS, ENOUGH = 40, 8, 128 << 20
@@ -69,22 +78,21 @@ class Examination:
         self._seconds = seconds
         self._workers = num_workers
         self._limit = max(0.5, seconds / 6)
+        self._indices = spread(patient.setting.length or 0, MOST)
         self._found = Evidence(setting=patient.setting, limit=self._limit, construction=patient.construction)
 
-    def run(self) -> Evidence:
-        """All parts."""
+    def run(self, *parts: str) -> Evidence:
+        """All parts, or those named."""
         began = time.monotonic()
-        with _quietly() as said:
-            self._part("what the dataset holds", self._carrying)
-            self._part("its labels", self.look_at_labels)
-            self._part("memory", self._memory)
-            self._part("reading samples", self._read_stream if self._patient.setting.stream else self._read)
-            self._part("a run with workers", self._run)
+        with quietly() as said:
+            for name, words in PARTS.items():
+                if not parts or name in parts:
+                    self._guarded(words, getattr(self, name))
         whole = [number for number in (2, self._workers) for text in said if READ_WHOLE.format(shards=number) in text]
-        mishaps = tuple(each._replace(where=_place_in(said, each)) for each in self._found.mishaps)
+        mishaps = tuple(each._replace(where=place_in(said, each)) for each in self._found.mishaps)
         return replace(self._found, read_whole=max(whole, default=0), mishaps=mishaps, seconds=time.monotonic() - began)
 
-    def _part(self, name: str, part: Callable[[], None]) -> None:
+    def _guarded(self, name: str, part: Callable[[], None]) -> None:
         try:
             part()
         except Exception as error:
@@ -96,7 +104,8 @@ class Examination:
 
     # Without reading
 
-    def _carrying(self) -> None:
+    def held(self) -> None:
+        """What goes along into workers."""
         dataset, job = self._patient.dataset, self._patient.job
         weight, refused = 0, ""
         try:
@@ -115,44 +124,53 @@ class Examination:
             )
         )
 
-    def look_at_labels(self) -> None:
-        """In the dataset itself."""
+    def labels(self) -> None:
+        """The dataset's own column of them."""
         self._note(column=column_of(self._patient.dataset, self._patient.setting.length))
 
-    def _memory(self) -> None:
+    def memory(self) -> None:
+        """How much there is."""
         left = room()
         if left is not None:
             self._note(free=left.free, limit_of_memory=left.limit)
 
-    # Map-style
+    # Samples
 
-    def _read(self) -> None:
-        length = self._patient.setting.length
-        if not length:
+    def samples(self) -> None:
+        """A spread of them; of a stream, its beginning."""
+        if self._patient.setting.stream:
+            read = self._elements("samples", 1)
+        else:
+            read = sorted(self._readings("samples", self._indices), key=lambda reading: reading.index)
+        self._note(readings=(*read, *self._found.readings))
+
+    def repeats(self) -> None:
+        """Some of them again, by two workers; and under another seed."""
+        if self._found.mishaps or not self._found.good:  # no time for those to happen again
             return
-        indices = spread(length, MOST)
-        self.read_spread(indices)
-        good = [reading.index for reading in self._found.good]
-        if not good:
-            return
-        if (
-            self._patient.seeds_all and not self._found.mishaps
-        ):  # in the order they were read before: then each has the same seed
-            few = indices[: min(REPEATED, len(self._found.readings))]
-            self._note(again=tuple(self._readings("again", few, workers=2)))
-            self._note(reseeded=tuple(self._readings("reseeded", few, seed=SEED + 1)))
-        self._part("slow samples", self._reread)
-        self._part("memory of a worker", lambda: self._rounds(good[:16]))
-        self._part("threads", lambda: self._threads(good))
-        self._part("collate_fn", lambda: self._collate(good))
+        if self._patient.setting.stream:
+            self._note(again=tuple(self._elements("repeats", 2)))
+        elif self._patient.seeds_all:  # in the order they were read before: then each has the same seed
+            few = self._indices[: min(REPEATED, len(self._found.readings))]
+            self._note(again=tuple(self._readings("repeats", few, workers=2)))
+            self._note(reseeded=tuple(self._readings("repeats", few, seed=SEED + 1)))
 
-    def read_spread(self, indices: list[int]) -> Evidence:
-        """The samples that most of the checks go by."""
-        self._note(readings=tuple(sorted(self._readings("read", indices), key=lambda reading: reading.index)))
-        return self._found
+    def slow(self) -> None:
+        """Those that took long, again."""
+        long = self._found.long
+        suspects = [reading.index for reading in self._found.good if reading.seconds > long][:SUSPECTS]
+        if suspects and not self._patient.setting.stream:
+            self._note(reread=tuple(self._readings("slow", suspects)))
 
-    def _readings(self, part: str, indices: list[int], workers: int = 1, seed: int = SEED) -> list[Reading]:
-        watched = Watched(self._patient.dataset, twice=part == "read")
+    def _elements(self, part: str, workers: int) -> list[Reading]:
+        dataset = self._patient.dataset
+        got = self._loaded(part, dataset, workers, collate_fn=Observed(type(dataset).__module__))
+        return [replace(each, index=place) for place, each in enumerate(got)]
+
+    def _readings(self, part: str, indices: list[Any], workers: int = 1, seed: int = SEED) -> list[Reading]:
+        if not indices:
+            return []
+        watched = Watched(self._patient.dataset, twice=part == "samples")
         return self._loaded(part, watched, workers, seed, sampler=indices)
 
     def _loaded(self, part: str, dataset: Any, workers: int = 1, seed: int = SEED, **options: Any) -> list[Any]:
@@ -175,81 +193,67 @@ class Examination:
 
     def _take_down(self, part: str, bad: list[BadSample]) -> None:
         """What hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading already.)"""
-        mishaps = [Mishap(each.index, each.what, each.error, is_stuck(each)) for each in bad if not each.trace]
-        self._note(mishaps=(*self._found.mishaps, *mishaps))
-        if part == "read" and self._patient.setting.stream:
+        self._note(mishaps=(*self._found.mishaps, *(mishap_of(each) for each in bad if not each.trace)))
+        if part == "samples" and self._patient.setting.stream:
             failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
             self._note(readings=(*self._found.readings, *failed))
 
-    def _reread(self) -> None:
-        long = self._found.long
-        slow = [reading.index for reading in self._found.good if reading.seconds > long][:SUSPECTS]
-        if slow:
-            self._note(reread=tuple(self._readings("reread", slow)))
+    # Other work, of which each is one long task: it must not seem to be stuck
 
-    def _rounds(self, indices: list[Any]) -> None:
-        few = indices[: self._affordable(self._limit / 4)]  # a round must not seem to be stuck
-        if few:
-            rounds = self._loaded("rounds", Rounds(self._patient.dataset, few), sampler=range(MOST_ROUNDS))
-            self._note(rounds=tuple(rounds), round_size=len(few))
-
-    def _threads(self, indices: list[Any]) -> None:
-        if self._found.usual < WORTH_A_TRIAL or len(os.sched_getaffinity(0)) < 2:
-            return
-        count = self._affordable(SHARES["threads"] * self._seconds / 3)  # each is read twice
-        if count >= 4:
-            (trial,) = self._loaded("threads", Threads(self._patient.dataset, indices[: min(count, 64)]), sampler=[0])
-            self._note(trial=trial)
-
-    def _collate(self, indices: list[Any]) -> None:
-        patient = self._patient
-        if patient.setting.collates != "own" or patient.collate_fn is None:
-            return
-        batches = self._batches(indices, 8, self._affordable(self._limit / 4))
-        made = self._loaded(
-            "collate", Batched(patient.dataset, batches, patient.collate_fn), sampler=range(len(batches))
-        )
-        self._note(collating=tuple(made))
+    def _readable(self) -> list[Any]:
+        """Of a map-style dataset, what can be read again."""
+        return [] if self._patient.setting.stream else [reading.index for reading in self._found.good]
 
     def _affordable(self, seconds: float) -> int:
         """So many samples can be read in that time."""
         return int(seconds / max(self._found.usual, 1e-6))
 
-    def _batches(self, indices: list[Any], most: int, largest: int) -> list[list[Any]]:
+    def rounds(self) -> None:
+        """A worker's memory, while it reads the same samples again and again."""
+        few = self._readable()[: min(ROUND, self._affordable(self._limit / 4))]
+        if few:
+            rounds = self._loaded("rounds", Rounds(self._patient.dataset, few), sampler=range(MOST_ROUNDS))
+            self._note(rounds=tuple(rounds), round_size=len(few))
+
+    def threads(self) -> None:
+        """One against two."""
+        count = min(64, self._affordable(SHARES["threads"] * self._seconds / 3))  # each is read twice
+        few = self._readable()[:count]
+        if self._found.usual >= WORTH_A_TRIAL and len(os.sched_getaffinity(0)) > 1 and len(few) >= 4:
+            (trial,) = self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0])
+            self._note(trial=trial)
+
+    def collate(self) -> None:
+        """The user's own collate_fn, by itself."""
+        patient = self._patient
+        batches = self._some_batches(8, self._affordable(self._limit / 4))
+        if patient.setting.collates == "own" and patient.collate_fn is not None and batches:
+            batched = Batched(patient.dataset, batches, patient.collate_fn)
+            self._note(collating=tuple(self._loaded("collate", batched, sampler=range(len(batches)))))
+
+    def _some_batches(self, most: int, longest: int) -> list[list[Any]]:
+        indices = self._readable()
         mixed = random.Random(SEED).sample(indices, len(indices))
-        size = max(1, min(self._patient.setting.batch_size or GUESSED_BATCH, largest))
+        size = max(1, min(self._patient.setting.batch_size or GUESSED_BATCH, longest))
         return [mixed[start : start + size] for start in range(0, min(len(mixed), most * size), size)]
 
-    # Streams
-
-    def _read_stream(self) -> None:
-        module = type(self._patient.dataset).__module__
-        elements = self._loaded("read", self._patient.dataset, collate_fn=Observed(module))
-        read = tuple(replace(each, index=place) for place, each in enumerate(elements))
-        self._note(readings=(*read, *self._found.readings))
-        if elements and not self._found.mishaps:
-            again = self._loaded("again", self._patient.dataset, workers=2, collate_fn=Observed(module))
-            self._note(again=tuple(replace(each, index=place) for place, each in enumerate(again)))
-
-    # With the user's own collating
-
-    def _run(self) -> None:
-        patient, found = self._patient, self._found
-        if not found.good or patient.setting.collates == "none":
-            return
-        # Time is looked at between batches.
-        largest = self._affordable(SHARES["run"] * self._seconds)
-        if largest < 2 or (patient.batch_sampler is not None and largest < GUESSED_BATCH):
+    def batches(self) -> None:
+        """A run with workers and the user's own way to collate."""
+        patient, setting = self._patient, self._patient.setting
+        longest = self._affordable(SHARES["batches"] * self._seconds)  # time is looked at between batches
+        if not self._found.good or setting.collates == "none" or longest < 2:
             return
         options: dict[str, Any] = {"collate_fn": patient.collate_fn}
-        if patient.setting.stream:
-            options["batch_size"] = min(patient.setting.batch_size or GUESSED_BATCH, largest)
-        elif patient.batch_sampler is not None:
+        if setting.stream:
+            options["batch_size"] = min(setting.batch_size or GUESSED_BATCH, longest)
+        elif patient.batch_sampler is not None and longest >= GUESSED_BATCH:
             options["batch_sampler"] = patient.batch_sampler
         else:
-            options["batch_sampler"] = self._batches([reading.index for reading in found.good], 64, largest)
-        until = time.monotonic() + SHARES["run"] * self._seconds
-        loader = patient.loader(patient.dataset, SEED, self._workers, self._limit, **options)
+            options["batch_sampler"] = self._some_batches(64, longest)
+        self._note(run=self._run(patient.loader(patient.dataset, SEED, self._workers, self._limit, **options)))
+
+    def _run(self, loader: Any) -> Run:
+        until = time.monotonic() + SHARES["batches"] * self._seconds
         error = ""
         try:
             for _ in loader:
@@ -260,30 +264,15 @@ class Examination:
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         finally:
-            flow, collate = loader.stats().total, loader.stats().collate
+            stats = loader.stats()
             loader.close()
-        times = flow.fetching, flow.collating
-        self._note(run=Run(flow.batches, flow.samples, flow.bytes, *times, collate.padding, error))
-
-
-def is_stuck(bad: BadSample) -> bool:
-    """Did it not come to an end? Otherwise it ended its worker."""
-    return "stuck for" in bad.error
+        flow = stats.total
+        return Run(flow.batches, flow.samples, flow.bytes, flow.fetching, flow.collating, stats.collate.padding, error)
 
 
 def _grows_enough(rounds: list[int]) -> bool:
     """There is no need to fill the machine."""
     return len(rounds) >= LEAST_ROUNDS and rounds[-1] - rounds[0] > ENOUGH
-
-
-def _place_in(said: list[str], mishap: Mishap) -> Line | None:
-    """Where it stood, as feedline's own report of it has it: the innermost line that is not a library's."""
-    for text in said:
-        if f"{mishap.index}" in text:
-            for file, number, function in re.findall(r'File "(.+?)", line (\d+) in (\S+)', text):
-                if not is_librarys(file):
-                    return Line(file, int(number), function)
-    return None
 
 
 def spread(length: int, most: int) -> list[int]:
@@ -294,29 +283,12 @@ def spread(length: int, most: int) -> list[int]:
     """
     draw = random.Random(SEED)
     count = min(length, most)
-    bounds = [part * length // count for part in range(count + 1)]
+    bounds = [part * length // count for part in range(count + 1)] if count else []
     chosen = [draw.randrange(low, high) for low, high in pairwise(bounds)]
-    chosen[-1] = length - 1
+    if chosen:
+        chosen[-1] = length - 1
     draw.shuffle(chosen)
     return chosen
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[list[str]]:
-    """Warnings and logged mishaps are evidence here, and not for the screen."""
-    log = logging.getLogger("feedline")
-    disabled = log.disabled
-    said: list[str] = []
-    log.disabled = True
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                yield said
-            finally:
-                said += [str(each.message) for each in caught]
-    finally:
-        log.disabled = disabled
 
 
 def examine(patient: Patient, seconds: float, num_workers: int) -> Evidence:
