@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 import feedline
-import feedline.torch
 
 
 class Images(Dataset[Any]):
@@ -30,12 +29,6 @@ class Seeded(Images):
         return super().__getitem__(index)
 
 
-class Normalised(Images):
-    def __getitem__(self, index: int) -> Any:
-        image, label = super().__getitem__(index)
-        return image.float() / 255, label
-
-
 class Numbers(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -48,14 +41,12 @@ class Numbers(IterableDataset[Any]):
     ("what", "said"),
     [
         (Images(), []),
-        (TensorDataset(torch.randn(64, 4), torch.arange(64) * 7 % 3), []),
         (DataLoader(Images(), batch_size=16, shuffle=True, num_workers=2), []),
         (DataLoader(Numbers(), batch_size=16), []),
         (DataLoader(Images(), batch_size=95, shuffle=True), ["last-batch-of-one"]),
         (Seeded(), ["fixed-seed"]),
-        (Normalised(), ["float-images"]),
     ],
-    ids=["images", "tensors", "loader", "stream", "last of one", "seeded", "normalised"],
+    ids=["images", "loader", "stream", "last of one", "seeded"],
 )
 def test_torchs(what: Any, said: list[str]) -> None:
     state = torch.get_rng_state()
