@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feedline.observe.marks import Marks
+from feedline.observe.meter import Meter
 from feedline.progress import COLLATING, clock
 
 MOST = 20_000
@@ -63,6 +64,8 @@ class Recording:
         self.marks: list[Marks] = []
         self.delivered: list[Delivered] = []
         self.events: list[Event] = []
+        self.meters: list[Meter] = []
+        """Those of the epochs that are recorded."""
         self.left_out = 0
         """Batches beyond `MOST`."""
 

@@ -29,6 +29,7 @@ from feedline.loop import BatchIterator
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
+from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.orders import Asking, follow_epoch, generator_of, kind_of, ranks_in, samplers_in
@@ -48,6 +49,7 @@ class Own:
     shuffle_buffer: int
     device: torch.device | None
     care: Care
+    on_epoch_end: Callable[[Stats], object] | None
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -55,6 +57,7 @@ class Own:
             "workers": self.workers,
             "shuffle_buffer": self.shuffle_buffer,
             "device": self.device,
+            "on_epoch_end": self.on_epoch_end,
             **vars(self.care),
         }
 
@@ -211,6 +214,7 @@ class Engine:
             workers=self.own.workers,
             shuffle_buffer=self.own.shuffle_buffer,
             care=self.own.care,
+            on_epoch_end=self.own.on_epoch_end,
         )
 
     def _job(self, loader: Loader) -> Job:
