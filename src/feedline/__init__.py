@@ -62,7 +62,7 @@ from feedline.line.samplers import (
 from feedline.loader import DataLoader
 from feedline.rng import rng
 from feedline.shared_list import SharedList
-from feedline.stats import CollateStats, Stats, WorkerMemory
+from feedline.stats import CollateStats, Flow, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
 __version__ = "0.1.0"
@@ -81,6 +81,7 @@ __all__ = [
     "DetectionBatch",
     "DistributedSampler",
     "FeedlineError",
+    "Flow",
     "IterableDataset",
     "MemoryShortage",
     "OptionError",

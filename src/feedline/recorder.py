@@ -41,7 +41,7 @@ class Recorder:
     >>> with loader.trace(path):
     ...     for batch in loader:
     ...         pass
-    >>> names = {event["name"] for event in json.load(open(path))["traceEvents"]}
+    >>> names = {event["name"] for event in json.loads(Path(path).read_text())["traceEvents"]}
     >>> {"fetch", "collate", "wait", "compute"} <= names
     True
     """

@@ -20,7 +20,8 @@ import numpy as np
 
 from feedline.observe.recording import Recording
 from feedline.observe.report import measured, sections
-from feedline.observe.report.sections import Failed, section
+from feedline.observe.report.markup import legend, section, sentence
+from feedline.observe.report.sections import Failed
 from feedline.observe.report.timeline import timeline
 from feedline.observe.report.verdict import notes, verdict
 from feedline.stats import Flow, Stats
@@ -95,7 +96,7 @@ def _head(recording: Recording, flows: list[Flow], flow: Flow) -> str:
         lines.append(
             f"The timeline has the first {len(recording.delivered):,} batches; {recording.left_out:,} came later."
         )
-    return f"<header><h1>feedline report</h1>{''.join(map(sections.sentence, lines))}</header>"
+    return f"<header><h1>feedline report</h1>{''.join(map(sentence, lines))}</header>"
 
 
 def _timeline(recording: Recording, span: measured.Span) -> str:
@@ -103,7 +104,7 @@ def _timeline(recording: Recording, span: measured.Span) -> str:
     waiting, computing = measured.loop_occupancy(recording.delivered, edges)
     loop = {"wait": waiting, "compute": computing}
     rows = measured.occupancy(recording.marks, edges)
-    return sections.legend(sections.LEGEND) + _CANVAS + sections.overview(loop, rows, span)
+    return legend(sections.LEGEND) + _CANVAS + sections.overview(loop, rows, span)
 
 
 _CANVAS = """<div class="live">

@@ -7,19 +7,18 @@ Not its job: the numbers (measured), the words of the verdict (verdict), looks (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any, Protocol
 
 from feedline.observe.recording import Event
 from feedline.observe.report import charts
+from feedline.observe.report.markup import Html, axis, figure, number, sentence, table
 from feedline.observe.report.measured import Composition, Moments, Samples, Span, Worker
 from feedline.observe.report.timeline import named
 from feedline.observe.report.verdict import Verdict, percent
 from feedline.stats import CollateStats, Flow, Stats
 
-LONG = 24
-"""Letters from which on a cell may be broken into lines."""
 SHOWN = 50
 """Errors, events and epochs that are listed."""
 
@@ -39,49 +38,6 @@ class Failed(Protocol):
     def epoch(self) -> int: ...
     @property
     def seq(self) -> int: ...
-
-
-class Html(str):
-    """Text that is HTML already."""
-
-
-def section(name: str, title: str, *parts: str) -> str:
-    """One with a heading; nothing if there is nothing in it."""
-    inside = "\n".join(part for part in parts if part)
-    return f'<section id="{name}"><h2>{escape(title)}</h2>\n{inside}\n</section>' if inside else ""
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: int = 0) -> str:
-    """A table that scrolls by itself if it must; the last `numbers` columns are numbers."""
-    first = len(head) - numbers
-    right = [" class=n" if place >= first else "" for place in range(len(head))]
-    heads = "".join(f"<th scope=col{kind}>{escape(text)}</th>" for text, kind in zip(head, right, strict=True))
-    body = "".join(
-        "<tr>" + "".join(_cell(cell, kind) for cell, kind in zip(row, right, strict=True)) + "</tr>\n" for row in rows
-    )
-    return (
-        f"<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>\n{body}</tbody></table></div>" if body else ""
-    )
-
-
-def _cell(cell: Any, kind: str) -> str:
-    text = cell if isinstance(cell, Html) else escape(str(cell))
-    is_long = len(str(cell)) > LONG and (not isinstance(cell, Html) or cell.startswith("<pre>"))
-    return f"<td{' class=w' if is_long else kind}>{text}</td>"
-
-
-def number(value: float) -> str:
-    """Three digits of it, and no exponent.
-
-    >>> number(4329.7), number(0.02514), number(12.0)
-    ('4,330', '0.0251', '12')
-    """
-    return f"{float(f'{value:.3g}'):,g}" if abs(value) < 1e6 else f"{value:,.0f}"
-
-
-def sentence(text: str) -> str:
-    """A paragraph in small print."""
-    return f"<p class=small>{escape(text)}</p>"
 
 
 def judgement(judged: Verdict, notes: Sequence[str]) -> str:
@@ -122,29 +78,15 @@ LEGEND = {
 }
 
 
-def legend(names: dict[str, str]) -> str:
-    """What the colours mean."""
-    return (
-        "<p class=legend>"
-        + " ".join(f'<span><i class="{key}"></i>{escape(text)}</span>' for key, text in names.items())
-        + "</p>"
-    )
-
-
 def overview(loop: dict[str, list[float]], rows: dict[int | None, tuple[list[float], list[float]]], span: Span) -> str:
     """The timeline for paper: for each row, how much of each moment went into what."""
     drawn = [("training loop", charts.stacked(loop, "strip", "training loop: waiting and computing"))]
-    for number, (fetching, collating) in rows.items():
-        name = _worker(number)
+    for worker, (fetching, collating) in rows.items():
+        name = _worker(worker)
         parts = {"fetch": fetching, "collate": collating}
         drawn.append((name, charts.stacked(parts, "strip", f"{name}: reading samples and making batches")))
     strips = "".join(f"<span>{escape(name)}</span>{svg}" for name, svg in drawn)
-    return f"<div class=overview>{strips}<span></span>{_axis(span)}</div>"
-
-
-def _axis(span: Span) -> str:
-    length = (span.end - span.start) / 1e9
-    return f"<div class=axis><span>0 s</span><span>{number(length / 2)} s</span><span>{number(length)} s</span></div>"
+    return f"<div class=overview>{strips}<span></span>{axis(span)}</div>"
 
 
 def over_time(seen: Moments, span: Span, has_workers: bool) -> str:
@@ -155,20 +97,10 @@ def over_time(seen: Moments, span: Span, has_workers: bool) -> str:
         shares["fetch"], names["fetch"] = seen.busy, "share of the workers' time spent working"
     top = max((value for value in seen.samples if value is not None), default=0.0) or 1.0
     rates = [None if value is None else value / top for value in seen.samples]
-    return _figure(
-        names, charts.lines(shares, "Waiting and utilisation over time"), ("100 %", "50 %", "0"), span
-    ) + _figure(
-        {"compute": "samples per second"},
-        charts.lines({"compute": rates}, "Samples per second over time"),
-        (number(top), "", "0"),
-        span,
-    )
-
-
-def _figure(names: dict[str, str], svg: str, marks: tuple[str, ...], span: Span) -> str:
-    ticks = "".join(f"<span>{escape(mark)}</span>" for mark in marks)
-    framed = f"<div class=framed><div class=ticks>{ticks}</div>{svg}<span></span>{_axis(span)}</div>"
-    return f"<div class=figure>{legend(names)}{framed}</div>"
+    above = charts.lines(shares, "Waiting and utilisation over time")
+    below = charts.lines({"compute": rates}, "Samples per second over time")
+    rate = {"compute": "samples per second"}
+    return figure(names, above, ("100 %", "50 %", "0"), span) + figure(rate, below, (number(top), "", "0"), span)
 
 
 def stages(flow: Flow) -> str:
