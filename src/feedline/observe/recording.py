@@ -86,10 +86,9 @@ class Recording:
         self.events.append(Event(clock(), text))
 
 
-def spans_of(marks: Marks) -> tuple[int, int]:
-    """When collating began, or the end if the batch was gathered at once; and when the first sample was."""
-    began = next((t for place, t in zip(marks.places, marks.times, strict=True) if place == COLLATING), marks.made)
-    return began, marks.times[0] if marks.times else marks.began
+def collating_since(marks: Marks) -> int:
+    """When its samples began to be made a batch; the end if they were gathered at once."""
+    return marks.times[marks.places.index(COLLATING)] if COLLATING in marks.places else marks.made
 
 
 def sample_times(marks: Marks) -> list[tuple[int, int, int]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feedline.observe.marks import Marks
-from feedline.observe.recording import Delivered, Recording, spans_of
+from feedline.observe.recording import Delivered, Recording, collating_since
 
 MOMENTS = 120
 """Points of a chart over time: one for every third pixel of a phone…"""
@@ -87,7 +87,7 @@ def occupancy(marks: list[Marks], edges: Numbers) -> dict[int | None, tuple[list
     step = np.maximum(1, np.diff(edges))
     found = {}
     for worker, made in _by_worker(marks).items():
-        turns = [spans_of(one)[0] for one in made]
+        turns = [collating_since(one) for one in made]
         fetching = _covered([(one.began, turn) for one, turn in zip(made, turns, strict=True)], edges) / step
         collating = _covered([(turn, one.made) for one, turn in zip(made, turns, strict=True)], edges) / step
         found[worker] = fetching.tolist(), collating.tolist()
@@ -139,7 +139,7 @@ def workers(recording: Recording) -> list[Worker]:
     active = sum(batches[-1].gave - batches[0].asked for batches in epochs_in(recording.delivered)) or 1
     found = []
     for number, made in _by_worker(recording.marks).items():
-        turns = [spans_of(marks)[0] for marks in made]
+        turns = [collating_since(marks) for marks in made]
         fetching = sum(turn - marks.began for marks, turn in zip(made, turns, strict=True))
         collating = sum(marks.made - turn for marks, turn in zip(made, turns, strict=True))
         busy = min(1.0, (fetching + collating) / active)

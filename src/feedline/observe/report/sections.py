@@ -21,6 +21,8 @@ from feedline.stats import CollateStats, Flow, Stats
 
 SHOWN = 50
 """Errors, events and epochs that are listed."""
+LONGEST = 4_000
+"""Letters of an event, which may have the stacks of many workers."""
 
 
 class Failed(Protocol):
@@ -248,5 +250,7 @@ def errors(count: int, failed: Sequence[Failed]) -> str:
 
 def events(found: Sequence[Event], zero: int) -> str:
     """What the user was warned of."""
-    rows = [(f"{(one.time - zero) / 1e9:.3f} s", Html(f"<pre>{escape(one.text)}</pre>")) for one in found[-SHOWN:]]
+    rows = [
+        (f"{(one.time - zero) / 1e9:.3f} s", Html(f"<pre>{escape(one.text[:LONGEST])}</pre>")) for one in found[-SHOWN:]
+    ]
     return table(("at", "what happened"), rows)

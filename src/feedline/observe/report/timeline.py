@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from feedline.observe.marks import Marks
-from feedline.observe.recording import Delivered, Recording, spans_of
+from feedline.observe.recording import Delivered, Recording, collating_since
 from feedline.observe.report.measured import Span
 from feedline.progress import COLLATING
 
@@ -39,7 +39,7 @@ def timeline(recording: Recording, span: Span) -> dict[str, Any]:
 
 
 def _made(marks: list[Marks], rows: dict[int, int], zero: int) -> dict[str, Any]:
-    turns = [spans_of(one)[0] for one in marks]
+    turns = [collating_since(one) for one in marks]
     starts = [(one.began - zero) // 1000 for one in marks]
     found: dict[str, Any] = {
         "row": [rows[-1 if one.worker is None else one.worker] for one in marks],
