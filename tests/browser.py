@@ -76,9 +76,11 @@ class Page:
             self.call(f"{domain}.enable")
 
     def open(self, path: Path) -> None:
+        """Go there, and be there."""
+        self.events.clear()
         self.call("Page.navigate", url=path.resolve().as_uri())
-        self.js("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")
-        self.settle()
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._read())
 
     def js(self, expression: str) -> Any:
         found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

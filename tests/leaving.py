@@ -26,19 +26,24 @@ def keep_what_multiprocessing_keeps() -> None:
 
 def leftovers() -> dict[str, set[str]]:
     return {
-        "processes": {str(child) for child in psutil.Process().children(recursive=False) if is_ours(child)},
+        "processes": processes(),
         "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},
         "descriptors": descriptors(),
         "segments": segments(),
     }
 
 
-def is_ours(child: psutil.Process) -> bool:
-    try:
-        command = " ".join(child.cmdline())
-    except psutil.Error:
-        return False
-    return "resource_tracker" not in command and "multiprocessing.forkserver" not in command
+def processes() -> set[str]:
+    """Children of this process, but for Python's own helpers."""
+    found = set()
+    for child in psutil.Process().children(recursive=False):
+        try:
+            name, command = child.name(), " ".join(child.cmdline())
+        except psutil.Error:
+            continue
+        if "resource_tracker" not in command and "multiprocessing.forkserver" not in command:
+            found.add(f"{name} {child.pid}")
+    return found
 
 
 def descriptors() -> set[str]:

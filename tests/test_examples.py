@@ -18,7 +18,7 @@ SHOWS = {
     "detection.py": r"200 images, (\d+) boxes, \1 of them around an object of their own image",
     "distributed.py": r"both ranks have the same model",
 }
-NOT_RUN_HERE = {"demo.py", "demo_report.py"}  # `make demo`: writes files
+NOT_RUN_HERE = {"demo.py"}  # `make demo`: writes files
 
 
 @pytest.mark.parametrize("name", SHOWS)

@@ -14,6 +14,8 @@ from test_report import Sentences
 from feedline import DataLoader, pad
 
 WIDTH = 1100
+GUTTER = 96
+"""Where the timeline's names are."""
 
 
 class Slow(Sentences):
@@ -41,7 +43,6 @@ def started() -> Iterator[Page]:
 
 @pytest.fixture
 def page(started: Page, report: Path) -> Page:
-    started.events.clear()
     started.size(WIDTH, 900)
     started.media()
     started.open(report)
@@ -87,8 +88,7 @@ def test_it_draws_and_nobody_is_asked_for_anything(page, report):
 def test_the_wheel_zooms_to_the_pointer_and_the_page_scrolls_on_when_all_is_shown(page):
     left, top, width, height = canvas(page)
     before = shown(page)
-    gutter = 96
-    at = left + gutter + (width - gutter) / 4
+    at = left + GUTTER + (width - GUTTER) / 4
     for _ in range(3):
         page.mouse("mouseWheel", at, top + height / 2, deltaX=0, deltaY=-300)
     start, end = shown(page)
@@ -147,16 +147,25 @@ def test_two_fingers_zoom(page):
 
 def test_hovering_tells_of_the_batch_and_its_indices(page):
     left, top, width, _ = canvas(page)
-    tips = set()
-    for row in (0, 1):
-        for share in (0.2, 0.5, 0.7, 0.8):
-            page.mouse("mouseMoved", left + width * share, top + 24 + 30 * row + 15)
-            tips.add(page.js("document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent"))
-    text = "\n".join(tips)
-    assert re.search(r"training loop: the loop (waits|computes), .*\nbatch \d+ of epoch \d", text)
-    assert re.search(
-        r"worker \d: reads samples, .*\nbatch \d+ of epoch \d, at .*\n(here sample .*\n)?indices \d+, \d+", text
-    )
+    data = page.js("JSON.parse(document.getElementById('data').textContent)")
+    made, given = data["made"], data["given"]
+
+    def told(row: int, micros: float) -> str:
+        at = left + GUTTER + micros / data["length"] * (width - GUTTER)
+        page.mouse("mouseMoved", at, top + 24 + 30 * row + 15)
+        return page.js("document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent")
+
+    longest = max(range(len(made["seq"])), key=made["fetch"].__getitem__)
+    text = told(made["row"][longest], sum(made["start"][: longest + 1]) + made["fetch"][longest] / 2)
+    name, batch, *more = text.split("\n")
+    assert name.startswith(f"worker {made['row'][longest] - 1}: reads samples, ")
+    assert batch.startswith(f"batch {made['seq'][longest]} of epoch {made['epoch'][longest]}, at ")
+    assert more[-1] == "indices " + ", ".join(map(str, made["indices"][longest]))
+    assert more[0].startswith("here sample ")
+    longest = max(range(len(given["seq"])), key=given["waited"].__getitem__)
+    text = told(0, sum(given["asked"][: longest + 1]) + given["waited"][longest] / 2)
+    assert text.startswith("training loop: the loop waits, ")
+    assert f"batch {given['seq'][longest]} of epoch {given['epoch'][longest]}" in text
     page.mouse("mouseMoved", 2, 2)
     assert page.js("document.getElementById('tip').hidden") is True
 
@@ -207,7 +216,7 @@ def test_paper_has_the_drawing_that_needs_no_script(page):
 def test_without_scripts_everything_essential_is_there(page, report):
     page.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
-        page.call("Page.navigate", url=report.as_uri())
+        page.open(report)
         root = page.call("DOM.getDocument", depth=-1)["root"]
         found = page.call("DOM.querySelector", nodeId=root["nodeId"], selector=".overview svg path.fetch")
         assert found["nodeId"]
