@@ -94,9 +94,10 @@ def _delivery(flow: Flow, waits: Waits, cpus: int) -> Found | None:
 def _start(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     if waits.first < MOST:
         return None
-    why = f"{percent(waits.first)} of the waiting was for the first batch of an epoch: workers were started."
+    share = percent(waits.first)
+    why = f"{share} of the waiting was for the first batch of an epoch: workers start, and nothing is ready."
     return why, (
-        "persistent_workers=True keeps them from one epoch to the next.",
+        "persistent_workers=True, if it isn't set yet, keeps the workers from one epoch to the next.",
         "What __init__ or worker_init_fn loads is loaded by each worker: load less, or later.",
     )
 
