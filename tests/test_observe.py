@@ -142,6 +142,21 @@ def test_an_epoch_that_gave_nothing_has_no_time():
     assert (flow.batches, flow.samples, flow.samples_per_second) == (0, 0, 0)
 
 
+def test_whoever_asks_while_the_first_batch_is_being_made_gets_no_nonsense():
+    class Asking(Numbers):
+        def __getitem__(self, index: int) -> int:
+            seen.append(self.loader.stats().epoch)
+            return index
+
+    seen: list[Flow] = []
+    dataset = Asking(4)
+    loader = dataset.loader = DataLoader(dataset)
+    assert len(list(loader)) == 4
+    assert [flow.batches for flow in seen] == [0, 1, 2, 3]
+    for flow in seen:
+        check(flow)
+
+
 def test_killed_workers_are_counted(tmp_path):
     with DataLoader(Killing(tmp_path / "killed"), batch_size=4, **FORK) as loader:
         with pytest.warns(UserWarning, match="SIGKILL"):
@@ -339,6 +354,19 @@ def test_recording_begins_and_ends_when_told_on_persistent_workers_too(tmp_path)
         assert len(before) == 2
     epochs = [span["args"]["epoch"] for span in spans_in(path, "fetch")]
     assert sorted(epochs) == [1, 1, 2, 2]
+
+
+def test_a_recorder_that_was_stopped_within_an_epoch_writes_no_more(tmp_path):
+    path = tmp_path / "run.json"
+    loader = DataLoader(range(4))
+    recorder = loader.trace(path)
+    batches = iter(loader)
+    next(batches)
+    recorder.stop()
+    assert len(spans_in(path, "wait")) == 1
+    path.unlink()
+    assert len(list(batches)) == 3
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("kind", [INLINE, THREADS, FORK, FORK | {"persistent_workers": True}])

@@ -155,6 +155,9 @@ def test_labels_are_counted_batch_by_batch():
     assert found.columns == ((0.5, 0.5), (0.0, 1.0))
     assert (found.batches, found.different, found.single, found.per_column) == (2, 2, 1, 1)
     assert measured.composition(delivered[2:]) is None
+    alone = measured.composition([gave(0, 0, 1, ((3, 1),), size=1)])
+    assert alone is not None
+    assert alone.single == 0  # of one sample it means nothing
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 30), st.integers(1, 9), min_size=1), min_size=1, max_size=300))
