@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -226,6 +227,41 @@ def test_a_stateful_samplers_state_is_a_copy(front: Any, options: dict[str, Any]
     again.load_state_dict(state)
     assert listed(again)[0] == [2, 3]
     assert json.dumps(state) == written
+
+
+class KeptByItsIterator:
+    """As torchdata's convention has it: the sampler's iterator keeps the place, and nobody else could."""
+
+    def __len__(self) -> int:
+        return 20
+
+    def __iter__(self) -> Any:
+        return Drawing()
+
+
+class Drawing(Counting):
+    def __init__(self) -> None:
+        self.state = {"at": 0, "key": next(KEYS)}
+
+    def __next__(self) -> int:
+        if self.state["at"] == 20:
+            raise StopIteration
+        self.state["at"] += 1
+        return int(self.state["at"] * self.state["key"] % 20)
+
+
+KEYS = itertools.cycle([7, 11, 13, 17])
+
+
+@pytest.mark.parametrize("stop", [3, 10])
+def test_a_samplers_iterator_that_keeps_its_place_is_asked(front: Any, stop: int) -> None:
+    loader = front(list(range(20)), batch_size=2, sampler=KeptByItsIterator())
+    batches = iter(loader)
+    for _ in range(stop):
+        next(batches)
+    again = front(list(range(20)), batch_size=2, sampler=KeptByItsIterator())
+    again.load_state_dict(after_json(loader))
+    assert listed(again) == listed(batches)
 
 
 def test_a_samplers_state_that_json_cannot_write_is_named() -> None:
