@@ -10,12 +10,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import bucketing
+import collation
 import first_batch
 import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import observing
 import resume
+import samplers
 import tiny_batches
 import torch_first_batch
 import torch_front
@@ -35,8 +39,12 @@ WORKLOADS = [
         worker_memory,
         large_shuffle,
         resume,
+        observing,
+        samplers,
+        bucketing,
         torch_front,
         torch_first_batch,
+        collation,
     )
 ]
 

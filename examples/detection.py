@@ -1,4 +1,4 @@
-"""Object detection: images of one size are stacked, each image's boxes stay its own tensor.
+"""Object detection: images of different sizes in one tensor, each image's boxes its own.
 
     python examples/detection.py
 
@@ -8,21 +8,12 @@ Shows a batch, and checks for every box that it surrounds something in its image
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
 
 import torch
 
-from feedline.torch import DataLoader, Dataset
+from feedline.torch import DataLoader, Dataset, detection
 
-SIZE = 96
-
-
-class Batch(NamedTuple):
-    """Images as one tensor, the rest with one entry per image."""
-
-    images: torch.Tensor
-    boxes: list[torch.Tensor]
-    labels: list[torch.Tensor]
+SMALLEST, LARGEST = 64, 96
 
 
 class Scenes(Dataset):
@@ -31,24 +22,20 @@ class Scenes(Dataset):
     def __len__(self) -> int:
         return 200
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         generator = torch.Generator().manual_seed(index)
-        image = torch.rand(3, SIZE, SIZE, generator=generator) * 0.2
+        high, wide = torch.randint(SMALLEST, LARGEST, (2,), generator=generator).tolist()
+        image = torch.rand(3, high, wide, generator=generator) * 0.2
         corners, labels = [], []
         for _ in range(int(torch.randint(0, 5, (), generator=generator))):
-            left, top = torch.randint(0, SIZE - 24, (2,), generator=generator).tolist()
+            left, top = torch.randint(0, SMALLEST - 24, (2,), generator=generator).tolist()
             width, height = torch.randint(8, 24, (2,), generator=generator).tolist()
             label = int(torch.randint(0, 3, (), generator=generator))
             image[label, top : top + height, left : left + width] = 1.0
             corners.append([left, top, left + width, top + height])
             labels.append(label)
-        return image, torch.tensor(corners, dtype=torch.float32).reshape(-1, 4), torch.tensor(labels, dtype=torch.long)
-
-
-def keep_boxes(samples: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]) -> Batch:
-    """Stack what has one shape; list what has as many rows as its image has objects, maybe none."""
-    images, boxes, labels = zip(*samples, strict=True)
-    return Batch(torch.stack(images), list(boxes), list(labels))
+        boxes = torch.tensor(corners, dtype=torch.float32).reshape(-1, 4)  # maybe none
+        return image, {"boxes": boxes, "labels": torch.tensor(labels, dtype=torch.long)}
 
 
 def is_bright(image: torch.Tensor, box: torch.Tensor, label: torch.Tensor) -> bool:
@@ -59,18 +46,21 @@ def is_bright(image: torch.Tensor, box: torch.Tensor, label: torch.Tensor) -> bo
 def main() -> int:
     torch.manual_seed(0)
     images = boxes = surrounding = 0
-    with DataLoader(Scenes(), 16, shuffle=True, num_workers=2, collate_fn=keep_boxes) as loader:
+    with DataLoader(Scenes(), 16, shuffle=True, num_workers=2, collate=detection(multiple=32)) as loader:
         for number, batch in enumerate(loader):
             if number == 0:
                 print(f"images: {list(batch.images.shape)}, {batch.images.dtype}")
-                print(f"boxes per image: {[len(rows) for rows in batch.boxes]}")
-                print(f"boxes of the first image:\n{batch.boxes[0]}")
+                print(f"sizes of the first four: {batch.sizes[:4].tolist()}")
+                print(f"boxes per image: {[len(target['boxes']) for target in batch.targets]}")
             images += len(batch.images)
-            for image, rows, labels in zip(*batch, strict=True):
-                boxes += len(rows)
-                surrounding += sum(is_bright(image, box, label) for box, label in zip(rows, labels, strict=True))
+            for image, target in zip(batch.images, batch.targets, strict=True):
+                pairs = zip(target["boxes"], target["labels"], strict=True)
+                boxes += len(target["boxes"])
+                surrounding += sum(is_bright(image, box, label) for box, label in pairs)
+    share = loader.stats().collate.padding
+    print(f"padding: {share:.0%} of the pixels")
     print(f"{images} images, {boxes} boxes, {surrounding} of them around an object of their own image")
-    return 0 if images == 200 and boxes == surrounding > 200 else 1
+    return 0 if images == 200 and boxes == surrounding > 200 and share > 0 else 1
 
 
 if __name__ == "__main__":  # needed wherever worker processes may be spawned

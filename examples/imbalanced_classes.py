@@ -1,8 +1,8 @@
-"""One class in a hundred: what a batch looks like without and with weighted sampling.
+"""One patient in a hundred: what batches look like shuffled, drawn with weights, and stratified.
 
     python examples/imbalanced_classes.py
 
-Shows the class counts of the first batches, shuffled as they are and drawn with weights.
+Shows the class counts of the first batches each way, and that the last two have what they promise.
 """
 
 from __future__ import annotations
@@ -11,9 +11,15 @@ import sys
 
 import torch
 
-from feedline.torch import DataLoader, TensorDataset, WeightedRandomSampler
+from feedline.torch import (
+    DataLoader,
+    StratifiedBatchSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    weights_from_labels,
+)
 
-CLASSES = {"common": 9_500, "rare": 400, "very rare": 100}
+CLASSES = {"healthy": 9_500, "benign": 400, "malignant": 100}
 BATCH = 64
 
 
@@ -23,14 +29,9 @@ def made_data() -> TensorDataset:
     return TensorDataset(features, labels)
 
 
-def balancing(labels: torch.Tensor) -> WeightedRandomSampler:
-    """Draws each class equally often: a sample's weight is one over the size of its class."""
-    weights = 1 / labels.bincount()[labels]
-    return WeightedRandomSampler(weights.tolist(), num_samples=len(labels), replacement=True)
-
-
-def counts_per_batch(loader: DataLoader) -> torch.Tensor:
+def counts_per_batch(data: TensorDataset, **options: object) -> torch.Tensor:
     """One row per batch, one column per class."""
+    loader = DataLoader(data, num_workers=2, **options)
     return torch.stack([labels.bincount(minlength=len(CLASSES)) for _, labels in loader])
 
 
@@ -47,15 +48,24 @@ def main() -> int:
     torch.manual_seed(0)
     data = made_data()
     labels = data.tensors[1]
-    options = {"batch_size": BATCH, "num_workers": 2}
-    before = counts_per_batch(DataLoader(data, shuffle=True, **options))
-    after = counts_per_batch(DataLoader(data, sampler=balancing(labels), **options))
-    show("shuffled: each sample once", before)
-    show("weighted: each class equally often", after)
-    share = after.sum(0) / after.sum()
-    balanced = bool(((share - 1 / len(CLASSES)).abs() < 0.03).all()) and bool((after > 0).all())
-    print(f"\neach class about a third, and in every batch: {'yes' if balanced else 'NO'}")
-    return 0 if balanced and torch.equal(before.sum(0), labels.bincount()) else 1
+    shuffled = counts_per_batch(data, batch_size=BATCH, shuffle=True)
+    show("shuffled: each sample once", shuffled)
+
+    # Balanced on average: a sample's weight is one over the size of its class.
+    weighted = WeightedRandomSampler(weights_from_labels(labels), num_samples=len(labels))
+    drawn = counts_per_batch(data, batch_size=BATCH, sampler=weighted)
+    show("weighted: each class equally often", drawn)
+
+    # As the data is, but no batch without any: rare samples are gone through again and again.
+    even = counts_per_batch(data, batch_sampler=StratifiedBatchSampler(labels, BATCH))
+    show("stratified: each sample at least once, each class in each batch", even)
+
+    share = drawn.sum(0) / drawn.sum()
+    balanced = bool(((share - 1 / len(CLASSES)).abs() < 0.03).all()) and bool((drawn > 0).all())
+    print(f"\nweighted: each class about a third, and in every batch: {'yes' if balanced else 'NO'}")
+    alike = bool((even > 0).all()) and bool((even.max(0).values - even.min(0).values <= 1).all())
+    print(f"stratified: every class in every batch, any two batches alike: {'yes' if alike else 'NO'}")
+    return 0 if balanced and alike and torch.equal(shuffled.sum(0), labels.bincount()) else 1
 
 
 if __name__ == "__main__":  # needed wherever worker processes may be spawned

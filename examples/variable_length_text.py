@@ -12,17 +12,18 @@ import sys
 import torch
 from torch import nn
 
-from feedline.torch import DataLoader, Dataset
+from feedline.torch import DataLoader, Dataset, pad, stack
 
 WORDS, PADDING, EPOCHS = 200, 0, 3
+COLLATE = (pad(PADDING), stack)  # a text becomes (words, mask, lengths), a label an entry of a tensor
 
 
 class Reviews(Dataset):
-    """Made texts of 5 to 60 words. A good one has more words from the upper half of the vocabulary."""
+    """Made texts of 20 to 60 words. A good one has more words from the upper half of the vocabulary."""
 
     def __init__(self, count: int, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
-        lengths = torch.randint(5, 61, (count,), generator=generator)
+        lengths = torch.randint(20, 61, (count,), generator=generator)
         self.labels = torch.randint(0, 2, (count,), generator=generator)
         self.texts = []
         for length, label in zip(lengths.tolist(), self.labels.tolist(), strict=True):
@@ -35,18 +36,6 @@ class Reviews(Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self.texts[index], self.labels[index]
-
-
-def pad_and_mask(samples: list[tuple[torch.Tensor, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Runs in the worker; the batch it returns travels to the training process without a further copy."""
-    texts = [text for text, _ in samples]
-    padded = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PADDING)
-    lengths = torch.tensor([len(text) for text in texts])
-    return {
-        "words": padded,
-        "mask": torch.arange(padded.shape[1]) < lengths[:, None],
-        "labels": torch.stack([label for _, label in samples]),
-    }
 
 
 class Reader(nn.Module):
@@ -62,26 +51,21 @@ class Reader(nn.Module):
         return self.last(vectors.sum(1) / mask.sum(1, keepdim=True))
 
 
-def train(model: nn.Module, loader: DataLoader) -> float:
-    """Gives the share of all batches that was padding."""
+def train(model: nn.Module, loader: DataLoader) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    padding = places = 0
     for epoch in range(EPOCHS):
-        for batch in loader:
-            loss = nn.functional.cross_entropy(model(batch["words"], batch["mask"]), batch["labels"])
+        for (words, mask, _), labels in loader:
+            loss = nn.functional.cross_entropy(model(words, mask), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            padding += int((~batch["mask"]).sum())
-            places += batch["mask"].numel()
         print(f"epoch {epoch + 1}: last loss {loss.item():.3f}")
-    return padding / places
 
 
 def padding_is_unseen(model: nn.Module, data: Reviews) -> bool:
     """Does a text get the same answer alone and padded in a batch?"""
-    batch = next(iter(DataLoader(data, batch_size=16, collate_fn=pad_and_mask)))
-    together = model(batch["words"], batch["mask"])
+    (words, mask, _), _ = next(iter(DataLoader(data, batch_size=16, collate=COLLATE)))
+    together = model(words, mask)
     alone = torch.cat([model(text[None], torch.ones(1, len(text))) for text in data.texts[:16]])
     return torch.allclose(together, alone, atol=1e-5)
 
@@ -89,15 +73,16 @@ def padding_is_unseen(model: nn.Module, data: Reviews) -> bool:
 def main() -> int:
     torch.manual_seed(0)
     torch.set_num_threads(1)  # leaves the other cores to the workers
-    options = {"batch_size": 32, "collate_fn": pad_and_mask}
+    options = {"batch_size": 32, "collate": COLLATE}
     training, validation = Reviews(2000, seed=1), Reviews(400, seed=2)
     model = Reader()
     with DataLoader(training, shuffle=True, num_workers=2, persistent_workers=True, **options) as loader:
-        share = train(model, loader)
+        train(model, loader)
+        share = loader.stats().collate.padding
     with torch.no_grad():
         unseen = padding_is_unseen(model, validation)
         batches = DataLoader(validation, **options)
-        right = sum(int((model(b["words"], b["mask"]).argmax(1) == b["labels"]).sum()) for b in batches)
+        right = sum(int((model(words, mask).argmax(1) == labels).sum()) for (words, mask, _), labels in batches)
     print(
         f"padding: {share:.0%} of the places in a batch; the model's answers depend on it: {'no' if unseen else 'YES'}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import pickle
 import tracemalloc
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from kinds import few
 
 from feedline.datasets import (
     GATHER_INTO_SLOT,
@@ -22,6 +24,7 @@ from feedline.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    Mixture,
     StackDataset,
     Subset,
     TensorDataset,
@@ -480,6 +483,83 @@ def test_subset_indices_that_are_none(indices: Any, says: str) -> None:
 
 
 # ---------------------------------------------------------------- Concat, Chain, Stack
+
+
+@settings(max_examples=few(100))
+@given(
+    data=array_datasets(),
+    cuts=st.lists(st.integers(0, 6), max_size=3),
+    limit=st.sampled_from([0, 1, GATHER_INTO_SLOT]),
+    with_source=st.booleans(),
+)
+def test_joined_arrays_are_read_by_the_batch_as_one_by_one(
+    data: tuple[ArrayDataset, list[int]], cuts: list[int], limit: int, with_source: bool
+) -> None:
+    whole, indices = data
+    ends = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    parts: list[Any] = []
+    for start, end in itertools.pairwise(ends):
+        columns = [array[start:end] for array in whole.arrays]
+        parts.append(
+            ArrayDataset(**dict(zip(whole.names, columns, strict=True))) if whole.names else ArrayDataset(*columns)
+        )
+    parts = [part for part in parts if len(part)] or [whole]
+    joined: Any = ConcatDataset(parts)
+    if len(whole) and with_source:
+        joined = Mixture({str(number): part for number, part in enumerate(parts)}, with_source=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("feedline.datasets.arrays.GATHER_INTO_SLOT", limit)
+        patch.setattr("feedline.datasets.merging.GATHER_INTO_SLOT", limit)
+        batch = joined.__getbatch__(np.array(indices, np.int64), np.empty)
+    if not indices or not reads_batches(whole):
+        assert batch is NotImplemented
+        return
+    if len(whole) and with_source:
+        batch, numbers = batch
+        assert numbers.tolist() == [joined[index][1] for index in indices]
+    assert same(batch, whole.__getbatch__(np.array(indices), np.empty))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ArrayDataset(np.zeros((2, 4), np.int32)),
+        ArrayDataset(np.zeros((2, 3), np.int64)),
+        ArrayDataset(np.zeros((2, 3), np.int32), np.zeros(2)),
+        ArrayDataset(x=np.zeros((2, 3), np.int32)),
+        ArrayDataset(np.array(["a", "b"])),
+        [np.zeros(3, np.int32)] * 2,
+    ],
+)
+def test_joined_arrays_of_different_kinds_are_left_to_collation(other: Any) -> None:
+    joined = ConcatDataset([ArrayDataset(np.ones((2, 3), np.int32)), other])
+    assert joined.__getbatch__(np.array([0, 3]), np.empty) is NotImplemented
+
+
+def test_joined_dicts_of_different_fields_are_left_to_collation() -> None:
+    joined = ConcatDataset([ArrayDataset(x=np.zeros(2)), ArrayDataset(x=np.zeros(2), y=np.zeros(2))])
+    assert joined.__getbatch__(np.array([0, 3]), np.empty) is NotImplemented
+
+
+def test_a_large_joined_batch_lies_in_the_slot_once() -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+        asked.append(shape)
+        return np.empty(shape, dtype)
+
+    joined = ConcatDataset(
+        [ArrayDataset(np.zeros((3, GATHER_INTO_SLOT))), ArrayDataset(np.ones((3, GATHER_INTO_SLOT)))]
+    )
+    (batch,) = joined.__getbatch__(np.array([5, 0, 1]), empty)
+    assert asked == [(3, GATHER_INTO_SLOT)]
+    assert batch[:, 0].tolist() == [1, 0, 0]
+    small = ConcatDataset([ArrayDataset(np.zeros(3)), ArrayDataset(np.zeros(3))])
+    small.__getbatch__(np.array([5, 0]), empty)
+    joined.__getbatch__(np.array([1, 0]), empty)
+    assert asked[1:] == [(2, GATHER_INTO_SLOT)]
+    with pytest.raises(IndexError, match="6 is outside this ConcatDataset of length 6"):
+        joined.__getbatch__(np.array([1, 6]), empty)
 
 
 @given(st.lists(st.lists(st.integers(), max_size=4), min_size=1, max_size=5), st.data())

@@ -14,11 +14,11 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline.line import permutation
+from feedline.line import weighted_draws
 from feedline.line.permutation import (
     BLOCK,
     LARGEST,
@@ -28,10 +28,10 @@ from feedline.line.permutation import (
     Permutation,
     Picked,
     Repeated,
-    WeightedDraws,
-    _words,
     bounds,
+    random_words,
 )
+from feedline.line.weighted_draws import WeightedDraws, WeightTable
 
 BILLION = 1_000_000_000
 
@@ -179,7 +179,7 @@ def test_values_never_change() -> None:
     assert Permutation(BILLION, 3)[BILLION - 3 :].tolist() == [184596230, 92793858, 67844026]
     assert Permutation(2**62, 3)[:2].tolist() == [1764778273573698498, 2232384848285889896]
     assert Draws(BILLION, 10, 3)[:3].tolist() == [984003507, 466966310, 34331040]
-    assert WeightedDraws(np.arange(1.0, 1001.0), 10, 3)[:5].tolist() == [984, 466, 34, 45, 563]
+    assert WeightedDraws(WeightTable(np.ones(1000)), 10, 3)[:5].tolist() == [984, 466, 34, 45, 563]
 
 
 def peak_of_first_index(n: int) -> int:
@@ -230,7 +230,7 @@ def each_order(n: int) -> list[Order]:
         Counting(n),
         Permutation(n, 5),
         Draws(77, n, 5),
-        WeightedDraws(np.cumsum([1.0, 0.0, 2.0]), n, 5),
+        WeightedDraws(WeightTable(np.array([1.0, 0.0, 2.0])), n, 5),
         Picked(np.arange(n) * 3, Permutation(n, 5)),
         Repeated(lambda number: Permutation(1000, number), 1000, n),
     ]
@@ -297,7 +297,7 @@ def test_draws_are_uniform_and_independent(population: int) -> None:
 def test_draws_are_exact_products_for_any_population(population: int, start: int, key: int) -> None:
     """What Python's integers say of the same words; a rounding mistake would favour some index."""
     drawn = Draws(population, LARGEST, key)[start : start + 3].tolist()
-    assert drawn == [word * population >> 64 for word in _words(key, start, start + 3).tolist()]
+    assert drawn == [word * population >> 64 for word in random_words(key, start, start + 3).tolist()]
 
 
 def test_draws_reach_both_ends_of_a_large_population() -> None:
@@ -308,7 +308,7 @@ def test_draws_reach_both_ends_of_a_large_population() -> None:
 
 def test_weighted_draws_follow_the_weights() -> None:
     weights = np.array([0.0, 1.0, 0.0, 5.0, 0.5, 3.5, 0.0])
-    draws = WeightedDraws(np.cumsum(weights), 100_000, key=3)[:]
+    draws = WeightedDraws(WeightTable(weights), 100_000, key=3)[:]
     counts = np.bincount(draws, minlength=7).astype(np.float64)
     possible = weights > 0
     assert counts[~possible].sum() == 0
@@ -320,5 +320,21 @@ def test_the_outermost_draws_avoid_weights_of_zero(monkeypatch: pytest.MonkeyPat
     def same_words(key: int, start: int, stop: int) -> npt.NDArray[np.uint64]:
         return np.full(stop - start, word, np.uint64)
 
-    monkeypatch.setattr(permutation, "_words", same_words)
-    assert WeightedDraws(np.cumsum([0.0, 0.3, 0.1, 0.7, 0.0]), 2, key=3)[:].tolist() == [place, place]
+    monkeypatch.setattr(weighted_draws, "random_words", same_words)
+    assert WeightedDraws(WeightTable(np.array([0.0, 0.3, 0.1, 0.7, 0.0])), 2, key=3)[:].tolist() == [place, place]
+
+
+@settings(max_examples=few(100))
+@given(
+    st.lists(st.sampled_from([0.0, 1e-300, 1e-9, 0.3, 1.0, 7.0]), min_size=1, max_size=200),
+    st.lists(st.floats(0, 1, exclude_max=True) | st.integers(0, 15).map(lambda part: part / 16), max_size=50),
+)
+@example([1.0, 1.0, 1.0, 1.0], [0.25, 0.5, 0.75])  # exactly at the end of a weight: the next one's
+@example([1.0, 0.0, 0.0, 1.0, 0.0], [0.5])
+def test_the_guide_finds_what_a_plain_search_finds(weights: list[float], shares: list[float]) -> None:
+    if not any(weights):
+        return
+    sums = np.cumsum(np.array(weights) / max(weights))
+    uniform = np.array([*shares, 0.0, 1 - 2.0**-53])
+    expected = np.searchsorted(sums, uniform * sums[-1], side="right")
+    assert WeightTable(np.array(weights)).find(uniform).tolist() == expected.tolist()

@@ -15,17 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline.line import samplers
-from feedline.line.permutation import Permutation
-from feedline.line.samplers import (
+from feedline import (
     BatchSampler,
-    Order,
     RandomSampler,
     Sampler,
     SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from feedline.line import shuffling
+from feedline.line.permutation import Order, Permutation
 
 RANDOM: dict[str, Callable[[int | None], Sampler]] = {
     "shuffle": lambda seed: RandomSampler(500, seed=seed),
@@ -205,7 +204,7 @@ def test_with_replacement_each_index_is_equally_likely() -> None:
 
 def test_long_shuffles_are_computed_and_short_ones_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(RandomSampler(10_000_000).order(7, 0), Permutation)
-    monkeypatch.setattr(samplers, "COMPUTED_FROM", 1000)
+    monkeypatch.setattr(shuffling, "COMPUTED_FROM", 1000)
     assert isinstance(RandomSampler(999).order(7, 0), np.ndarray)
     for sampler in (
         RandomSampler(1000),
@@ -269,6 +268,30 @@ def test_weighted_without_replacement_is_successive_drawing() -> None:
     assert score < 25  # chi-square, 5 degrees
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_weighted_without_replacement_has_the_exact_inclusion_probabilities(count: int) -> None:
+    weights, draws = [1.0, 2.0, 0.0, 5.0, 8.0], 3000
+    chances = np.zeros(5)
+    for drawn in itertools.permutations([0, 1, 3, 4], count):  # one after the other, in proportion to what is left
+        left, chance = 16.0, 1.0
+        for index in drawn:
+            chance *= weights[index] / left
+            left -= weights[index]
+        chances[list(drawn)] += chance
+    sampler = WeightedRandomSampler(weights, count, replacement=False)
+    together = itertools.chain(*(indices(sampler.order(7, epoch)) for epoch in range(draws)))
+    shares = np.bincount(list(together), minlength=5) / draws
+    assert shares[2] == 0
+    assert np.abs(shares - chances).max() < 4.5 * math.sqrt(0.25 / draws)
+
+
+def test_a_weighted_draw_keeps_no_table_of_the_epoch() -> None:
+    order = WeightedRandomSampler(np.arange(1, 1001), num_samples=10**12, seed=7).order(7, 0)
+    deep = order[10**12 - 5000 :]
+    assert len(deep) == 5000
+    assert abs(deep.mean() - 666) < 12  # the mean of i over weights i; its deviation is 236 / √5000
+
+
 def test_weights_far_apart_are_still_ordered() -> None:
     sampler = WeightedRandomSampler([5e-324, 1e300, 1e-150], 3, replacement=False)
     assert all(indices(sampler.order(7, epoch)) == [1, 2, 0] for epoch in range(20))
@@ -325,17 +348,17 @@ def test_batches_of_something_without_length_have_none() -> None:
 # --- what is refused, and how ---
 
 BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
-    (SequentialSampler, (-1,), ValueError, "data_source must be an integer of at least 0, got -1"),
+    (SequentialSampler, (-1,), ValueError, "data_source must be at least 0; got -1"),
     (SequentialSampler, (True,), TypeError, "data_source must be .* got True"),
     (SequentialSampler, (iter("abc"),), TypeError, r"data_source must have a len\(\) or be a length"),
     (RandomSampler, (2.5,), TypeError, r"data_source must have a len\(\) or be a length, got float"),
-    (RandomSampler, (5, 1), TypeError, "replacement must be True or False, got 1"),
-    (RandomSampler, (5, False, 0), ValueError, "num_samples must be a positive integer, got 0"),
-    (RandomSampler, (5, False, -3), ValueError, "num_samples must be a positive integer, got -3"),
-    (RandomSampler, (5, False, 2.0), TypeError, "num_samples must be a positive integer, got 2.0"),
-    (RandomSampler, (5, False, True), TypeError, "num_samples must be a positive integer, got True"),
+    (RandomSampler, (5, 1), TypeError, "replacement must be True or False; got 1"),
+    (RandomSampler, (5, False, 0), ValueError, "num_samples must be at least 1; got 0"),
+    (RandomSampler, (5, False, -3), ValueError, "num_samples must be at least 1; got -3"),
+    (RandomSampler, (5, False, 2.0), TypeError, "num_samples must be a whole number of at least 1; got 2.0"),
+    (RandomSampler, (5, False, True), TypeError, "num_samples must be a whole number of at least 1; got True"),
     (RandomSampler, ([], False, 3), ValueError, "num_samples=3 cannot be drawn from an empty data_source"),
-    (RandomSampler, (5, False, None, -1), ValueError, "seed must be an integer of at least 0, got -1"),
+    (RandomSampler, (5, False, None, -1), ValueError, "seed must be at least 0; got -1"),
     (RandomSampler, (5, False, None, "7"), TypeError, "seed must be .* got '7'"),
     (SubsetRandomSampler, ([1.0, 2.0],), TypeError, "indices must be a one-dimensional sequence of integers"),
     (SubsetRandomSampler, ([[1, 2]],), TypeError, "indices must be one-dimensional|one-dimensional sequence"),
@@ -353,13 +376,13 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (WeightedRandomSampler, ([0, 0], 1), ValueError, "weights must have a positive sum"),
     (WeightedRandomSampler, ([], 1), ValueError, "weights must have a positive sum"),
     (WeightedRandomSampler, (["a"], 1), TypeError, "weights must be a one-dimensional sequence of numbers"),
-    (WeightedRandomSampler, ([1, 2], 0), ValueError, "num_samples must be a positive integer, got 0"),
+    (WeightedRandomSampler, ([1, 2], 0), ValueError, "num_samples must be at least 1; got 0"),
     (WeightedRandomSampler, ([1, 0, 2], 3, False), ValueError, "more than the 2 weights that are not zero"),
-    (WeightedRandomSampler, ([1, 2], 1, None), TypeError, "replacement must be True or False, got None"),
-    (BatchSampler, (range(5), 0, False), ValueError, "batch_size must be a positive integer, got 0"),
-    (BatchSampler, (range(5), True, False), TypeError, "batch_size must be a positive integer, got True"),
-    (BatchSampler, (range(5), 2.0, False), TypeError, "batch_size must be a positive integer, got 2.0"),
-    (BatchSampler, (range(5), 2, 1), TypeError, "drop_last must be True or False, got 1"),
+    (WeightedRandomSampler, ([1, 2], 1, None), TypeError, "replacement must be True or False; got None"),
+    (BatchSampler, (range(5), 0, False), ValueError, "batch_size must be at least 1; got 0"),
+    (BatchSampler, (range(5), True, False), TypeError, "batch_size must be a whole number of at least 1; got True"),
+    (BatchSampler, (range(5), 2.0, False), TypeError, "batch_size must be a whole number of at least 1; got 2.0"),
+    (BatchSampler, (range(5), 2, 1), TypeError, "drop_last must be True or False; got 1"),
     (BatchSampler, (5, 2, False), TypeError, "sampler must be an iterable of indices, got int"),
 ]
 
@@ -373,7 +396,7 @@ def test_bad_arguments_are_named(
 
 
 def test_bad_epochs_are_named() -> None:
-    with pytest.raises(ValueError, match="epoch must be an integer of at least 0, got -1"):
+    with pytest.raises(ValueError, match="epoch must be at least 0; got -1"):
         RandomSampler(5).set_epoch(-1)
     with pytest.raises(TypeError, match="epoch must be"):
         RandomSampler(5).set_epoch(1.5)  # type: ignore[arg-type]

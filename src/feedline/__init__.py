@@ -4,10 +4,14 @@
 
 Imports flow downward only (held by import-linter):
 
-    loader  →  workers  →  supervise  →  line | arena | observe  →  datasets, options, rng, errors, messages
+    cli  →  diagnose  →  loader  →  workers  →  supervise  →  line | arena | observe  →  datasets, options, rng, errors
 
-Importing feedline imports NumPy and the standard library, nothing else.
+Importing feedline imports NumPy and the standard library, nothing else. What only looks at things (diagnose) is
+imported when it is asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from feedline.datasets import (
     ArrayDataset,
@@ -15,10 +19,12 @@ from feedline.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    Mixture,
     StackDataset,
     Subset,
     TensorDataset,
     random_split,
+    split,
 )
 from feedline.errors import (
     CollateError,
@@ -36,9 +42,9 @@ from feedline.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
 from feedline.line.collators import (
-    Collator,
     DetectionBatch,
     PackedBatch,
     Padded,
@@ -50,40 +56,52 @@ from feedline.line.collators import (
     pad,
     stack,
 )
+from feedline.line.lengths import lengths_of
+from feedline.line.mixing import MixtureSampler
 from feedline.line.ranks import DistributedSampler
-from feedline.line.samplers import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from feedline.line.sampler import BatchOrderSampler, Sampler
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from feedline.line.stratified import StratifiedBatchSampler
+from feedline.line.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.loader import DataLoader
+from feedline.practice.largest import largest_batch
+from feedline.practice.learning_rate import scale_learning_rate, warmup
+from feedline.practice.micro_batches import accumulate
+from feedline.practice.noise import gradient_noise
 from feedline.rng import rng
 from feedline.shared_list import SharedList
 from feedline.stats import CollateStats, Flow, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
+if TYPE_CHECKING:
+    from feedline.diagnose.findings import Finding
+    from feedline.diagnose.preflight import preflight
+
 __version__ = "0.1.0"
+
+_ON_DEMAND = {"Finding": "feedline.diagnose.findings", "preflight": "feedline.diagnose.preflight"}
 
 __all__ = [
     "ArrayDataset",
+    "BatchOrderSampler",
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "CollateError",
     "CollateStats",
     "CollateTypeError",
-    "Collator",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
     "DetectionBatch",
     "DistributedSampler",
     "FeedlineError",
+    "Finding",
     "Flow",
     "IterableDataset",
     "MemoryShortage",
+    "Mixture",
+    "MixtureSampler",
     "OptionError",
     "OptionTypeError",
     "PackedBatch",
@@ -98,6 +116,7 @@ __all__ = [
     "StalledSample",
     "StateError",
     "Stats",
+    "StratifiedBatchSampler",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
@@ -108,16 +127,36 @@ __all__ = [
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
+    "accumulate",
     "compose",
     "default_collate",
     "detection",
     "drop_invalid",
     "get_worker_info",
+    "gradient_noise",
     "keep",
+    "largest_batch",
+    "lengths_of",
     "pack",
     "pad",
+    "preflight",
     "random_split",
     "register_collate",
     "rng",
+    "scale_learning_rate",
+    "split",
     "stack",
+    "warmup",
+    "weights_from_labels",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module 'feedline' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_ON_DEMAND[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})

@@ -53,6 +53,8 @@ class Task(NamedTuple):
     """For a stream: in how many parts it is read; this batch is of part `seq` mod `shards`."""
     place: dict[str, Any] | None = None
     """For a part of a stream that is opened in its middle: where it stands, as `Outcome.stream` once said."""
+    stride: int = 1
+    """From one index's place in the epoch to the next one's: several ranks take turns."""
 
     @property
     def shard(self) -> int:
@@ -132,8 +134,9 @@ class BadSample(NamedTuple):
         return cls(index, place, what, text, trace[-LONGEST_TRACE:], None, task.epoch, task.seq)
 
 
-class Tally(NamedTuple):
-    """What a batch was made of, as its collator counted it."""
+@dataclass
+class Tally:
+    """What a batch was made of, counted by its collators while they make it."""
 
     places: int = 0
     """Elements of padded arrays…"""

@@ -54,7 +54,7 @@ class Mishaps:
     def take(self, outcome: Outcome, care: Care) -> None:
         """Count an outcome's samples and tell of the bad ones; TooManyErrors if that is enough."""
         bad = outcome.bad
-        self._read += outcome.size + sum(sample.replacement is None for sample in bad)
+        self._read += outcome.size + outcome.dropped + sum(sample.replacement is None for sample in bad)
         if bad:
             self._bad += len(bad)
             self._kept.extend(bad)

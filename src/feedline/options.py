@@ -104,7 +104,17 @@ def check_buffer(shuffle_buffer: int, stream: bool) -> None:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
 
 
+def check_sampler(sampler: Any) -> None:
+    """A sampler of whole batches has an option of its own."""
+    if getattr(sampler, "makes_batches", False) is True:
+        raise OptionError(
+            f"{type(sampler).__name__} makes whole batches: pass it as batch_sampler instead of sampler, and leave out "
+            "batch_size"
+        )
+
+
 def _check_sampling(options: Options) -> None:
+    check_sampler(options.sampler)
     if options.stream:
         _check_stream(options)
     if options.batch_sampler is not None:

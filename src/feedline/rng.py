@@ -1,9 +1,10 @@
 """Randomness as a function of (seed, epoch, place), never of which worker ran.
 
 Takes: a loader's seed, an epoch, a task's number, a sample's index.
-Gives: `mix` (one 64-bit number out of several) and `rng()` (a NumPy generator for the sample being read).
+Gives: `mix` (one 64-bit number out of several), `spread` (its last step, for many at once) and `rng()` (a NumPy
+generator for the sample being read).
 Promises: the same numbers in, the same draws out, in every kind of worker.
-Not its job: the order of samples (line/samplers) or the global generators (ambient).
+Not its job: the order of samples (line/sampler) or the global generators (ambient).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import lru_cache
 from typing import Any, SupportsIndex
 
 import numpy as np
+import numpy.typing as npt
 
 _MASK = (1 << 64) - 1
 
@@ -31,6 +33,21 @@ def mix(*parts: int) -> int:
         state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK
         state ^= state >> 31
     return state
+
+
+def spread(words: npt.NDArray[np.uint64]) -> None:
+    """Let each bit of each word have its say in all 64 of them, in place: splitmix64's finaliser, a bijection.
+
+    >>> words = np.array([1, 2], np.uint64)
+    >>> spread(words)
+    >>> [hex(word) for word in words.tolist()]
+    ['0x5692161d100b05e5', '0xdbd238973a2b148a']
+    """
+    words ^= words >> np.uint64(30)
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
 
 
 def task_seed(seed: int, epoch: int, seq: int) -> int:

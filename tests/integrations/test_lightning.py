@@ -132,6 +132,16 @@ def test_a_loader_made_anew_for_predicting_is_still_ours_with_our_options(option
         assert getattr(noting.loader, name) == value
 
 
+@pytest.mark.parametrize("way", ["passed", "from a hook"])
+def test_a_loader_made_anew_collates_as_before(way):
+    noting, options = Noting(), {"collate": feedline.torch.stack}
+    module = Module() if way == "passed" else FromHooks(feedline.torch.DataLoader, options)
+    loaders = feedlines(**options) if way == "passed" else None
+    trainer(callbacks=[noting]).predict(module, loaders, return_predictions=False)
+    assert noting.loader is not loaders
+    assert noting.loader.collate_fn == feedline.torch.compose(feedline.torch.stack)
+
+
 def test_ranks_get_a_distributed_sampler_and_keep_our_engine(tmp_path):
     first, second = two_ranks("lightning_two_ranks.py", tmp_path)
     for rank in (first, second):

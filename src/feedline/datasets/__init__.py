@@ -3,7 +3,7 @@
 Takes: arrays, or the user's own datasets (anything with `__getitem__` and `__len__`, or with `__iter__`).
 Gives: torch's `Dataset` family on NumPy: one sample, a list of samples, or a whole collated batch.
 Promises: all ways to read a dataset agree; everything here pickles.
-Not its job: choosing indices (line/samplers), calling these methods (line/fetch), stacking samples
+Not its job: choosing indices (line/sampler), calling these methods (line/fetch), stacking samples
     (line/collate).
 
 A map-style dataset can be read in three ways, the later ones optional and faster:
@@ -15,12 +15,24 @@ A map-style dataset can be read in three ways, the later ones optional and faste
 It may also have `describe(index)`, which says in a few words what sample that is (a path, a key, a row): an error of
 that sample then names it.
 
-Inside, each file imports only those above it: reading, joining, selecting; mapped_file, arrays.
+Inside, each file imports only those to its left: reading, merging, joining, selecting, splitting (with
+apportioning, labels and stable_hash); joining, mixture; mapped_file, arrays.
 """
 
-from feedline.datasets.arrays import GATHER_INTO_SLOT, ArrayDataset, TensorDataset
-from feedline.datasets.joining import ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset
+from feedline.datasets.apportioning import apportion, weights_of
+from feedline.datasets.arrays import ArrayDataset, TensorDataset
+from feedline.datasets.joining import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    length_of,
+)
+from feedline.datasets.labels import Classes, classes_of
+from feedline.datasets.mixture import Mixture
 from feedline.datasets.reading import (
+    GATHER_INTO_SLOT,
     Array,
     Empty,
     Indexable,
@@ -32,25 +44,34 @@ from feedline.datasets.reading import (
     reads_one,
 )
 from feedline.datasets.selecting import Subset, random_split
+from feedline.datasets.splitting import split, split_indices
 
 __all__ = [
     "GATHER_INTO_SLOT",
     "Array",
     "ArrayDataset",
     "ChainDataset",
+    "Classes",
     "ConcatDataset",
     "Dataset",
     "Empty",
     "Indexable",
     "IntArray",
     "IterableDataset",
+    "Mixture",
     "StackDataset",
     "Subset",
     "TensorDataset",
+    "apportion",
+    "classes_of",
     "described",
+    "length_of",
     "random_split",
     "read_samples",
     "reads_batches",
     "reads_many",
     "reads_one",
+    "split",
+    "split_indices",
+    "weights_of",
 ]

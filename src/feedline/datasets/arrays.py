@@ -19,10 +19,7 @@ import numpy.typing as npt
 
 from feedline.datasets.joining import Dataset, either
 from feedline.datasets.mapped_file import packed, unpacked
-from feedline.datasets.reading import Array, Empty, IntArray, outside
-
-# A large result is gathered straight into the batch's slot; below this a fresh array costs less than asking.
-GATHER_INTO_SLOT = 65536
+from feedline.datasets.reading import GATHER_INTO_SLOT, Array, Empty, IntArray, outside
 
 
 class ArrayDataset(Dataset[Any]):

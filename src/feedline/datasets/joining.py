@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate, islice
 from typing import Any, Generic, cast
 
+import numpy as np
+
+from feedline.datasets.merging import merged
 from feedline.datasets.reading import (
     Empty,
     Indexable,
@@ -102,6 +105,9 @@ class ConcatDataset(Dataset[T_co]):
         sizes = (length_of(dataset, f"datasets[{number}]") for number, dataset in enumerate(self.datasets))
         self.cumulative_sizes = list(accumulate(sizes))
 
+    def _reads_batches(self) -> bool:
+        return all(reads_batches(child) for child in self.datasets)
+
     def _reads_many(self) -> bool:
         return all(reads_many(child) for child in self.datasets)
 
@@ -124,6 +130,20 @@ class ConcatDataset(Dataset[T_co]):
             found.update(zip(places, read_samples(self.datasets[number], locals_), strict=True))
         return [found[place] for place in range(len(indices))]
 
+    def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
+        if not len(indices) or not self._reads_batches():
+            return NotImplemented
+        inside, numbers = self._locate_many(indices)
+        present = np.flatnonzero(np.bincount(numbers)).tolist()
+        places = [np.flatnonzero(numbers == number) for number in present]
+        # What is merged afterwards needs no place in the slot before.
+        memory = empty if len(present) == 1 else np.empty
+        batches = []
+        for number, at in zip(present, places, strict=True):
+            start = self.cumulative_sizes[number - 1] if number else 0
+            batches.append(cast(Any, self.datasets[number]).__getbatch__(inside[at] - start, memory))
+        return batches[0] if len(batches) == 1 else merged(batches, places, empty)
+
     def describe(self, index: int) -> str:
         """What the dataset it is in says of it."""
         number, local = self._locate(index)
@@ -134,6 +154,14 @@ class ConcatDataset(Dataset[T_co]):
         place = position(index, len(self), "ConcatDataset")
         number = bisect_right(self.cumulative_sizes, place)
         return number, place - (self.cumulative_sizes[number - 1] if number else 0)
+
+    def _locate_many(self, indices: IntArray) -> tuple[IntArray, IntArray]:
+        """The indices counted from the front, and the number of the dataset that each is in."""
+        if indices.min() < -len(self) or indices.max() >= len(self):
+            for index in indices.tolist():
+                position(index, len(self), "ConcatDataset")
+        inside = np.where(indices < 0, indices + len(self), indices)
+        return inside, np.searchsorted(np.array(self.cumulative_sizes), inside, side="right")
 
 
 class ChainDataset(IterableDataset[T_co]):

@@ -19,6 +19,9 @@ Array = npt.NDArray[Any]
 T_co = TypeVar("T_co", covariant=True)
 LONGEST_DESCRIPTION = 300
 
+# A large result is gathered straight into the batch's slot; below this a fresh array costs less than asking.
+GATHER_INTO_SLOT = 65536
+
 
 class Empty(Protocol):
     """Gives memory for one leaf of a batch; `np.empty` is the simplest one."""

@@ -213,7 +213,10 @@ class Collation:
 
     def type_error(self, position: int, value: Any, path: str) -> CollateTypeError:
         if value is None:
-            what, remedy = "None", "Return a value in every case, or leave such samples out: collate=drop_invalid()."
+            what, remedy = (
+                "None",
+                "Return a value in every case, leave such samples out (drop_invalid), or give a collate_fn.",
+            )
         elif isinstance(value, np.ma.MaskedArray):
             what, remedy = "a masked array", "Return its .filled() data, or data and mask, or give a collate_fn."
         else:

@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feedline.datasets import ArrayDataset, described, read_samples, reads_batches, reads_many, reads_one
+from feedline.datasets import (
+    ArrayDataset,
+    ConcatDataset,
+    Mixture,
+    Subset,
+    described,
+    read_samples,
+    reads_batches,
+    reads_many,
+    reads_one,
+)
 from feedline.errors import add_note
 from feedline.messages import AsGiven, BadSample, Empty, IntArray, Task, error_line
 from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
@@ -36,8 +46,17 @@ def batch_reader(dataset: Any) -> BatchReader | None:
         rows = ArrayDataset(rows=dataset)
         return BatchReader(lambda indices, empty: _only(rows.__getbatch__(indices, empty)), draws=False)
     if reads_batches(dataset):
-        return BatchReader(dataset.__getbatch__, draws=type(dataset) is not ArrayDataset)
+        return BatchReader(dataset.__getbatch__, draws=not _is_plain(dataset))
     return None
+
+
+def _is_plain(dataset: Any) -> bool:
+    """Is it nothing but arrays, chosen and joined? A subclass may do anything."""
+    if type(dataset) is Subset:
+        return _is_plain(dataset.dataset)
+    if type(dataset) in (ConcatDataset, Mixture):
+        return all(map(_is_plain, dataset.datasets))
+    return type(dataset) is ArrayDataset
 
 
 class Fetcher:
@@ -95,7 +114,7 @@ class Fetcher:
             if first < 0:
                 enter_sample(index)
             else:
-                enter_sample(*_repeatable_key(index, first + position))
+                enter_sample(*_repeatable_key(index, first + position * task.stride))
             try:
                 samples.append(dataset[index])
             except Exception as error:

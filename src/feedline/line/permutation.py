@@ -2,10 +2,10 @@
 
 Takes: a length and, for what is random, a 64-bit key.
 Gives: `Order` (what all of them are: a sequence of indices, sliced anywhere), `Permutation` (every index of
-[0, n) once), `Draws` and `WeightedDraws` (independent indices); `Counting`, `Picked` and `Repeated`.
+[0, n) once), `Draws` (independent indices); `Counting`, `Picked` and `Repeated`.
 Promises: the same length and key, the same indices, on every machine and with every NumPy (only integer
 arithmetic that wraps at 64 bits); memory that does not grow with n; a slice never needs what precedes it.
-Not its job: what the order is for, and where keys come from (line/samplers); secrecy (this is no cipher).
+Not its job: what the order is for, and where keys come from (line/shuffling); secrecy (this is no cipher).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feedline.rng import mix
+from feedline.rng import mix, spread
 
 IntArray = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -265,7 +265,7 @@ class Draws(ComputedOrder):
 
         No remainder is taken: an index's chance differs from 1 / population by less than 2**-64.
         """
-        words = _words(self._key, start, stop)
+        words = random_words(self._key, start, stop)
         high, low = words >> _HALF, words & _LOW_HALF
         cross = high * self._low + (low * self._low >> _HALF)
         carry = (low * self._high + (cross & _LOW_HALF)) >> _HALF
@@ -273,37 +273,10 @@ class Draws(ComputedOrder):
         return result.view(np.int64)
 
 
-class WeightedDraws(ComputedOrder):
-    """Independent draws of the places in `cumulated`, a running sum of weights; a weight of 0 never comes.
-
-    >>> np.bincount(WeightedDraws(np.cumsum([1.0, 0.0, 3.0]), length=4000, key=7)[:]).tolist()
-    [1046, 0, 2954]
-    """
-
-    def __init__(self, cumulated: npt.NDArray[np.float64], length: int, key: int) -> None:
-        super().__init__(length)
-        self._cumulated = cumulated
-        self._key = key
-
-    def _compute(self, start: int, stop: int) -> IntArray:
-        words = _words(self._key, start, stop)
-        uniform = (words >> np.uint64(11)) * 2.0**-53  # in [0, 1): a float64 holds 53 of the 64 bits
-        # Searched in ascending order, neighbours share cache lines: twice as fast from 500,000 weights on.
-        by_size = np.argsort(uniform)
-        places = np.empty(stop - start, np.int64)
-        # "right": the first place whose running sum is above the draw; one of weight 0 is never that.
-        places[by_size] = np.searchsorted(self._cumulated, uniform[by_size] * self._cumulated[-1], side="right")
-        return places
-
-
-def _words(key: int, start: int, stop: int) -> Words:
+def random_words(key: int, start: int, stop: int) -> Words:
     """Random 64-bit words as a function of their place: splitmix64, which is a hash of a counter."""
     words = np.arange(start, stop, dtype=np.uint64)
     words *= _STEP
     words += np.uint64(mix(key))
-    words ^= words >> np.uint64(30)
-    words *= _FACTOR_1
-    words ^= words >> np.uint64(27)
-    words *= _FACTOR_2
-    words ^= words >> np.uint64(31)
+    spread(words)
     return words

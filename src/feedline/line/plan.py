@@ -9,15 +9,16 @@ Not its job: reading data (fetch, stream), how many tasks may be out (loader).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 
-from feedline.line.passed import LastIndices
-from feedline.line.replay import Replayed
-from feedline.line.samplers import BatchSampler, Sampler, has_order
+from feedline.line.ranks import share_of, turns_of
+from feedline.line.replay import Again, compare
+from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order
+from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place, Tail
 
@@ -41,41 +42,21 @@ class Plan(Protocol):
         """From a batch's number on."""
 
     def tasks_from(self, place: Place) -> Tasks:
-        """Those that have not been delivered yet; the place's samples are this rank's."""
+        """Those from there on, also such as were delivered ahead; the place's samples are this rank's."""
 
 
 class MapTasks:
-    """Tasks over a map-style dataset: those of a generator, without those delivered ahead."""
+    """Tasks over a map-style dataset."""
 
-    def __init__(
-        self, tasks: Iterator[Task], ahead: Container[int] = (), sampler_state: Callable[[], Any] = lambda: None
-    ) -> None:
+    def __init__(self, tasks: Iterator[Task], sampler_state: Callable[[], Any] = lambda: None) -> None:
         self._tasks = tasks
-        self._ahead = ahead
         self.sampler_state = sampler_state
 
     def __next__(self) -> Task:
-        task = next(self._tasks)
-        while task.seq in self._ahead:
-            task = next(self._tasks)
-        return task
+        return next(self._tasks)
 
     def ended(self, seq: int) -> None:
         raise AssertionError("only a stream ends early")
-
-
-class ReplayedTasks(MapTasks):
-    """Tasks of a sampler that can only be asked again: its latest indices stand for its state."""
-
-    def __init__(self, tasks: Iterator[Task], ahead: Container[int]) -> None:
-        super().__init__(tasks, ahead, lambda: LastIndices(self._latest[-Tail.LONGEST :]))
-        self._latest: Any = ()
-
-    def __next__(self) -> Task:
-        task = super().__next__()
-        assert task.indices is not None
-        self._latest = task.indices
-        return task
 
 
 class OrderPlan:
@@ -100,17 +81,54 @@ class OrderPlan:
         return self.tasks_from(Place(epoch, start, start * self._size))
 
     def tasks_from(self, place: Place) -> Tasks:
-        return MapTasks(self._generate(place.epoch, place.batches, place.samples), place.ahead)
+        return MapTasks(self._generate(place))
 
-    def _generate(self, epoch: int, start: int, samples: int) -> Iterator[Task]:
-        own_seed = self._sampler.seed
+    def _generate(self, place: Place) -> Iterator[Task]:
+        own_seed, epoch, start, samples = self._sampler.seed, place.epoch, place.batches, place.samples
         order = self._sampler.order(self._seed if own_seed is None else own_seed, epoch)
+        compare(place, lambda: order[max(0, samples - Tail.LONGEST) : samples])
         size, seed, repeats = self._size, self._seed, self._sampler.repeats
+        ranks, rank = turns_of(self._sampler)
         begin = samples - start * size  # not 0 if the batches before had another size
         for seq in range(start, start + count_batches(len(order) - samples, size, self._drop_last)):
             first = begin + seq * size
             indices = np.asarray(order[first : first + size], np.int64)
-            yield Task(seq, epoch, seed, indices, first if repeats else -1)
+            if repeats:
+                yield Task(seq, epoch, seed, indices, first * ranks + rank, stride=ranks)
+            else:
+                yield Task(seq, epoch, seed, indices)
+
+
+class BatchPlan:
+    """The batches of one of our samplers that makes them whole: seekable.
+
+    A place's `samples` are batches here: they are what such a sampler gives, and what ranks share out.
+
+    >>> from feedline import StratifiedBatchSampler
+    >>> plan = BatchPlan(StratifiedBatchSampler([0, 1, 0, 1], batch_size=2), seed=0)
+    >>> len(plan), sorted(next(plan.tasks(epoch=0, start=1)).indices.tolist())
+    (2, [0, 3])
+    """
+
+    def __init__(self, sampler: MakesBatches, seed: int) -> None:
+        self._sampler = sampler
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def tasks(self, epoch: int, start: int = 0) -> Tasks:
+        return self.tasks_from(Place(epoch, start, start))
+
+    def tasks_from(self, place: Place) -> Tasks:
+        return MapTasks(self._generate(place))
+
+    def _generate(self, place: Place) -> Iterator[Task]:
+        own_seed, epoch, past = self._sampler.seed, place.epoch, place.samples
+        share, repeats = share_of(self._sampler, self._seed if own_seed is None else own_seed, epoch)
+        compare(place, lambda: share[past - 1] if 0 < past <= len(share) else ())
+        for seq, number in enumerate(range(past, len(share)), place.batches):
+            yield Task(seq, epoch, self._seed, share[number], share.first(number, repeats))
 
 
 class IterablePlan:
@@ -130,16 +148,12 @@ class IterablePlan:
         return length if self._batches else count_batches(length, self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return self.tasks_from(Place(epoch, ahead=range(start)))
+        place = Place(epoch)
+        return MapTasks(islice(self._generate(place, Again(self._indices, place, self._batches)), start, None))
 
     def tasks_from(self, place: Place) -> Tasks:
-        if not is_stateful(self._indices):
-            return ReplayedTasks(self._generate(place, self._replayed(place)), place.ahead)
-        kept = Kept(self._indices, place.sampler)
-        return MapTasks(self._generate(place, kept), place.ahead, kept.state)
-
-    def _replayed(self, place: Place) -> Iterator[Any]:
-        yield from Replayed(iter(self._indices), place, self._batches)  # asked for when the first batch is
+        indices = Again(self._indices, place, self._batches)
+        return MapTasks(self._generate(place, indices), indices.state)
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
         first = place.samples
@@ -155,36 +169,6 @@ class IterablePlan:
             if len(batch) < self._size and self._drop_last:
                 return
             yield batch
-
-
-class Kept:
-    """The indices of a sampler that keeps its own place, and what it says of that place."""
-
-    def __init__(self, sampler: Any, state: Any) -> None:
-        self._sampler = sampler
-        self._ended = state == _END
-        if state is not None and not self._ended:
-            sampler.load_state_dict(state)
-        self._source = None if self._ended else iter(sampler)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if self._source is None or self._ended:
-            raise StopIteration
-        try:
-            return next(self._source)
-        except StopIteration:
-            self._ended = True
-            raise
-
-    def state(self) -> Any:
-        # At its end a sampler may have begun anew: then its own word would give the epoch again.
-        return _END if self._ended else self._sampler.state_dict()
-
-
-_END = "end"
 
 
 class StreamPlan:
@@ -240,15 +224,12 @@ class _StreamTasks:
 
 
 def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
-    """A plan of the user's batch sampler; ours over one of our samplers stays seekable."""
+    """A plan of the user's batch sampler; ours are seekable."""
+    if has_batches(batch_sampler):
+        return BatchPlan(batch_sampler, seed)
     if type(batch_sampler) is BatchSampler and has_order(batch_sampler.sampler):
         return OrderPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last, seed)
     return IterablePlan(batch_sampler, None, False, seed, batches=True)
-
-
-def is_stateful(thing: Any) -> bool:
-    """Does it keep its own place, by torchdata's convention?"""
-    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
 def batch_of(indices: Any) -> list[Any]:

@@ -1,9 +1,10 @@
 """One order, shared out over ranks: together they see what one alone would have seen.
 
 Takes: a sampler of any kind (or a dataset), a rank and how many there are. Gives: `DistributedSampler`, a sampler of
-that rank's indices.
+that rank's indices, or of that rank's batches where the sampler makes whole batches.
 Promises: the order is global. Rank r takes every R-th index of it, so that the R batches of a step together are the
-next stretch of the global order, whatever R is; with the same product of ranks and batch size, the same stretches.
+next stretch of the global order, whatever R is; with the same product of ranks and batch size, the same stretches. Of
+whole batches rank r takes every R-th: those of a step together are the next R.
 Not its job: starting processes, or talking between them.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,16 @@ import numpy as np
 from feedline.checks import check_choice, check_flag, check_whole
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import IntArray, Order, bounds
-from feedline.line.samplers import RandomSampler, Sampler, SequentialSampler, has_order
+from feedline.line.sampler import (
+    Batches,
+    MakesBatches,
+    Sampler,
+    batch_at,
+    each_batch,
+    has_batches,
+    is_ours,
+)
+from feedline.line.samplers import RandomSampler, SequentialSampler
 
 UNEVEN = ("pad", "drop", "exact")
 _VARIABLES = (
@@ -35,7 +45,8 @@ class DistributedSampler(Sampler):
 
     `uneven` says what happens where the ranks do not divide the indices: "pad" gives the first ones again (torch's
     way), "drop" leaves the last ones out, "exact" lets some ranks have one index less: none comes twice and none is
-    lost, for evaluation. With the first two every rank takes the same number of steps.
+    lost, for evaluation. With the first two every rank takes the same number of steps. Of a sampler that makes whole
+    batches (stratified, bucketed) the batches are shared out, by the same rules: pass it as `batch_sampler` then.
 
     >>> shares = [DistributedSampler(SequentialSampler(10), 3, rank, uneven="exact") for rank in range(3)]
     >>> [list(share) for share in shares]
@@ -64,26 +75,44 @@ class DistributedSampler(Sampler):
             raise OptionError(
                 f"drop_last=True is uneven='drop', but uneven={uneven!r} was given: leave out one of them"
             )
-        self._given_epoch: int | None = None
+        self.told_epoch: int | None = None
+
+    @property
+    def makes_batches(self) -> bool:  # type: ignore[override]
+        """Does it share out whole batches?"""
+        return self.sampler.makes_batches
 
     @property
     def repeats(self) -> bool:  # type: ignore[override]
-        """May an index come twice on this rank?"""
-        return bool(self.sampler.repeats) or (self.uneven == "pad" and len(self.sampler) % self.num_replicas > 0)
+        """May an index come twice? What is given again only to pad is the same sample, with the same augmentation: that
+        of a sample must not depend on the number of ranks."""
+        return bool(self.sampler.repeats)
 
     def __len__(self) -> int:
         return share_length(len(self.sampler), self.num_replicas, self.rank, self.uneven)
 
     def order(self, seed: int, epoch: int) -> Order:
         """This rank's indices of that epoch."""
+        return Share(self.sampler.order(*self._key(seed, epoch)), self.num_replicas, self.rank, self.uneven)
+
+    def batches(self, seed: int, epoch: int) -> BatchShare:
+        """This rank's batches of that epoch, of a sampler that makes batches."""
+        if not has_batches(self.sampler):
+            raise TypeError(f"{type(self.sampler).__name__} gives single indices: ask for order(seed, epoch)")
+        batches = self.sampler.batches(*self._key(seed, epoch))
+        return BatchShare(batches, self.num_replicas, self.rank, self.uneven)
+
+    def _key(self, seed: int, epoch: int) -> tuple[int, int]:
         own = self.sampler.seed
-        given = epoch if self._given_epoch is None else self._given_epoch
-        return Share(self.sampler.order(seed if own is None else own, given), self.num_replicas, self.rank, self.uneven)
+        return seed if own is None else own, epoch if self.told_epoch is None else self.told_epoch
+
+    def _walk(self, seed: int, epoch: int) -> Iterator[Any]:
+        return each_batch(self.batches(seed, epoch)) if self.makes_batches else super()._walk(seed, epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """As torch's scripts do before each epoch; a feedline loader counts epochs by itself."""
         super().set_epoch(epoch)
-        self._given_epoch = epoch
+        self.told_epoch = epoch
 
 
 class Share:
@@ -118,6 +147,45 @@ class Share:
         return np.concatenate([np.asarray(self._order[at : at + 1]) for at in places.tolist()])
 
 
+class BatchShare:
+    """Every R-th batch, from the rank's number on.
+
+    >>> share = BatchShare([[0, 1], [2], [3, 4]], ranks=2, rank=1, uneven="pad")
+    >>> len(share), share[0].tolist(), share[1].tolist()
+    (2, [2], [0, 1])
+    """
+
+    def __init__(self, batches: Batches, ranks: int = 1, rank: int = 0, uneven: str = "exact") -> None:
+        self._batches = batches
+        self._ranks = ranks
+        self._rank = rank
+        self._length = share_length(len(batches), ranks, rank, uneven)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, number: int, /) -> IntArray:
+        if not 0 <= number < self._length:
+            raise IndexError(f"there is no batch {number} among {self._length}")
+        return batch_at(self._batches, (number * self._ranks + self._rank) % len(self._batches))
+
+    def first(self, number: int, repeats: bool) -> int:
+        """Where in the epoch a batch begins, for telling apart what comes twice; -1 if nothing in it does.
+
+        Counted over all ranks and as if every batch had room for 2**32, so that it is known without the batches before,
+        and an augmentation is the same for any number of ranks.
+        """
+        place = number * self._ranks + self._rank
+        return place << 32 if repeats or place >= len(self._batches) else -1
+
+
+def share_of(sampler: MakesBatches, seed: int, epoch: int) -> tuple[BatchShare, bool]:
+    """A sampler's batches, shared out or all of them, and whether an index comes twice in all of them together."""
+    if isinstance(sampler, DistributedSampler):
+        return sampler.batches(seed, epoch), sampler.sampler.repeats
+    return BatchShare(sampler.batches(seed, epoch)), sampler.repeats
+
+
 def share_length(length: int, ranks: int, rank: int, uneven: str) -> int:
     """How many indices a rank has of so many."""
     if uneven == "exact":
@@ -133,6 +201,24 @@ def ranks_of(sampler: Any) -> int:
     return inner.num_replicas if isinstance(inner, DistributedSampler) else 1
 
 
+def turns_of(sampler: Sampler) -> tuple[int, int]:
+    """Of how many ranks, and which of them, a sampler has the indices."""
+    return (sampler.num_replicas, sampler.rank) if isinstance(sampler, DistributedSampler) else (1, 0)
+
+
+def given_epoch(sampler: Any) -> int | None:
+    """The epoch that a DistributedSampler (or the one in a batch sampler) was told by hand, if it was."""
+    inner = sampler if isinstance(sampler, DistributedSampler) else getattr(sampler, "sampler", None)
+    return inner.told_epoch if isinstance(inner, DistributedSampler) else None
+
+
+def follow_epoch(sampler: Any, epoch: int) -> None:
+    """Tell a sampler its epoch, and the one it is made of, if they want to know."""
+    for each in (sampler, getattr(sampler, "sampler", None)):
+        if callable(follow := getattr(each, "set_epoch", None)):
+            follow(epoch)
+
+
 def global_length(sampler: Any) -> int | None:
     """How many indices there are, of all ranks together; None if a sampler does not say."""
     if isinstance(sampler, DistributedSampler):
@@ -145,9 +231,11 @@ def global_length(sampler: Any) -> int | None:
 
 def name_of(sampler: Any) -> str:
     """What a state calls a sampler: its class, and that of what it is made of."""
-    inner = getattr(sampler, "sampler", None)
-    name = type(sampler).__name__
-    return name if inner is None else f"{name}({name_of(inner)})"
+    inner, seed = getattr(sampler, "sampler", None), sampler.seed if is_ours(sampler) else None
+    said = name_of(inner) if inner is not None else getattr(sampler, "settings", "")
+    details = [said] if isinstance(said, str) and said else []
+    details += [f"seed={seed}"] if seed is not None else []
+    return f"{type(sampler).__name__}({', '.join(details)})" if details else type(sampler).__name__
 
 
 class _Listed(Sampler):
@@ -169,7 +257,7 @@ class _Listed(Sampler):
 
 
 def _sampler(source: Any, shuffle: bool) -> Sampler:
-    if has_order(source):
+    if is_ours(source):
         return source
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return RandomSampler(source) if shuffle else SequentialSampler(source)

@@ -1,15 +1,16 @@
-"""A foreign sampler, asked again: what is past is taken once more and thrown away, and seen to be the same.
+"""An order that is had again: what is past is seen to be the same as it was then.
 
-Takes: the sampler's iterator, how many items are past, and the `Tail` of a saved place. Gives: the items after those.
-Promises: no data is read; an order that has changed since is a StateError and not a run that repeats some samples and
-misses others.
-Not its job: samplers that can say where they stand (plan.Kept), or whose order is a function of the seed (plan).
+Takes: a place, and an order or a foreign sampler. Gives: the items after those that are past.
+Promises: no data is read; an order that has changed since (another seed, other weights, a sampler that draws anew) is a
+StateError, and not a run that repeats some samples and misses others.
+Not its job: orders that can be had from anywhere on (plan).
 """
 
 from __future__ import annotations
 
+import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -17,34 +18,84 @@ from feedline.errors import StateError
 from feedline.state import Place, Tail
 
 
-class Replayed(Iterator[Any]):
-    """The items from a place on. With `batches` each item is a batch of indices.
+def compare(place: Place, before: Callable[[], Any]) -> None:
+    """Are these indices, the last before the place, those that were there when it was saved?
 
-    >>> first = Replayed(iter(range(10)), Place(samples=4, sampler=Tail.of([2, 3])), batches=False)
-    >>> next(first)
+    >>> compare(Place(samples=2, sampler=Tail.of([7, 8])), lambda: [7, 8])
+    """
+    tail = place.sampler
+    if not isinstance(tail, Tail):
+        return
+    found = before()
+    if Tail.of(found[len(found) - tail.count :]) == tail:
+        return
+    raise StateError(
+        f"the state cannot be continued: the sampler does not give the indices before batch {place.batches} as it did "
+        "when the state was saved. Its settings and data must be the same, and its order the same for the same epoch: "
+        "seed its generator, define set_epoch, or give it state_dict() and load_state_dict(state)"
+    )
+
+
+class Again(Iterator[Any]):
+    """A foreign sampler's items from a place on: it goes on by itself if it can say where it stands, and else what is
+    past is taken once more and thrown away. With `batches` each item is a batch.
+
+    >>> next(Again(range(10), Place(samples=4, sampler=Tail.of([2, 3])), batches=False))
     4
     """
 
-    def __init__(self, source: Iterator[Any], place: Place, batches: bool) -> None:
-        self._source = source
+    def __init__(self, sampler: Any, place: Place, batches: bool) -> None:
+        self._sampler = sampler
+        self._place = place
         self._past = place.batches if batches else place.samples
         self._batches = batches
-        self._tail = place.sampler if isinstance(place.sampler, Tail) else None
+        self._keeper: Any = None
+        self._source: Iterator[Any] | None = None
+        self._ended = place.sampler == _END
+
+    def open(self) -> None:
+        """Ask for the sampler's iterator; else that is done when the first item is wanted."""
+        if self._source is not None or self._ended:
+            return
+        if is_stateful(self._sampler):
+            self._go_on(self._sampler)
+        source = iter(self._sampler)
+        if self._keeper is None and is_stateful(source):  # torchdata's samplers may keep their place there
+            self._go_on(source)
+        self._source = source
+
+    def _go_on(self, keeper: Any) -> None:
+        self._keeper, state = keeper, self._place.sampler
+        if state is not None and not isinstance(state, Tail):
+            keeper.load_state_dict(copy.deepcopy(state))  # the user's stays as it is
+            self._past = 0
 
     def __next__(self) -> Any:
+        self.open()
+        if self._ended or self._source is None:
+            raise StopIteration
         if self._past:
             past, self._past = self._past, 0
-            self._compare(deque(islice(self._source, past), maxlen=Tail.LONGEST), past)
-        return next(self._source)
+            last = deque(islice(self._source, past), maxlen=Tail.LONGEST)
+            compare(self._place, lambda: list(last[-1]) if self._batches and last else list(last))
+        try:
+            return next(self._source)
+        except StopIteration:
+            self._ended = True
+            raise
 
-    def _compare(self, last: deque[Any], past: int) -> None:
-        if self._tail is None:
-            return
-        indices = list(last[-1]) if self._batches and last else list(last)
-        if Tail.of(indices[-self._tail.count :]) != self._tail:
-            raise StateError(
-                f"the state cannot be continued: asked again, the sampler does not give the {past} "
-                f"{'batches' if self._batches else 'indices'} before the saved place as it did then. Its order must be "
-                "the same for the same epoch (seed its generator, or define set_epoch), or give it state_dict() and "
-                "load_state_dict(state)"
-            )
+    def state(self) -> Any:
+        """What the sampler says of its place, if it says anything."""
+        if self._keeper is None:
+            return None
+        # At its end a sampler may have begun anew: then its own word would give the epoch again.
+        # A copy: what it returns may be what it goes on counting in.
+        return _END if self._ended else copy.deepcopy(self._keeper.state_dict())
+
+
+_END = "end"
+
+
+def is_stateful(thing: Any) -> bool:
+    """Does it keep its own place, by torchdata's convention?"""
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))

@@ -2,8 +2,9 @@
 
     from feedline.torch import DataLoader          # instead of torch.utils.data
 
-Datasets, samplers and functions are torch's own; only the loader's engine is feedline's. Importing this imports torch;
-`import feedline` does not.
+Datasets, samplers and functions are torch's own; only the loader's engine is feedline's, and what torch has no name
+for. (feedline's samplers of torch's names, such as WeightedRandomSampler, work too: they are in `feedline`.) Importing
+this imports torch; `import feedline` does not.
 """
 
 from typing import Any
@@ -30,23 +31,37 @@ from torch.utils.data import (
     random_split,
 )
 
+from feedline.datasets import Mixture
+from feedline.line.buckets import BucketBatchSampler
+from feedline.line.lengths import lengths_of
+from feedline.line.mixing import MixtureSampler
+from feedline.line.sampler import BatchOrderSampler
+from feedline.line.stratified import StratifiedBatchSampler
+from feedline.line.weighted import weights_from_labels
 from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.collators import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.loader import DataLoader
+from feedline.torch.noise import measure_gradient_noise
+from feedline.torch.splitting import split
 
 __all__ = [
+    "BatchOrderSampler",
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
     "DistributedSampler",
     "IterableDataset",
+    "Mixture",
+    "MixtureSampler",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
     "StackDataset",
+    "StratifiedBatchSampler",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
@@ -58,11 +73,15 @@ __all__ = [
     "drop_invalid",
     "get_worker_info",
     "keep",
+    "lengths_of",
+    "measure_gradient_noise",
     "pack",
     "pad",
     "random_split",
     "rng",
+    "split",
     "stack",
+    "weights_from_labels",
     "with_feedline",
 ]
 

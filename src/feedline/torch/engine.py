@@ -22,9 +22,9 @@ from feedline.care import Care
 from feedline.errors import StateError
 from feedline.feed import Feed
 from feedline.line.collate import registrations
-from feedline.line.passed import Passed
+from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.samplers import has_order
+from feedline.line.sampler import is_ours
 from feedline.loop import BatchIterator
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
@@ -32,7 +32,7 @@ from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
-from feedline.torch.orders import Asking, follow_epoch, generator_of, kind_of, ranks_in, samplers_in
+from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, samplers_in, sharing_in
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.body import Job
@@ -90,8 +90,17 @@ class Engine:
             return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
+        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler)) is not None:
+            self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
-        place, passed = self._progress.begin(shards, 1 if shards else ranks_in(loader._index_sampler))
+        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler))
+        try:
+            return self._begin(loader, place, passed)
+        except BaseException:
+            self._progress.take_back()
+            raise
+
+    def _begin(self, loader: Loader, place: Place, passed: Passed) -> Iterator[Any]:
         tasks = self._tasks(loader, place, passed)
         if (again := read_again(place, type(loader.dataset).__name__)) is not None:
             self.feed.tell_once(again)
@@ -112,7 +121,7 @@ class Engine:
     def set_epoch(self, loader: Loader, epoch: int) -> None:
         """Say which one comes next, also to torch's samplers that want to be told."""
         self._progress.set_epoch(epoch)
-        if not streams(loader.dataset) and not any(map(has_order, samplers_in(loader._index_sampler))):
+        if not streams(loader.dataset) and not any(map(is_ours, samplers_in(loader._index_sampler))):
             follow_epoch(loader._index_sampler, epoch)
 
     def state(self, loader: Loader) -> dict[str, Any]:
@@ -138,7 +147,7 @@ class Engine:
             raise StateError("the state was saved by feedline.DataLoader, whose order is another than torch's")
         # A sampler of the user's own may come by its generator as it likes.
         must_agree = kind.sampler.startswith("torch.")
-        drawn = Drawn.from_json(state["torch"], state["seed"], _generators(loader), must_agree)
+        drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
         self._put_off = into_next and (not drawn.begun or _is_whole(loader, place))
         if self._put_off and drawn.begun:
             place, drawn = Place(place.epoch + 1), Drawn(False, drawn.base_seed, left=drawn.now)
@@ -240,6 +249,10 @@ class Engine:
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:
+    return replace(_kind_of(loader, seed), batch_size=loader.batch_size)
+
+
+def _kind_of(loader: Loader, seed: int | None) -> Kind:
     if streams(loader.dataset):
         return Kind(seed, None, type(loader.dataset).__name__, "stream")
     return kind_of(loader._index_sampler, loader._auto_collation, seed)

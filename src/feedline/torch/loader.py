@@ -24,7 +24,7 @@ from feedline.checks import check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
-from feedline.options import check_buffer, check_kind, check_restart, check_start_method
+from feedline.options import check_buffer, check_kind, check_restart, check_sampler, check_start_method
 from feedline.recorder import Recorder
 from feedline.stats import Stats
 from feedline.torch.collators import compose
@@ -103,6 +103,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         check_start_method(own.workers, multiprocessing_context)
         check_restart(own.care, timeout)
         check_buffer(own.shuffle_buffer, streams(dataset))
+        check_sampler(sampler)
         super().__init__(
             dataset,
             batch_size,

@@ -16,7 +16,8 @@ import torch
 from torch.utils.data import StackDataset, Subset, TensorDataset
 
 from feedline.arena.slots import SMALL_LEAF
-from feedline.datasets import Array, Empty, IntArray
+from feedline.datasets import Array, Empty, IntArray, Mixture
+from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many
 from feedline.line.fetch import BatchReader
 from feedline.line.fetch import batch_reader as numpy_reader
@@ -52,6 +53,8 @@ def reads_many(dataset: Any) -> bool:
     if type(dataset) is StackDataset:
         parts = dataset.datasets
         return any(reads_many(part) for part in (parts.values() if isinstance(parts, dict) else parts))
+    if type(dataset) in (OwnConcat, Mixture):
+        return all(map(reads_many, dataset.datasets))
     return numpy_reads_many(dataset)
 
 

@@ -85,9 +85,7 @@ class Body:
         self._parts: Parts | None = None
         if job.stream:
             self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
-        self._make = self._make_by_function
-        if isinstance(job.collate_fn, Collator):
-            self._make = partial(self._make_by_collator, job.collate_fn)
+        self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -256,10 +254,13 @@ class Body:
     def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         return self._make(samples, empty, names) if self._job.batched else (self._unbatched(samples[0], empty), 1, None)
 
-    def _make_by_function(self, samples: list[Any], empty: Empty, names: Any) -> Made:
-        return self._batch(samples, empty, names), max(1, len(samples)), None  # collate_fn may make one of nothing
+    def _make(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+        if self._collator is not None:
+            return self._make_by(self._collator, samples, empty, names)
+        size = len(samples if names is None else names)  # what __getitems__ returned may be any iterable
+        return self._batch(samples, empty, names), max(1, size), None  # collate_fn may make one of nothing
 
-    def _make_by_collator(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
+    def _make_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
         """Straight into the slot."""
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         own = partial(self._owned, empty=empty)
@@ -267,11 +268,12 @@ class Body:
         try:
             batch = collator.make(samples, making)
         except NothingLeft:
-            return None, 0, making.count.tally()
+            return None, 0, making.tally
         except Exception as error:
             _note_indices(error, names)
             raise
-        return batch, len(samples) - making.count.dropped, making.count.tally()
+        counted = making.tally if any(vars(making.tally).values()) else None
+        return batch, len(samples) - making.tally.dropped, counted
 
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
@@ -286,9 +288,9 @@ class Body:
 
     def _unbatched(self, sample: Any, empty: Empty) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
+        if self._collator is not None:  # the sample is a batch of samples by itself
+            return self._make_by(self._collator, sample, empty, None)[0]
         convert = self._job.collate_fn or self._job.dialect.convert
-        if isinstance(convert, Collator):  # the sample is a batch of samples by itself
-            return self._make_by_collator(convert, sample, empty, None)[0]
         return self._owned(convert(sample), empty)
 
     def _owned(self, tree: Any, empty: Empty) -> Any:

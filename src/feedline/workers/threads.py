@@ -24,7 +24,7 @@ from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.errors import WorkerError
-from feedline.line.plan import is_stateful
+from feedline.line.replay import is_stateful
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots

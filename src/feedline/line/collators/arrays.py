@@ -32,10 +32,10 @@ class NumpyArrays:
         return Collation(making.empty, making.names).tree(values, path)
 
     def carry(self, value: Any) -> tuple[Array, Any] | None:
-        array = plain(value)
-        if array is None or array.dtype.kind not in KINDS:
+        array = value if type(value) is np.ndarray else plain(value)
+        if array is None or (dtype := array.dtype).kind not in KINDS:
             return None
-        return array, None if is_nothing(value) else array.dtype
+        return array, None if array is not value and is_nothing(value) else dtype
 
     def common(self, dtypes: Sequence[Any]) -> Any:
         return np.result_type(*dtypes)
@@ -107,15 +107,16 @@ def uniform(values: Sequence[Any], filler: Any, making: Making, path: str) -> tu
     >>> arrays, dtype, int(filler)
     ([array([1, 2]), array([300]), array([], dtype=int64)], dtype('int64'), -1)
     """
+    carried = [making.arrays.carry(value) for value in values]
     arrays, dtypes = [], []
-    for position, value in enumerate(values):
-        carried = making.arrays.carry(value)
-        if carried is None:
-            raise _no_array(value, making, path, position)
-        arrays.append(carried[0])
-        dtypes.append(carried[1])
-    dtype = _dtype_of_all(dtypes, filler, making, path)
-    for position, was in enumerate(dtypes):
+    for position, pair in enumerate(carried):
+        if pair is None:
+            raise _no_array(values[position], making, path, position)
+        arrays.append(pair[0])
+        dtypes.append(pair[1])
+    kinds = set(dtypes)
+    dtype = dtypes[0] if kinds == {dtypes[0]} != {None} else _dtype_of_all(dtypes, filler, making, path)
+    for position, was in enumerate(dtypes if len(kinds) > 1 else ()):
         if was is not None and was != dtype:
             arrays[position] = making.arrays.cast(arrays[position], was, dtype)
     try:
@@ -125,7 +126,7 @@ def uniform(values: Sequence[Any], filler: Any, making: Making, path: str) -> tu
             f"{field_name(path)} is of dtype {dtype}, which cannot hold the padding value {filler!r}. Give another "
             "value, or convert the field in __getitem__."
         ) from None
-    if None in dtypes:
+    if None in kinds:
         _shape_nothing(arrays, dtypes, np.asarray(element).dtype)
     return arrays, dtype, element
 
@@ -160,7 +161,9 @@ def _no_array(value: Any, making: Making, path: str, position: int) -> CollateTy
     kind = type(value)
     what = "None" if value is None else f"a {kind.__module__}.{kind.__qualname__}"
     remedy = "Return an array or a list of numbers there, or choose another way to collate it."
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ma.MaskedArray):
+        remedy = "Return its .filled() data, or data and mask as two fields."
+    elif isinstance(value, np.ndarray):
         what = f"an array of {value.dtype}"
     elif isinstance(value, (dict, tuple)):
         remedy = "Say which of its fields is meant, by name or place: collate={'name': …} or collate=(…, …)."

@@ -19,6 +19,7 @@ from feedline.line.collators.collator import Collator
 from feedline.line.collators.making import Making
 
 
+@dataclass(frozen=True, repr=False)
 class Stack(Collator):
     """Default collation."""
 
@@ -30,6 +31,7 @@ class Stack(Collator):
         return "stack"
 
 
+@dataclass(frozen=True, repr=False)
 class Keep(Collator):
     """A list of the values."""
 

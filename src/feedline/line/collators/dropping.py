@@ -58,9 +58,9 @@ class drop_invalid(Collator):
         kept = [position for position, value in enumerate(values) if self._is_valid(value, making, position)]
         if len(kept) == len(values):
             return self._inner.into(values, making, path)
-        making.count.dropped += len(values) - len(kept)
+        making.tally.dropped += len(values) - len(kept)
         if not kept:
-            making.count.emptied = 1
+            making.tally.emptied = 1
             raise NothingLeft(
                 f"none of the {len(values)} samples of this batch is valid, so that there is nothing to make it of"
             )

@@ -7,7 +7,6 @@ Not its job: any way to collate (its neighbours), taking the count to the loader
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,24 +44,6 @@ class Arrays(Protocol):
         """The framework's array on the bytes of NumPy's; of NumPy's dtype unless one is named."""
 
 
-@dataclass
-class Count:
-    """What a batch was made of, while it is made; see `messages.Tally`."""
-
-    places: int = 0
-    padding: int = 0
-    room: int = 0
-    filled: int = 0
-    cut: int = 0
-    dropped: int = 0
-    emptied: int = 0
-
-    def tally(self) -> Tally | None:
-        """As it travels; None if nothing was counted."""
-        found = Tally(self.places, self.padding, self.room, self.filled, self.cut, self.dropped, self.emptied)
-        return found if any(found) else None
-
-
 class Making:
     """A batch under way. `own` copies what would otherwise share memory with the dataset."""
 
@@ -72,18 +53,18 @@ class Making:
         empty: Empty = np.empty,
         names: Sequence[Any] | None = None,
         own: Callable[[Any], Any] = lambda tree: tree,
-        count: Count | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.arrays = arrays
         self.empty = empty
         self.names = names
         self.own = own
-        self.count = Count() if count is None else count
+        self.tally = Tally() if tally is None else tally
 
     def only(self, positions: Sequence[int]) -> Making:
         """The same batch without the samples at other positions."""
         names = None if self.names is None else [self.names[position] for position in positions]
-        return Making(self.arrays, self.empty, names, self.own, self.count)
+        return Making(self.arrays, self.empty, names, self.own, self.tally)
 
     def differ(self, what: str, path: str, position: int, got: Any, wanted: Any, remedy: str) -> CollateError:
         """The error that samples do not fit together."""

@@ -81,24 +81,16 @@ class pack(Collator):
         self._check(arrays, making, path)
         sizes = [len(array) for array in arrays]
         if self.on_long == "truncate":
-            making.count.cut += sum(size > self.length for size in sizes)
+            making.tally.cut += sum(size > self.length for size in sizes)
             sizes = [min(size, self.length) for size in sizes]
         pieces, rows = place(sizes, self.length)
         data = making.empty((rows, self.length, *arrays[0].shape[1:]), arrays[0].dtype)
         segments = making.empty((rows, self.length), np.dtype(np.int64))
         positions = making.empty((rows, self.length), np.dtype(np.int64))
-        steps = np.arange(self.length)
-        ends = [0] * rows
-        for sample, begin, size, row, start in pieces:
-            stop = start + size
-            data[row, start:stop] = arrays[sample][begin : begin + size]
-            segments[row, start:stop] = sample + 1
-            positions[row, start:stop] = steps[:size]
-            ends[row] = stop  # of pieces in one row the last comes last
-        for row, end in enumerate(ends):
-            data[row, end:], segments[row, end:], positions[row, end:] = filler, 0, 0
-        making.count.room += rows * self.length
-        making.count.filled += sum(piece.size for piece in pieces)
+        if rows:
+            _lay(arrays, pieces, filler, data, segments, positions)
+        making.tally.room += rows * self.length
+        making.tally.filled += sum(piece.size for piece in pieces)
         wrap = making.arrays.wrap
         return PackedBatch(wrap(data, dtype), wrap(segments), wrap(positions))
 
@@ -115,6 +107,27 @@ class pack(Collator):
                     f"{making.where(path, position)} has length {len(array)}, more than the {self.length} of a row. "
                     "Set on_long='truncate' to cut it, or 'split' to have it go on in further rows."
                 )
+
+
+def _lay(arrays: list[Array], pieces: list[Piece], filler: Any, data: Array, segments: Array, positions: Array) -> None:
+    """Write everything end to end, row after row, each place once."""
+    rows, length, *rest = data.shape
+    padding, steps, zeros = np.full((length, *rest), filler, data.dtype), np.arange(length), np.zeros(length, np.int64)
+    parts, places, owners, sizes = [], [], [], []
+    at = 0
+    for sample, begin, size, row, start in (*sorted(pieces, key=lambda piece: piece[3:]), Piece(0, 0, 0, rows, 0)):
+        gap = row * length + start - at
+        if gap:
+            parts.append(padding[:gap])
+            places.append(zeros[:gap])
+        parts.append(arrays[sample][begin : begin + size])
+        places.append(steps[:size])
+        owners += [0, sample + 1]
+        sizes += [gap, size]
+        at += gap + size
+    np.concatenate(parts, out=data.reshape(rows * length, *rest))
+    np.concatenate(places, out=positions.reshape(-1))
+    segments.reshape(-1)[...] = np.repeat(owners, sizes)
 
 
 def place(sizes: Sequence[int], length: int) -> tuple[list[Piece], int]:

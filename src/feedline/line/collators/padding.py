@@ -91,17 +91,20 @@ class pad(Collator):
         sizes = np.array([[array.shape[axis] for axis in axes] for array in arrays], np.int64)
         goal = self._goal(sizes, making, path)
         if self.length is not None:
-            making.count.cut += int((sizes > goal).any(1).sum())
+            making.tally.cut += int((sizes > goal).any(1).sum())
             np.minimum(sizes, goal, out=sizes)
         shape = list(arrays[0].shape)
         for axis, size in zip(axes, goal, strict=True):
             shape[axis] = size
         out = making.empty((len(arrays), *shape), arrays[0].dtype)
-        for row, array, size in zip(out, arrays, sizes.tolist(), strict=True):
-            _fill(row, array, axes, size, filler)
+        if axes == (0,):
+            _line_up(out, arrays, sizes[:, 0].tolist(), filler)
+        else:
+            for row, array, size in zip(out, arrays, sizes.tolist(), strict=True):
+                _fill(row, array, axes, size, filler)
         others = prod(size for axis, size in enumerate(shape) if axis not in axes)
-        making.count.places += out.size
-        making.count.padding += out.size - int(sizes.prod(1).sum()) * others
+        making.tally.places += out.size
+        making.tally.padding += out.size - int(sizes.prod(1).sum()) * others
         return self._result(making.arrays.wrap(out, dtype), sizes, goal, making)
 
     def _result(self, data: Any, sizes: IntArray, goal: tuple[int, ...], making: Making) -> Any:
@@ -128,7 +131,7 @@ class pad(Collator):
     def _check_shapes(self, arrays: list[Array], making: Making, path: str) -> tuple[int, ...]:
         """The axes, counted from the front, if the arrays have them and agree in all others."""
         first = arrays[0]
-        for position, array in enumerate(arrays):
+        for position, array in enumerate(arrays) if len({array.ndim for array in arrays}) > 1 else ():
             if array.ndim != first.ndim:
                 raise making.differ("their number of axes", path, position, array.shape, first.shape, "")
         axes = tuple(axis + first.ndim if axis < 0 else axis for axis in self._axes)
@@ -138,7 +141,7 @@ class pad(Collator):
                 f"{'' if first.ndim else ': it is a single number, which stack collates'}."
             )
         others = [axis for axis in range(first.ndim) if axis not in axes]
-        for position, array in enumerate(arrays):
+        for position, array in enumerate(arrays) if others else ():
             if any(array.shape[axis] != first.shape[axis] for axis in others):
                 remedy = f", and only axis {self.axis} is padded. Make them equal, or pad several axes: axis=(0, 1)."
                 raise making.differ("shape", path, position, array.shape, first.shape, remedy)
@@ -149,6 +152,18 @@ def check_value(value: Any) -> None:
     """Can it stand where there is no data?"""
     if not isinstance(value, (Number, np.generic)):
         raise OptionTypeError(f"value, to pad with, must be a number; got {value!r}")
+
+
+def _line_up(out: Array, arrays: list[Array], sizes: list[int], filler: Any) -> None:
+    """Write all samples and their padding end to end: along the first axis that is the batch."""
+    count, length, *rest = out.shape
+    padding = np.full((length - min(sizes), *rest), filler, out.dtype)
+    parts: list[Array] = []
+    for array, size in zip(arrays, sizes, strict=True):
+        parts.append(array if len(array) == size else array[:size])
+        if size < length:
+            parts.append(padding[: length - size])
+    np.concatenate(parts, out=out.reshape(count * length, *rest))
 
 
 def _fill(row: Array, array: Array, axes: tuple[int, ...], sizes: list[int], filler: Any) -> None:
@@ -165,11 +180,10 @@ def _fill(row: Array, array: Array, axes: tuple[int, ...], sizes: list[int], fil
 
 def _mask(sizes: IntArray, goal: tuple[int, ...], making: Making) -> Array:
     mask = making.empty((len(sizes), *goal), np.dtype(bool))
+    if len(goal) == 1:
+        return np.less(np.arange(goal[0]), sizes, out=mask)
+    mask[...] = True
     for number, size in enumerate(goal):
         shape = [len(sizes), *(1 if other != number else size for other in range(len(goal)))]
-        there = (np.arange(size) < sizes[:, number, None]).reshape(shape)
-        if number == 0:
-            mask[...] = there
-        else:
-            mask &= there
+        mask &= (np.arange(size) < sizes[:, number, None]).reshape(shape)
     return mask

@@ -1,0 +1,121 @@
+"""The length of every sample of a dataset: from a column, or by reading each once.
+
+Takes: a dataset and, if its samples have several fields, which one counts. Gives: an int64 array.
+Promises: a column is not read sample by sample; a pass over the data says on a terminal how far it is.
+Not its job: what the lengths are for (buckets).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sized
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import Array, ArrayDataset, IntArray
+from feedline.errors import OptionError, OptionTypeError
+
+SECONDS_BETWEEN = 0.2
+"""How often the line on the terminal changes: as often as one can read it."""
+
+
+def lengths_of(dataset: Any, key: Any = None) -> IntArray:
+    """The length of each sample, or of its field `key` (a name, or a place in a tuple).
+
+    A field that is a whole number is taken as the length itself. An `ArrayDataset` (and any dataset with
+    `column_names`) is asked for the column; others are read once, with a progress bar on stderr if that is a terminal.
+    Keep the result (`np.save`) if reading takes long.
+
+    >>> lengths_of(["a", "bcd", ""]).tolist()
+    [1, 3, 0]
+    >>> from feedline import ArrayDataset
+    >>> lengths_of(ArrayDataset(image=np.zeros((3, 2)), words=[5, 7, 9]), "words").tolist()
+    [5, 7, 9]
+    """
+    column = _column(dataset, key)
+    if isinstance(column, np.ndarray) and column.dtype.kind != "O":
+        return _of_array(column, key)
+    if column is not None:
+        return _each((value for value in column), len(column), None)
+    try:
+        count = len(dataset)
+    except TypeError as error:
+        raise OptionTypeError(f"dataset ({type(dataset).__name__}) has no len(): a stream has no buckets") from error
+    return _each((dataset[index] for index in range(count)), count, key)
+
+
+def _column(dataset: Any, key: Any) -> Any:
+    if isinstance(dataset, ArrayDataset):
+        names = range(len(dataset.arrays)) if dataset.names is None else dataset.names
+        return dataset.arrays[names.index(key)] if key in names else None
+    return dataset[key] if isinstance(key, str) and key in (getattr(dataset, "column_names", None) or ()) else None
+
+
+def _of_array(column: Array, key: Any) -> IntArray:
+    if column.ndim > 1:
+        return np.full(len(column), column.shape[1])
+    if column.dtype.kind in "iu":
+        return column.astype(np.int64)
+    if column.dtype.kind in "SU":
+        return np.char.str_len(column).astype(np.int64)
+    raise OptionTypeError(f"field {key!r} has neither lengths nor anything with a length: it is {column.dtype}")
+
+
+def _each(values: Iterable[Any], count: int, key: Any) -> IntArray:
+    lengths = np.empty(count, np.int64)
+    with _Line(count) as line:
+        for index, value in enumerate(values):
+            lengths[index] = _length(value, key, index)
+            line.at(index)
+    return lengths
+
+
+def _length(sample: Any, key: Any, index: int) -> int:
+    value = sample
+    if key is not None:
+        try:
+            value = getattr(sample, key) if isinstance(key, str) and not _has_items(sample) else sample[key]
+        except (AttributeError, KeyError, IndexError, TypeError) as error:
+            raise OptionError(f"sample {index} ({type(sample).__name__}) has no field {key!r}: {error!r}") from error
+    elif isinstance(sample, (tuple, Mapping)):
+        fields = list(sample) if isinstance(sample, Mapping) else list(range(len(sample)))
+        raise OptionError(f"samples have several fields: say by key which one's length counts, of {fields}")
+    if isinstance(value, Integral):
+        return int(value)
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else int(value)
+    if isinstance(value, Sized):
+        return len(value)
+    what = f"sample {index}" if key is None else f"field {key!r} of sample {index}"
+    raise OptionTypeError(f"{what} has no length: it is a {type(value).__name__}")
+
+
+def _has_items(sample: Any) -> bool:
+    return isinstance(sample, Mapping) or (hasattr(sample, "__getitem__") and not isinstance(sample, tuple))
+
+
+class _Line:
+    """A line on a terminal that replaces itself; nothing where it would only fill a log."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._shown = sys.stderr is not None and sys.stderr.isatty()
+        self._next = time.monotonic() + SECONDS_BETWEEN
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def at(self, index: int) -> None:
+        if self._shown and time.monotonic() >= self._next:
+            self._next = time.monotonic() + SECONDS_BETWEEN
+            share = (index + 1) / self._count
+            bar = "#" * round(30 * share) + "." * (30 - round(30 * share))
+            print(f"\rlengths [{bar}] {index + 1:,} of {self._count:,}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(self, *error: object) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
