@@ -67,13 +67,12 @@ def shown(page: Page) -> tuple[float, float]:
 
 
 def colours(page: Page) -> set[str]:
-    """Those on the canvas that are opaque, on a line through each row."""
-    script = """(() => { const c = document.getElementById('canvas'), p = c.getContext('2d'), found = {};
-        for (let y = 24 + 15; y < c.height; y += 30) {
-            const d = p.getImageData(100, y, c.width - 101, 1).data;
-            for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255)
-                found['#' + [d[i], d[i + 1], d[i + 2]].map(v => v.toString(16).padStart(2, '0')).join('')] = 1;
-        } return Object.keys(found); })()"""
+    """Those on the canvas, but for what is smoothed."""
+    script = """(() => { const c = document.getElementById('canvas'), found = {};
+        const d = c.getContext('2d').getImageData(100, 24, c.width - 101, c.height - 24).data;
+        for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255)
+            found['#' + [d[i], d[i + 1], d[i + 2]].map(v => v.toString(16).padStart(2, '0')).join('')] = 1;
+        return Object.keys(found); })()"""
     return set(page.js(script))
 
 
