@@ -1,6 +1,8 @@
 # The two commands of the README, and those of CONTRIBUTING. Everything is set up by itself in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# Or each of the processes that the tests start compiles our source again: a fifth of a second.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-faults test-frameworks test-core lint bench soak clean
 .DELETE_ON_ERROR:
@@ -10,9 +12,9 @@ demo: .venv/demo.done
 
 # Side by side: many tests wait, for faults to be noticed and for processes to start.
 FAULTS := tests/faults
-FRAMEWORKS := tests/integrations tests/torch tests/test_examples.py
-test: lint
-	$(MAKE) --jobs 3 --output-sync test-faults test-frameworks test-core
+FRAMEWORKS := tests/integrations tests/torch tests/test_examples.py src/feedline/torch
+test: .venv/test.done
+	$(MAKE) --jobs 4 --output-sync lint test-faults test-frameworks test-core
 
 test-faults: .venv/test.done
 	$(BIN)/python -m pytest $(FAULTS)
