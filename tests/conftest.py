@@ -37,10 +37,9 @@ def what_multiprocessing_keeps() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def servers_have_imported_what_tests_import() -> None:
     """Or each worker that is not forked from here does, with its dataset's module: half a second, with torch two."""
-    torchs = (*NUMPY.preload, "feedline.torch.dialect")
-    imported = ["pytest", "hypothesis"]
-    multiprocessing.set_forkserver_preload([*(torchs if "torch" in sys.modules else NUMPY.preload), *imported])
-    for modules in (NUMPY.preload, torchs):
+    imported = ["pytest", "hypothesis", *(["feedline.torch.dialect"] if "torch" in sys.modules else [])]
+    multiprocessing.set_forkserver_preload([*NUMPY.preload, *imported])
+    for modules in (NUMPY.preload, (*NUMPY.preload, "feedline.torch.dialect")):
         warm._servers[modules] = server = forkserver.ForkServer()
         server.set_forkserver_preload(["feedline.workers.undisturbed", *modules, *imported])
 

@@ -226,7 +226,7 @@ def test_a_shuffle_buffer_is_filled_again_deep_in_a_stream(
 MIXED = [[FORK, INLINE, FORK], [INLINE, FORK, THREADS], [{**FORK, "num_workers": 3}] + 2 * [FORK]]
 
 
-@pytest.mark.parametrize(("number", "dataset"), enumerate(DATASETS))  # threads have all combinations, above
+@pytest.mark.parametrize(("number", "dataset"), [*enumerate(DATASETS)])  # threads have all combinations, above
 def test_processes_go_on(number: int, dataset: Any) -> None:
     check(dataset, 40, [3, 4], MIXED[number % 3])
     check(dataset, 40, [5, 2], MIXED[(number + 1) % 3], shuffle_buffer=4)
