@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from accelerate.utils import set_seed
-from training import SEED, feedlines, loss_of, network, torchs_engine_forbidden
+from training import SEED, feedlines, loss_of, network, torchs_engine_forbidden, with_and_without_workers
 
 from feedline.torch import with_feedline
 
@@ -55,16 +55,9 @@ def train(start: int, steps: int, folder: Path, options: dict[str, Any], config:
     raise AssertionError
 
 
-@pytest.mark.parametrize(
-    ("options", "seedable", "stop"),
-    [
-        ({}, False, 3),
-        ({}, True, 9),
-        ({"num_workers": 2}, False, 9),
-        ({"num_workers": 2}, True, 3),
-        ({"num_workers": 2, "workers": "thread"}, True, 9),
-    ],
-)
+@with_and_without_workers
+@pytest.mark.parametrize("seedable", [False, True])
+@pytest.mark.parametrize("stop", [3, 9])
 def test_a_run_saved_in_an_epoch_goes_on_as_if_it_had_not_stopped(options, seedable, stop, tmp_path):
     def config() -> Any:
         return DataLoaderConfiguration(use_seedable_sampler=seedable, data_seed=7 if seedable else None)

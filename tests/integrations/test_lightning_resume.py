@@ -85,8 +85,9 @@ def test_a_run_stopped_in_an_epoch_trains_on_what_the_uninterrupted_run_trains_o
     assert seen == whole
 
 
-@pytest.mark.parametrize(("saved_at", "options"), [(6, {}), (7, {}), (8, {}), (7, {"num_workers": 2})])
-def test_around_the_end_of_an_epoch(saved_at, options, tmp_path):
+@pytest.mark.parametrize("saved_at", [6, 7, 8])
+@with_and_without_workers
+def test_around_the_end_of_an_epoch(options, saved_at, tmp_path):
     whole = fit(tmp_path / "whole", None, saved_at, None, **options)
     folder = tmp_path / "parts"
     seen = fit(folder, saved_at + 2, saved_at, None, **options)[:saved_at]
