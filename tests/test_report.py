@@ -107,6 +107,14 @@ def test_between_epochs_there_is_neither_waiting_nor_work():
     assert seen.waiting[0] == 1
 
 
+def test_a_moment_in_which_hardly_any_of_an_epoch_lies_has_no_number():
+    first = [gave(i, 2 * i, 2 * i + 2) for i in range(49)] + [gave(49, 98, 105)]
+    second = [gave(i, 900 + 2 * i, 902 + 2 * i, epoch=1) for i in range(50)]
+    seen = measured.moments(recorded([], first + second), workers=1)
+    assert len(seen.waiting) == 20  # of 50 ms: five of the third belong to the first epoch
+    assert [value is None for value in seen.samples] == [False] * 2 + [True] * 16 + [False] * 2
+
+
 spans = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=12)
 
 
