@@ -238,7 +238,9 @@ class Engine:
 
 def _kind(loader: Loader, seed: int | None) -> Kind:
     if streams(loader.dataset):
-        return Kind(seed, None, type(loader.dataset).__name__, "stream")
+        buffer = loader._feedline.own.shuffle_buffer  # type: ignore[attr-defined]
+        reading = f"batch_size={loader.batch_size}, shuffle_buffer={buffer}"
+        return Kind(seed, None, type(loader.dataset).__name__, "stream", reading)
     return kind_of(loader._index_sampler, loader._auto_collation, seed)
 
 
