@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-faults test-frameworks test-core lint bench soak clean
+.PHONY: demo test test-faults test-frameworks test-core lint bench pictures soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -31,6 +31,9 @@ lint: .venv/test.done
 
 soak: .venv/test.done
 	$(BIN)/python tests/faults/soak.py
+
+pictures: .venv/test.done
+	$(BIN)/python docs/make_pictures.py
 
 bench: .venv/bench.done
 	$(BIN)/python benchmarks/run.py

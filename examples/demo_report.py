@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from feedline.drawing.charts import Axis, Series, line_chart
+
 
 @dataclass
 class Epoch:
@@ -44,7 +46,6 @@ class Guess:
 
 
 Line = tuple[str, list[float]]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 340, 190, 50, 12, 12, 26
 
 
 def write_report(path: Path, epochs: list[Epoch], guesses: list[Guess], classes: Sequence[str]) -> None:
@@ -83,47 +84,9 @@ def summary(epochs: list[Epoch]) -> str:
 
 
 def chart(title: str, lines: list[Line], label: Callable[[float], str]) -> str:
-    """A line chart from zero, as inline SVG; its colours come from the page, so they follow dark mode."""
-    top = max(max(values) for _, values in lines) * 1.1 or 1.0
-    grid = "".join(_grid_line(top * share, top, label) for share in (0, 0.25, 0.5, 0.75, 1))
-    drawn = "".join(_polyline(place, values, top) for place, (_, values) in enumerate(lines))
-    count = len(lines[0][1])
-    axis = "".join(
-        f'<text x="{_x(place, count):.1f}" y="{HEIGHT - 8}" text-anchor="middle">{place + 1}</text>'
-        for place in sorted({0, count // 2, count - 1})
-    )
-    names = " ".join(
-        f'<span class="line{place}">{escape(name)} {label(values[-1])}</span>'
-        for place, (name, values) in enumerate(lines)
-    )
-    return (
-        f"<figure><figcaption><b>{escape(title)}</b> {names}</figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)} per epoch">'
-        f"{grid}{axis}{drawn}</svg></figure>"
-    )
-
-
-def _grid_line(value: float, top: float, label: Callable[[float], str]) -> str:
-    y = _y(value, top)
-    return (
-        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label(value)}</text>'
-    )
-
-
-def _polyline(place: int, values: list[float], top: float) -> str:
-    dots = [(_x(number, len(values)), _y(value, top)) for number, value in enumerate(values)]
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)
-    marks = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in dots)
-    return f'<g class="line{place}"><polyline points="{points}"/>{marks}</g>'
-
-
-def _x(place: int, count: int) -> float:
-    return LEFT + (WIDTH - LEFT - RIGHT) * place / max(count - 1, 1)
-
-
-def _y(value: float, top: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top
+    """A line chart over the epochs, as SVG in the page."""
+    series = [Series(f"{name} {label(values[-1])}", list(enumerate(values, 1)), dotted=True) for name, values in lines]
+    return f"<figure>{line_chart(title, series, Axis('epoch', whole=True), Axis(label=label), 380, 230)}</figure>"
 
 
 def by_class(guesses: list[Guess], classes: Sequence[str]) -> str:
@@ -163,9 +126,9 @@ PAGE = """<!doctype html>
 <title>feedline demo</title>
 <style>
   :root {{ color-scheme: light dark; --ground: #fbfaf7; --card: #fff; --ink: #20242a; --faint: #6a7078;
-    --rule: #e3e1da; --one: #1f7a5c; --two: #b4541a; }}
+    --rule: #e3e1da; --wrong: #b4541a; }}
   @media (prefers-color-scheme: dark) {{ :root {{ --ground: #15181c; --card: #1d2126; --ink: #e8e6e1;
-    --faint: #9aa1a9; --rule: #32373e; --one: #5fcba4; --two: #f0a060; }} }}
+    --faint: #9aa1a9; --rule: #32373e; --wrong: #f0a060; }} }}
   body {{ margin: 0 auto; max-width: 62rem; padding: 1.2rem; background: var(--ground); color: var(--ink);
     font: 16px/1.5 system-ui, sans-serif; }}
   h1 {{ margin: 0; font-size: 1.5rem; }} h2 {{ margin: 2rem 0 .6rem; font-size: 1.1rem; }}
@@ -174,17 +137,14 @@ PAGE = """<!doctype html>
   .facts {{ grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); margin-bottom: .8rem; }}
   .charts {{ grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr)); }}
   .images {{ grid-template-columns: repeat(auto-fill, minmax(6.5rem, 1fr)); }}
-  .facts div, .charts figure {{ background: var(--card); border: 1px solid var(--rule); border-radius: .6rem;
+  .facts div {{ background: var(--card); border: 1px solid var(--rule); border-radius: .6rem;
     padding: .7rem .9rem; }}
   .facts strong {{ display: block; font-size: 1.4rem; }}
   .facts span {{ color: var(--faint); font-size: .85rem; }}
-  figure {{ margin: 0; }} figcaption {{ font-size: .85rem; }} figcaption span {{ margin-left: .6rem; }}
+  figure {{ margin: 0; }} figcaption {{ font-size: .85rem; }}
   svg {{ display: block; width: 100%; height: auto; }}
-  svg text {{ font-size: 11px; fill: var(--faint); }} svg line {{ stroke: var(--rule); }}
-  polyline {{ fill: none; stroke-width: 2; stroke: currentColor; }} circle {{ fill: currentColor; }}
-  .line0 {{ color: var(--one); }} .line1 {{ color: var(--two); }}
   .images img {{ width: 100%; border-radius: .4rem; display: block; }}
-  .wrong figcaption {{ color: var(--two); }}
+  .wrong figcaption {{ color: var(--wrong); }}
   table {{ border-collapse: collapse; width: 100%; max-width: 32rem; font-size: .9rem; }}
   td, th {{ text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--rule); }}
 </style>

@@ -60,6 +60,10 @@ from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSample
 from feedline.line.stratified import StratifiedBatchSampler
 from feedline.line.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.loader import DataLoader
+from feedline.practice.largest import largest_batch
+from feedline.practice.learning_rate import scale_learning_rate, warmup
+from feedline.practice.micro_batches import accumulate
+from feedline.practice.noise import gradient_noise
 from feedline.rng import rng
 from feedline.shared_list import SharedList
 from feedline.stats import CollateStats, Stats, WorkerMemory
@@ -111,19 +115,24 @@ __all__ = [
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
+    "accumulate",
     "compose",
     "default_collate",
     "detection",
     "drop_invalid",
     "get_worker_info",
+    "gradient_noise",
     "keep",
+    "largest_batch",
     "lengths_of",
     "pack",
     "pad",
     "random_split",
     "register_collate",
     "rng",
+    "scale_learning_rate",
     "split",
     "stack",
+    "warmup",
     "weights_from_labels",
 ]

@@ -23,6 +23,13 @@ def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
     return int(value)
 
 
+def check_number(name: str, value: Any) -> float:
+    """A number, whole or not."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise OptionTypeError(f"{name} must be a number; got {value!r}")
+    return float(value)
+
+
 def check_flag(name: str, value: Any) -> bool:
     """True or False."""
     if type(value).__name__ not in ("bool", "bool_"):

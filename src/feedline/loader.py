@@ -19,10 +19,11 @@ from feedline.feed import Feed
 from feedline.forever import Forever
 from feedline.line.collate import registrations
 from feedline.line.collators import check_collate
+from feedline.line.last_batch import lone_sample
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import global_length, name_of, ranks_of
 from feedline.line.sampler import has_batches, has_order
-from feedline.line.samplers import RandomSampler, SequentialSampler
+from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
@@ -106,6 +107,8 @@ class DataLoader:
 
     def __iter__(self) -> BatchIterator:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
+        if (hint := _hint(self.options)) is not None:
+            self._feed.tell_once(hint)
         shards = max(1, self.options.num_workers) if self.options.stream else 0
         sampler = _given_sampler(self.options)
         place, passed = self._progress.begin(shards, ranks_of(sampler), has_batches(sampler))
@@ -193,18 +196,32 @@ class DataLoader:
         self.close()
 
 
+def _hint(options: Options) -> str | None:
+    if options.stream:
+        return None
+    chosen = options.batch_sampler
+    if type(chosen) is BatchSampler:
+        return lone_sample(chosen.sampler, chosen.batch_size, chosen.drop_last)
+    return lone_sample(_sampler(options), options.batch_size, options.drop_last) if chosen is None else None
+
+
 def _plan(options: Options) -> Plan:
     size, drop, seed = options.batch_size, options.drop_last, options.seed
     if options.stream:
         return StreamPlan(options.dataset, size, drop, seed, shards=max(1, options.num_workers))
     if options.batch_sampler is not None:
         return plan_of_batch_sampler(options.batch_sampler, seed)
-    sampler = options.sampler
-    if sampler is None:
-        sampler = RandomSampler(options.dataset) if options.shuffle else SequentialSampler(options.dataset)
+    sampler = _sampler(options)
     if has_order(sampler):
         return OrderPlan(sampler, size, drop, seed)
     return IterablePlan(sampler, size, drop, seed)
+
+
+def _sampler(options: Options) -> Any:
+    """What picks the indices when no batch sampler does."""
+    if options.sampler is not None:
+        return options.sampler
+    return RandomSampler(options.dataset) if options.shuffle else SequentialSampler(options.dataset)
 
 
 def _given_sampler(options: Options) -> Any:

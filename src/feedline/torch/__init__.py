@@ -42,6 +42,7 @@ from feedline.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.collators import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.loader import DataLoader
+from feedline.torch.noise import measure_gradient_noise
 from feedline.torch.splitting import split
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "get_worker_info",
     "keep",
     "lengths_of",
+    "measure_gradient_noise",
     "pack",
     "pad",
     "random_split",

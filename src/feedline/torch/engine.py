@@ -31,7 +31,7 @@ from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
-from feedline.torch.orders import Asking, follow_epoch, generator_of, kind_of, ranks_in, samplers_in
+from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, ranks_in, samplers_in
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.body import Job
@@ -87,6 +87,8 @@ class Engine:
             return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
+        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler)) is not None:
+            self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
         sampler = None if shards else loader._index_sampler
         place, passed = self._progress.begin(shards, ranks_in(sampler), has_batches(sampler))

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
+from feedline.line.last_batch import lone_sample
 from feedline.line.plan import BatchPlan, Kept, MapTasks, OrderPlan, Plan, ReplayedTasks, Tasks, batch_of, is_stateful
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import global_length, name_of, ranks_of
@@ -214,6 +215,13 @@ def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
     if type(index_sampler) is BatchSampler:
         return Kind(seed, _length_of(index_sampler.sampler), _name_of(index_sampler.sampler), "batch_size")
     return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "batch_sampler")
+
+
+def hint_about(index_sampler: Any) -> str | None:
+    """What to tell the user once about an order of batches, if anything."""
+    if type(index_sampler) not in (BatchSampler, OwnBatchSampler):
+        return None
+    return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last)
 
 
 def ranks_in(index_sampler: Any) -> int:

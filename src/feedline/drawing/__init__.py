@@ -1,0 +1,1 @@
+"""Pictures as plain SVG, without dependencies: for the documentation, reports and notebooks."""

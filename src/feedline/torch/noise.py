@@ -1,0 +1,93 @@
+"""The gradient noise scale of a torch model, measured.
+
+Takes: a loss, the parameters and a loader. Gives: feedline's `GradientNoise`.
+Promises: weights and `.grad` stay as they are. Only groups of equal batches count.
+Not its job: the estimate (practice.noise). The loss runs the model as it stands: batch norm moves its averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from feedline.checks import check_function, check_whole
+from feedline.errors import OptionError
+from feedline.practice.micro_batches import accumulate
+from feedline.practice.noise import LEAST_ROUNDS, GradientNoise, gradient_noise
+
+
+def measure_gradient_noise(
+    loss: Callable[[Any], torch.Tensor],
+    parameters: Iterable[torch.Tensor],
+    loader: Iterable[Any],
+    steps: int = 8,
+    rounds: int = 32,
+    *,
+    confidence: float = 0.9,
+) -> GradientNoise:
+    """The noise scale at the model's present weights, from up to `rounds` groups of `steps` batches of the loader.
+
+    `loss(batch)` gives the mean loss of a batch. The loader should shuffle. Noise grows as training goes on: measure
+    more than once.
+
+    >>> from feedline.torch import DataLoader, TensorDataset
+    >>> _ = torch.manual_seed(0)
+    >>> x = torch.randn(4096, 10)
+    >>> data = TensorDataset(x, x.sum(1, keepdim=True) + torch.randn(4096, 1))
+    >>> model = torch.nn.Linear(10, 1)
+    >>> def loss(batch):
+    ...     return torch.nn.functional.mse_loss(model(batch[0]), batch[1])
+    >>> noise = measure_gradient_noise(loss, model.parameters(), DataLoader(data, batch_size=8, shuffle=True))
+    >>> noise.low < noise.scale < noise.high, noise.suggested
+    (True, 16)
+    """
+    check_function("loss", loss)
+    steps, rounds = check_whole("steps", steps, least=2), check_whole("rounds", rounds, least=LEAST_ROUNDS)
+    weights = [each for each in parameters if each.requires_grad]
+    if not weights:
+        raise OptionError("parameters has no tensor that requires a gradient")
+    small: list[list[float]] = []
+    large: list[float] = []
+    size, norms, gradient = 0, list[float](), Sum()
+    for micro in accumulate(loader, steps):
+        size = size or int(micro.count)
+        if micro.count == size and micro.total == size * steps:
+            gradients = torch.autograd.grad(loss(micro.batch), weights, allow_unused=True)
+            norms.append(norm_of(gradients))
+            gradient.add(gradients)
+        if micro.is_last:
+            if len(norms) == steps:
+                small.append(norms)
+                large.append(norm_of(gradient.parts) / steps)
+            norms, gradient = [], Sum()
+        if len(large) == rounds:
+            break
+    if len(large) < LEAST_ROUNDS:
+        raise OptionError(
+            f"the loader had enough batches for {len(large)} rounds of {steps} batches of {size} samples, and at least "
+            f"{LEAST_ROUNDS} are needed: lower steps or the loader's batch_size"
+        )
+    return gradient_noise(small, large, size, size * steps, confidence=confidence)
+
+
+class Sum:
+    """The sum of several batches' gradients."""
+
+    def __init__(self) -> None:
+        self.parts: list[torch.Tensor | None] = []
+
+    def add(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Those of one more batch; a parameter that a loss does not depend on has None."""
+        if not self.parts:
+            self.parts = list(gradients)  # nobody else holds them
+            return
+        for place, (part, more) in enumerate(zip(self.parts, gradients, strict=True)):
+            self.parts[place] = more if part is None else part if more is None else part.add_(more)
+
+
+def norm_of(gradients: Sequence[torch.Tensor | None]) -> float:
+    """Of all parameters together."""
+    squares = [each.detach().double().square().sum() for each in gradients if each is not None]
+    return float(torch.stack(squares).sum().sqrt())

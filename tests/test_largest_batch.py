@@ -1,0 +1,161 @@
+"""largest_batch: right by arithmetic for every limit, and right with memory that is really refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedline import MemoryShortage, OptionError, largest_batch
+from feedline.practice.largest import is_out_of_memory
+
+LIMITED = """
+import resource, sys
+import numpy as np
+{imports}
+from feedline import largest_batch
+
+MB = 1 << 20
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 200 * MB, resource.RLIM_INFINITY))
+tried = []
+
+def step(batch_size):
+    tried.append(batch_size)
+{body}
+
+print(largest_batch(step, **{options}), tried)
+"""
+
+
+def run_limited(body: str, imports: str = "", options: str = "{}") -> tuple[int, list[int]]:
+    """A process that gets 200 MB more than it has after its imports."""
+    script = LIMITED.format(body=body, imports=imports, options=options)
+    environment = os.environ | {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=100, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    found, tried = done.stdout.split(" ", 1)
+    return int(found), eval(tried)
+
+
+def test_numpy_is_refused_memory_and_the_answer_is_what_fits():
+    # Two arrays, so that the first is held by the frame in which the second fails. It must be let go, although it also
+    # hangs on a cycle, as in autograd's graphs.
+    body = (
+        "    first = [np.ones((batch_size, MB), np.uint8)]\n    first.append(first)\n"
+        "    second = np.ones((batch_size, MB), np.uint8)"
+    )
+    found, tried = run_limited(body)
+    assert 90 <= found <= 100
+    assert tried[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 96]
+    assert len(tried) <= 8 + 7
+    assert max(size for size in tried if size <= found) == found
+    assert min(size for size in tried if size > found) == found + 1
+
+
+def test_torch_is_refused_memory_and_the_answer_is_what_fits():
+    # A real step of training: the activations are what grows with the batch.
+    body = (
+        "    model = torch.nn.Sequential(torch.nn.Linear(4, 65536), torch.nn.ReLU(), torch.nn.Linear(65536, 1))\n"
+        "    model(torch.ones(batch_size, 4)).sum().backward()"
+    )
+    found, tried = run_limited(body, "import torch; torch.set_num_threads(1)", '{"start": 64, "multiple_of": 16}')
+    activations = 200 / (65536 * 4 / (1 << 20))  # of one layer that fit: 800
+    assert activations / 4 < found < activations / 2  # two layers', and one or two for the gradients
+    assert found % 16 == 0
+    assert {found, found + 16} <= set(tried)
+
+
+def test_an_error_of_another_kind_goes_through():
+    with pytest.raises(ZeroDivisionError):
+        largest_batch(lambda size: 1 // (size - 4))
+
+
+def test_when_nothing_fits_the_error_is_the_allocators():
+    def step(size: int) -> None:
+        raise MemoryError("no")
+
+    with pytest.raises(MemoryError, match="no") as caught:
+        largest_batch(step, start=8)
+    assert caught.value.__notes__ == ["largest_batch: not even a batch size of 1 fits"]
+
+
+@given(
+    room=st.integers(1, 300),
+    start=st.integers(1, 40),
+    limit=st.integers(48, 400),
+    multiple_of=st.integers(1, 8),
+)
+def test_the_answer_is_the_largest_allowed_size_that_fits(room, start, limit, multiple_of):
+    tried = []
+
+    def step(size: int) -> None:
+        tried.append(size)
+        if size > room:
+            raise MemoryError
+
+    sizes = [size for size in range(multiple_of, limit + 1, multiple_of) if size <= room]
+    if not sizes:
+        with pytest.raises(MemoryError):
+            largest_batch(step, start, limit, multiple_of)
+        return
+    assert largest_batch(step, start, limit, multiple_of) == sizes[-1]
+    assert sizes[-1] in tried
+    assert max(tried) <= limit
+    assert len(tried) == len(set(tried)) <= 20
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as torch's is."""
+
+
+OUT = [
+    MemoryError(),
+    MemoryShortage("no room for a batch"),
+    np._core._exceptions._ArrayMemoryError((1 << 60,), np.dtype("u1")) if hasattr(np, "_core") else MemoryError(),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    OutOfMemoryError("CUDA: tried to allocate 2 GiB"),
+    RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),
+    RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 1 bytes."),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"),
+    RuntimeError("RESOURCE_EXHAUSTED: Failed to allocate request for 2.0GiB"),
+]
+
+
+@pytest.mark.parametrize("error", OUT, ids=lambda error: f"{type(error).__name__}-{str(error)[:20]}")
+def test_what_allocators_raise_is_known(error):
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("out of memory"), RuntimeError("size mismatch"), OSError(errno.ENOSPC, "no space"), KeyError("memory")],
+)
+def test_what_others_raise_is_not_taken_for_it(error):
+    assert not is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"fn": 3}, "fn"),
+        ({"start": 0}, "start"),
+        ({"limit": 0}, "limit"),
+        ({"multiple_of": 0}, "multiple_of"),
+        ({"start": 9, "limit": 8}, "limit=8 is below the first size to try, 9"),
+        ({"limit": 7, "multiple_of": 8}, "limit=7"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, named):
+    with pytest.raises(OptionError, match=named):
+        largest_batch(**{"fn": lambda size: None, **arguments})

@@ -1,0 +1,155 @@
+"""Batch-size practice with real torch: gradients, schedulers, noise, allocators."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.utils.data
+
+import feedline
+from feedline import OptionError, accumulate, gradient_noise, largest_batch, warmup
+from feedline.practice.largest import is_out_of_memory
+from feedline.torch import DataLoader, TensorDataset, measure_gradient_noise
+
+
+def made_data(samples: int) -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(samples, 5, generator=generator, dtype=torch.float64)
+    return TensorDataset(x, x.sum(1, keepdim=True).sin())
+
+
+def made_model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
+
+
+def gradients(model: torch.nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor, float]]) -> list[torch.Tensor]:
+    model.zero_grad()
+    for x, y, divisor in batches:
+        (torch.nn.functional.mse_loss(model(x), y) / divisor).backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+LOADERS = {
+    "feedline.torch": lambda data: DataLoader(data, batch_size=4),
+    "torch": lambda data: torch.utils.data.DataLoader(data, batch_size=4),
+    "list": lambda data: list(torch.utils.data.DataLoader(data, batch_size=4)),
+}
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+@pytest.mark.parametrize("samples", [32, 29, 24, 17, 16, 3])  # whole groups of 16; short groups; short last batches
+def test_accumulated_gradients_are_those_of_the_large_batch(kind, samples):
+    data, model = made_data(samples), made_model()
+    large = torch.utils.data.DataLoader(data, batch_size=16)
+    expected = [gradients(model, [(x, y, 1.0)]) for x, y in large]
+    found, group = [], []
+    for micro in accumulate(LOADERS[kind](data), steps=4):
+        group.append((*micro.batch, micro.divisor))
+        if micro.is_last:
+            found.append(gradients(model, group))
+            group = []
+    assert len(found) == len(expected) == accumulate(LOADERS[kind](data), steps=4).updates
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_counted_tokens_give_the_gradient_of_the_mean_over_all_tokens():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 1).double()
+    x, mask = torch.randn(8, 6, 3, dtype=torch.float64), torch.rand(8, 6) < 0.5
+    mean_loss = lambda x, mask: model(x).square()[mask].mean()
+    mean_loss(x, mask).backward()
+    expected = model.weight.grad.clone()
+    model.zero_grad()
+    batches = list(zip(x.split(3), mask.split(3), strict=True))
+    for micro in accumulate(batches, steps=4, count=lambda batch: batch[1].sum()):
+        (mean_loss(*micro.batch) / micro.divisor).backward()
+    torch.testing.assert_close(model.weight.grad, expected)
+
+
+def test_a_warmup_drives_lambda_lr_and_is_saved_with_it():
+    def scheduled(factor):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+        return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+    def rates(optimizer, scheduler, steps):
+        for _ in range(steps):
+            yield optimizer.param_groups[0]["lr"]
+            optimizer.step()
+            scheduler.step()
+
+    optimizer, scheduler = scheduled(warmup(4, start=0.5))
+    assert list(rates(optimizer, scheduler, 3)) == [1.0, 1.25, 1.5]
+    state = copy.deepcopy(scheduler.state_dict())
+    optimizer, scheduler = scheduled(warmup(9))  # the saved one counts
+    scheduler.load_state_dict(state)
+    scheduler.step()
+    assert list(rates(optimizer, scheduler, 2)) == [2.0, 2.0]
+
+
+class Seen:
+    """A mean loss that remembers which batches it saw."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.batches: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, batch):
+        self.batches.append(batch)
+        return torch.nn.functional.mse_loss(self.model(batch[0]), batch[1])
+
+
+def flat(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cat([each.flatten() for each in gradients(model, [(x, y, 1.0)])])
+
+
+def test_measured_noise_is_that_of_the_gradients_themselves():
+    model, data = made_model(), made_data(4 * 4 * 6 + 7)
+    before = copy.deepcopy(model.state_dict())
+    seen = Seen(model)
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+    found = measure_gradient_noise(seen, model.parameters(), loader, steps=4, rounds=32)
+    assert found.rounds == 6  # whole groups only
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    rounds = [seen.batches[start : start + 4] for start in range(0, 24, 4)]
+    small = torch.stack([torch.stack([flat(model, *batch) for batch in each]) for each in rounds])
+    large = torch.stack([flat(model, *(torch.cat(parts) for parts in zip(*each, strict=True))) for each in rounds])
+    expected = gradient_noise(small.numpy(), large.numpy(), 4, 16)
+    assert (found.scale, found.low, found.high) == pytest.approx((expected.scale, expected.low, expected.high))
+
+
+def test_measuring_stops_after_its_rounds_and_leaves_unused_parameters_out():
+    model = made_model()
+    unused = torch.nn.Parameter(torch.ones(3))
+    seen = Seen(model)
+    loader = torch.utils.data.DataLoader(made_data(400), batch_size=4)
+    found = measure_gradient_noise(seen, [*model.parameters(), unused], loader, steps=2, rounds=5)
+    assert (found.rounds, len(seen.batches)) == (5, 10)
+
+
+def test_too_few_batches_to_measure_with_are_refused():
+    model = made_model()
+    loader = DataLoader(made_data(4 * 4 * 4 + 15), batch_size=4)  # the last group has a short batch
+    with pytest.raises(OptionError, match="for 4 rounds of 4 batches of 4 samples"):
+        measure_gradient_noise(Seen(model), model.parameters(), loader, steps=4)
+    with pytest.raises(OptionError, match="requires a gradient"):
+        measure_gradient_noise(Seen(model), [torch.zeros(1)], loader)
+
+
+def test_torchs_own_errors_are_known():
+    assert is_out_of_memory(torch.cuda.OutOfMemoryError("tried to allocate"))
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+
+
+def test_a_loader_whose_batches_do_not_fit_is_found_out_too():
+    def step(batch_size):
+        if batch_size > 6:
+            raise feedline.MemoryShortage("no memory for a batch")
+
+    assert largest_batch(step) == 6
