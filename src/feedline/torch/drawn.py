@@ -141,7 +141,7 @@ class Drawn:
     left: dict[str, bytes] = field(default_factory=dict)
     """The user's generators after the epoch was begun; without those that are in `taken`."""
     now: dict[str, bytes] = field(default_factory=dict)
-    """The user's generators after an epoch's last batch, for who goes on with the next epoch."""
+    """The user's generators when Lightning had had enough of the epoch, which then goes on with the next one."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON would have it."""

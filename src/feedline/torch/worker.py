@@ -1,7 +1,8 @@
 """A worker in torch's eyes: its generator, its threads, its `get_worker_info()`.
 
-Takes: who the worker is. Promises: `torch.utils.data.get_worker_info()` answers in a worker, process or thread, as under
-torch's loader, and that it was asked is noticed (a stream that asks shards itself); a process has one intra-op thread.
+Takes: who the worker is. Promises: `torch.utils.data.get_worker_info()` answers in a worker, process or thread, as
+under torch's loader, and that it was asked is noticed (a stream that asks shards itself); a process has one intra-op
+thread.
 Not its job: threads that a dataset starts in a worker thread, which are nobody's.
 """
 
