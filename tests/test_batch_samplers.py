@@ -18,6 +18,7 @@ from kinds import FORK, INLINE, THREADS, few
 import feedline
 from feedline import (
     BatchOrderSampler,
+    BatchSampler,
     BucketBatchSampler,
     DataLoader,
     Dataset,
@@ -90,6 +91,13 @@ def test_repeats_is_true_where_an_index_comes_twice(name: str) -> None:
     assert sampler.repeats == twice
 
 
+@every_maker
+def test_a_seed_of_its_own_comes_before_the_loaders(name: str) -> None:
+    for own, seed in ((3, 3), (None, 8)):
+        loader = DataLoader(np.arange(len(LABELS)), batch_sampler=MAKERS[name](own), seed=8)
+        assert [batch.tolist() for batch in loader] == lists(MAKERS[name](None).batches(seed, 0))
+
+
 class Thirds(BatchOrderSampler):
     def __init__(self) -> None:
         pass  # as people do: no super().__init__()
@@ -130,6 +138,8 @@ def test_a_sampler_of_batches_is_no_sampler_of_indices() -> None:
     for sampler in (Thirds(), DistributedSampler(Thirds(), 2, 0)):
         with pytest.raises(OptionError, match="pass it as batch_sampler"):
             DataLoader(np.arange(10), sampler=sampler, batch_size=2)
+        with pytest.raises(OptionError, match="pass it as batch_sampler"):
+            BatchSampler(sampler, 2)
     with pytest.raises(TypeError, match="gives single indices"):
         DistributedSampler(range(10), 2, 0).batches(0, 0)
 
@@ -185,6 +195,7 @@ def test_every_sample_comes_at_least_once(sizes: list[int], more: int, share: st
         own = times[labels == 10 * at]
         assert own.max() - own.min() <= 1  # turns: each once before any comes again
         assert own.sum() >= len(sampler)
+        assert own.sum() <= max(size, len(sampler))
         if not drop:
             assert own.sum() == max(size, len(sampler))
     assert sampler.repeats == any(size < len(sampler) for size in sizes)
@@ -210,6 +221,23 @@ def test_equal_shares_go_on_over_the_epochs(sizes: list[int], more: int, epochs:
             assert own.max() - own.min() <= 1
         else:
             assert own.min() >= epochs
+
+
+def test_every_turn_and_every_class_is_shuffled_by_itself() -> None:
+    # Of 40 batches of two common samples and one of each rare class, the rare ones come in four turns of ten.
+    sampler = StratifiedBatchSampler(np.repeat([0, 1, 2], [80, 10, 10]), 4)
+    order = flat(lists(sampler.batches(1, 0)))
+    rare = [[index - first for index in order if first <= index < first + 10] for first in (80, 90)]
+    turns = [tuple(one[start : start + 10]) for one in rare for start in range(0, 40, 10)]
+    assert all(sorted(turn) == list(range(10)) for turn in turns)
+    assert len(set(turns)) == 8
+
+
+def test_what_goes_on_over_epochs_may_repeat() -> None:
+    sampler = StratifiedBatchSampler([0] * 7 + [1] * 8, 2, share="equal", drop_last=True)
+    counts = [Counter(flat(lists(sampler.batches(seed, 1)))) for seed in range(20)]
+    assert any(max(count.values()) > 1 for count in counts)
+    assert sampler.repeats
 
 
 def test_at_least_one_is_otherwise_a_plain_shuffle() -> None:
@@ -501,6 +529,7 @@ def test_other_numbers_of_ranks_go_on_with_the_same_global_batches(name: str, un
         steps = data.draw(st.integers(1, left))
         loaders = [loader(ranks, rank, state) for rank in range(ranks)]
         shares = [[indices for indices, _ in drawn(each, steps)] for each in loaders]
+        assert {len(share) for share in shares} == {steps}
         state = saved(loaders[data.draw(st.integers(0, ranks - 1))])
         for step in zip(*shares, strict=True):
             got += [np.array(step).T.ravel().tolist()] if name == "weighted" else list(step)

@@ -177,6 +177,7 @@ def test_a_stream_is_resumed_after_a_batch_of_nothing():
     assert last.tolist() == [21, 22, 23]
     again = DataLoader(Stream(), 4, collate=drop_invalid())
     again.load_state_dict(loader.state_dict())
+    assert loader.state_dict()["samples"] == 24  # all that were read
     with pytest.warns(UserWarning, match="batch 6, 24 elements"):
         assert next(iter(again)).tolist() == [24, 25, 26, 27]
 
@@ -192,6 +193,16 @@ def test_bad_samples_are_skipped_before_they_are_collated():
     assert labels[0] == [1, 2, 3, 4, 6, 7]
     assert len(loader.errors) == 8
     assert loader.stats().collate.dropped == 0
+
+
+def test_what_was_dropped_has_been_read_without_failing():
+    class Poor(Texts):
+        def __getitem__(self, i: int) -> Any:
+            return super().__getitem__(i) if i == 3 else None if i else int("damaged")
+
+    loader = DataLoader(Poor(4), 4, collate=drop_invalid(WAYS), on_error="skip", max_errors=0)
+    with pytest.raises(feedline.TooManyErrors, match="1 of the 4 samples"):
+        next(iter(loader))
 
 
 @quick_kinds
@@ -215,6 +226,8 @@ def test_detection_in_a_loader():
     (batch,) = DataLoader(data, 4, collate=detection(mask=True))
     assert batch.images.shape == (4, 3, 7, 6)
     assert [target["boxes"].shape for target in batch.targets] == [(i, 4) for i in range(4)]
+    batch.targets[1]["boxes"][...] = -1
+    assert (data[1][1]["boxes"] == 1).all()
     assert batch.mask.sum() == 6 * (4 + 5 + 6 + 7)
 
 

@@ -123,6 +123,12 @@ def test_one_axis_gives_flat_lengths_and_the_same_as_a_tuple_of_it(sizes, axis):
     assert (one.mask == several.mask).all()
 
 
+def test_a_sample_that_is_cut_along_two_axes_is_cut_once():
+    making = Making(NUMPY)
+    pad(axis=(0, 1), length=2, truncate=True).into([np.ones((3, 3)), np.ones((1, 2)), np.ones((3, 1))], making, "")
+    assert making.tally.cut == 2
+
+
 def test_pad_writes_into_the_memory_it_is_handed_and_gives_only_what_is_wanted():
     for wanted in ({}, {"mask": False}, {"lengths": False}, {"mask": False, "lengths": False}):
         memory = Recorder()

@@ -536,6 +536,11 @@ def test_joined_arrays_of_different_kinds_are_left_to_collation(other: Any) -> N
     assert joined.__getbatch__(np.array([0, 3]), np.empty) is NotImplemented
 
 
+def test_joined_dicts_of_different_fields_are_left_to_collation() -> None:
+    joined = ConcatDataset([ArrayDataset(x=np.zeros(2)), ArrayDataset(x=np.zeros(2), y=np.zeros(2))])
+    assert joined.__getbatch__(np.array([0, 3]), np.empty) is NotImplemented
+
+
 def test_a_large_joined_batch_lies_in_the_slot_once() -> None:
     asked: list[tuple[int, ...]] = []
 
@@ -549,6 +554,8 @@ def test_a_large_joined_batch_lies_in_the_slot_once() -> None:
     (batch,) = joined.__getbatch__(np.array([5, 0, 1]), empty)
     assert asked == [(3, GATHER_INTO_SLOT)]
     assert batch[:, 0].tolist() == [1, 0, 0]
+    small = ConcatDataset([ArrayDataset(np.zeros(3)), ArrayDataset(np.zeros(3))])
+    small.__getbatch__(np.array([5, 0]), empty)
     joined.__getbatch__(np.array([1, 0]), empty)
     assert asked[1:] == [(2, GATHER_INTO_SLOT)]
     with pytest.raises(IndexError, match="6 is outside this ConcatDataset of length 6"):

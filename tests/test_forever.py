@@ -62,9 +62,12 @@ def test_the_rest_of_a_virtual_epoch_comes_first() -> None:
     again.load_state_dict(loader.state_dict())
     assert [len(list(again)) for _ in range(3)] == [3, 5, 5]
     over = endless(10, 3, 5)
-    list(over)
+    list(itertools.islice(over, 5))
     again.load_state_dict(over.state_dict())  # after the last batch: nothing is left of that one
     assert [len(list(again)) for _ in range(2)] == [0, 5]
+    list(over)
+    again.load_state_dict(over.state_dict())  # after the loop: a whole new one
+    assert [len(list(again)) for _ in range(2)] == [5, 5]
 
 
 @pytest.mark.parametrize("options", [THREADS, {**FORK, "persistent_workers": True}])

@@ -161,6 +161,13 @@ def test_a_rare_source_is_not_forgotten_and_one_too_rare_is_refused() -> None:
         mixed([(1000, 10**7), (5, 1)])
 
 
+def test_proportions_go_by_name() -> None:
+    mixture = Mixture({"a": range(10), "b": range(10)})
+    sampler = MixtureSampler(mixture, {"b": 0.7, "a": 0.3}, num_samples=10_000)
+    assert sampler.source_epochs(1) == {"a": 300, "b": 700}
+    assert sampler.settings == "3 a of 10, 7 b of 10"
+
+
 def test_long_passes_are_computed_and_keep_all_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixing, "COMPUTED_FROM", 100)
     sampler = mixed([(300, 2), (99, 1)], num_samples=1000)

@@ -45,6 +45,7 @@ class Forever:
         """The next batch, however often the data has to begin anew."""
         for _ in range(2):  # the rest of this pass over the data, and another one
             if self._batches is None:
+                self.loader.set_epoch(self.loader.epoch)  # which tells samplers that want to be told
                 self._batches = iter(self.loader)
             try:
                 batch = next(self._batches)
@@ -60,6 +61,10 @@ class Forever:
         """Has this virtual epoch given all its batches?"""
         return self._given >= self.batches_per_epoch
 
+    def end_told(self) -> None:
+        """The user knows that this virtual epoch is over: what is saved from now on is the beginning of the next."""
+        self._given = 0
+
     def state_dict(self) -> dict[str, Any]:
         """Where it stands: the loader's own state, and how many batches this virtual epoch has given."""
         if is_ahead(asking_loop()):
@@ -68,18 +73,24 @@ class Forever:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        if not isinstance(state, dict) or not isinstance(state.get("given"), int) or "loader" not in state:
+        if not isinstance(state, dict) or "given" not in state or "loader" not in state:
             raise StateError("this is no state of loader.forever(…); a loader's own state goes to the loader")
+        given = state["given"]
+        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+            raise StateError(f"the state is damaged: {given!r} is no number of batches given")
         self.loader.load_state_dict(state["loader"])
-        given = 0 if epoch_is_over(asking_loop()) else state["given"]
-        self._given, self._goes_on, self._batches = given, True, None
+        self._given, self._goes_on, self._batches = 0 if epoch_is_over(asking_loop()) else given, True, None
 
 
 class _Virtual(Iterator[Any]):
     def __init__(self, forever: Forever) -> None:
         self._forever = forever
+        self._is_over = False
 
     def __next__(self) -> Any:
-        if self._forever.is_over:
+        if self._is_over or self._forever.is_over:
+            if not self._is_over:
+                self._is_over = True
+                self._forever.end_told()
             raise StopIteration
         return self._forever.following()

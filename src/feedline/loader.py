@@ -20,15 +20,16 @@ from feedline.forever import Forever
 from feedline.line.collate import registrations
 from feedline.line.collators import check_collate
 from feedline.line.last_batch import lone_sample
+from feedline.line.passed import ALONE, Sharing
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
-from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.sampler import has_batches, has_order
+from feedline.line.ranks import follow_epoch, given_epoch, global_length, name_of, ranks_of
+from feedline.line.sampler import has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
 from feedline.resuming import Progress, read_again
-from feedline.state import Kind, from_dict, to_dict
+from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
 from feedline.workers.body import Job
 from feedline.workers.stored_generators import keyed
@@ -110,12 +111,15 @@ class DataLoader:
         if (hint := _hint(self.options)) is not None:
             self._feed.tell_once(hint)
         shards = max(1, self.options.num_workers) if self.options.stream else 0
-        sampler = _given_sampler(self.options)
-        place, passed = self._progress.begin(shards, ranks_of(sampler), has_batches(sampler))
-        tasks = self._plan.tasks_from(place)
-        if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
-            self._feed.tell_once(again)
-        return self._feed.begin(self.options, tasks, passed, lambda: len(self._plan), _job(self.options))
+        place, passed = self._progress.begin(shards, _sharing(self.options))
+        try:
+            tasks = self._plan.tasks_from(place)
+            if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
+                self._feed.tell_once(again)
+            return self._feed.begin(self.options, tasks, passed, lambda: len(self._plan), _job(self.options))
+        except BaseException:
+            self._progress.take_back()
+            raise
 
     @property
     def epoch(self) -> int:
@@ -137,14 +141,18 @@ class DataLoader:
         >>> [batch.tolist() for batch in again] == [batch.tolist() for batch in iterator]
         True
         """
-        return to_dict(self._progress.place, self._kind(self.options.seed))
+        given = given_epoch(_given_sampler(self.options))
+        state = to_dict(self._progress.place, self._kind(self.options.seed))
+        return state if given is None else {**state, "sampler_epoch": given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Have the next iteration go on where the state was saved; refused if it would not be the same."""
         place = from_dict(state, self._kind(self.options.seed if self.options.seeded else None))
-        if state["seed"] != self.options.seed:
-            self.options = replace(self.options, seed=state["seed"])
+        if (seed := seed_in(state)) != self.options.seed:
+            self.options = replace(self.options, seed=seed)
             self._plan = _plan(self.options)
+        if "sampler_epoch" in state:
+            follow_epoch(_given_sampler(self.options), epoch_in(state))
         self._progress.load(place)
 
     def forever(self, batches_per_epoch: int) -> Forever:
@@ -176,8 +184,14 @@ class DataLoader:
         return self._feed.errors
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next: it decides the order and every random draw, together with the seed."""
+        """Say which epoch comes next: it decides the order and every random draw, together with the seed.
+
+        Samplers with a `set_epoch` that are not feedline's are told, too.
+        """
         self._progress.set_epoch(epoch)
+        sampler = _given_sampler(self.options)
+        if not is_ours(sampler) or given_epoch(sampler) is not None:
+            follow_epoch(sampler, epoch)
 
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
@@ -228,17 +242,28 @@ def _given_sampler(options: Options) -> Any:
     return options.sampler if options.batch_sampler is None else options.batch_sampler
 
 
+def _sharing(options: Options) -> Sharing:
+    """How the order is shared out over ranks."""
+    sampler = _given_sampler(options)
+    if options.stream or sampler is None:
+        return ALONE
+    size = sampler.batch_size if type(sampler) is BatchSampler else options.batch_size
+    inner = sampler.sampler if type(sampler) is BatchSampler else sampler
+    return Sharing(ranks_of(sampler), has_batches(sampler), size, global_length(inner))
+
+
 def kind_of(options: Options, seed: int | None) -> Kind:
     """What a state must agree with to be continued."""
     if options.stream:
         reading = f"batch_size={options.batch_size}, shuffle_buffer={options.shuffle_buffer}"
-        return Kind(seed, None, type(options.dataset).__name__, "stream", reading)
+        return Kind(seed, None, type(options.dataset).__name__, "stream", reading, options.batch_size)
     sampler = _given_sampler(options)
     if sampler is None:
         name = "RandomSampler" if options.shuffle else "SequentialSampler"
-        return Kind(seed, len(options.dataset), name, "batch_size" if options.batched else "nobody")
+        by = "batch_size" if options.batched else "nobody"
+        return Kind(seed, len(options.dataset), name, by, batch_size=options.batch_size)
     by = "batch_sampler" if options.batch_sampler is not None else "batch_size" if options.batched else "nobody"
-    return Kind(seed, global_length(sampler), name_of(sampler), by)
+    return Kind(seed, global_length(sampler), name_of(sampler), by, batch_size=options.batch_size)
 
 
 def _job(options: Options) -> Job:

@@ -82,7 +82,7 @@ class BatchIterator(Iterator[Any]):
             self._abandon(error)
             raise
         if outcome is None:
-            self._passed.finished = True
+            self._passed.finished = self._sampler_error is None
             self._finish()
             raise StopIteration
         if outcome.failure is not None:
@@ -173,14 +173,17 @@ class BatchIterator(Iterator[Any]):
             self._guard.submit(task)
 
     def _next_task(self) -> Task | None:
-        if self._more:
+        while self._more:
             try:
-                return next(self._tasks)
+                task = next(self._tasks)
             except StopIteration:
                 self._more = False
             except Exception as error:  # raised after the batches before it
                 add_note(error, "feedline: raised by the sampler")
                 self._sampler_error, self._more = error, False
+            else:
+                if not (self._passed.came_ahead and self._passed.has(task, self._tasks.sampler_state())):
+                    return task
         return None
 
     def _look_at_memory(self) -> None:

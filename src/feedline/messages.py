@@ -52,6 +52,8 @@ class Task(NamedTuple):
     """For a stream: in how many parts it is read; this batch is of part `seq` mod `shards`."""
     place: dict[str, Any] | None = None
     """For a part of a stream that is opened in its middle: where it stands, as `Outcome.stream` once said."""
+    stride: int = 1
+    """From one index's place in the epoch to the next one's: several ranks take turns."""
 
     @property
     def shard(self) -> int:

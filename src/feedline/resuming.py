@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from feedline.errors import StateError
-from feedline.line.passed import Passed
-from feedline.state import Place
+from feedline.line.passed import ALONE, Passed, Sharing
+from feedline.state import Place, Tail
 
 
 class Progress:
@@ -23,6 +23,7 @@ class Progress:
         """The epoch that comes next, or goes on."""
         self._loaded: Place | None = None
         self._latest: Passed | None = None
+        self._before: tuple[int, Place | None, Passed | None] = (0, None, None)
 
     def set_epoch(self, epoch: int) -> None:
         """From the beginning of that epoch on; a loaded place in it is kept."""
@@ -37,20 +38,21 @@ class Progress:
         """The next iteration begins there."""
         self.epoch, self._loaded, self._latest = place.epoch, place, None
 
-    def begin(self, shards: int, ranks: int, whole_batches: bool = False) -> tuple[Place, Passed]:
+    def begin(self, shards: int, sharing: Sharing = ALONE) -> tuple[Place, Passed]:
         """Begin an iteration: the place for its plan (in this rank's samples), and what counts it."""
-        place, self._loaded = self._loaded or Place(self.epoch, shards=shards), None
+        place = self._loaded or Place(self.epoch, shards=shards)
         place = replace(place, shards=place.shards or shards)
-        self._latest = passed = Passed(place, ranks, whole_batches)
+        _check_ranks(place, sharing)
+        if sharing.ranks > 1 and isinstance(place.sampler, Tail):
+            place = replace(place, sampler=None)  # the indices before it were another rank's, or all ranks'
+        self._before = self.epoch, self._loaded, self._latest
+        self._loaded, self._latest = None, Passed(place, sharing)
         self.epoch = place.epoch + 1
-        if place.samples % ranks:
-            what = "batch" if whole_batches else "sample"
-            remedy = "that divides it" if whole_batches else "and a batch_size whose product is the same as before"
-            raise StateError(
-                f"the state stands at {what} {place.samples} of its epoch, which {ranks} ranks cannot share evenly: "
-                f"continue with a number of ranks {remedy}"
-            )
-        return replace(place, samples=place.samples // ranks), passed
+        return replace(place, samples=-(-place.samples // sharing.ranks)), self._latest
+
+    def take_back(self) -> None:
+        """The iteration could not be begun after all: all is as it was before."""
+        self.epoch, self._loaded, self._latest = self._before
 
     @property
     def place(self) -> Place:
@@ -60,6 +62,18 @@ class Progress:
         if self._latest is not None and not self._latest.finished:
             return self._latest.place
         return Place(self.epoch)
+
+
+def _check_ranks(place: Place, sharing: Sharing) -> None:
+    is_end = sharing.total is not None and place.samples >= sharing.total
+    if is_end or not place.samples % sharing.ranks:
+        return
+    what = "batch" if sharing.whole_batches else "sample"
+    remedy = "that divides it" if sharing.whole_batches else "and a batch_size whose product is the same as before"
+    raise StateError(
+        f"the state stands at {what} {place.samples} of its epoch, which {sharing.ranks} ranks cannot share evenly: "
+        f"continue with a number of ranks {remedy}"
+    )
 
 
 def read_again(place: Place, name: str) -> str | None:

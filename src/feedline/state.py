@@ -19,6 +19,8 @@ from typing import Any, ClassVar
 from feedline.errors import StateError
 
 VERSION = 1
+MOST_SHARDS = 1 << 16
+"""A stream is read in one part per worker and rank; more than that is a damaged state."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Kind:
     """Who decides the batches: "batch_size", "batch_sampler" or "nobody"."""
     reading: str | None = None
     """For a stream: what decides which elements are in which batch."""
+    batch_size: int | None = None
+    """May change, unless batches were delivered ahead."""
 
 
 def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
@@ -91,10 +95,11 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
     found |= {"sampler": kind.sampler, "batched_by": kind.batched_by}
     if place.ahead:
         found["ahead"] = list(place.ahead)
+        found["batch_size"] = kind.batch_size
     if isinstance(place.sampler, Tail):
         found["last"] = [place.sampler.count, place.sampler.digest]
     elif place.sampler is not None:
-        found["sampler_state"] = place.sampler
+        found["sampler_state"] = _json_able(place.sampler, kind.sampler)
     if place.shards:
         found["shards"] = place.shards
         found["streams"] = {shard: _plain(record) for shard, record in place.streams.items()}
@@ -103,14 +108,25 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
     return found
 
 
+def _json_able(state: Any, name: str) -> Any:
+    try:
+        json.dumps(state)
+    except (TypeError, ValueError) as error:
+        raise StateError(
+            f"the loader's state cannot be saved, because that of its sampler {name} is nothing json can write "
+            f"({error}). Let its state_dict() return numbers, texts, lists and dicts"
+        ) from error
+    return state
+
+
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """What a part of a stream has said of its place, without JSON inside JSON."""
+    """What a part of a stream has said of its place; what its dataset has said stays text, which nobody can change."""
     if "problem" in record:
         raise StateError(
             f"the loader's state cannot be saved, because {record['problem']}. Let it return a dict of numbers, texts, "
             "lists and dicts"
         )
-    return record | {"state": json.loads(record["state"])} if "state" in record else dict(record)
+    return dict(record)
 
 
 def _record(found: Any) -> dict[str, Any]:
@@ -124,12 +140,14 @@ def _record(found: Any) -> dict[str, Any]:
     if "state" in record:
         if record["of"] not in ("iterator", "dataset") or "next" not in record or "read" not in record:
             raise ValueError(f"{sorted(record)} is no place of a stream")
-        record["state"] = json.dumps(record["state"])
+        json.loads(record["state"])
     if "shuffle" in record:
         shuffle = record["shuffle"] = dict(record["shuffle"])
-        for number in (shuffle["seq"], shuffle["drawn"], *(count for run in shuffle["batches"] for count in run)):
-            _count(number)
-        base64.b64decode(shuffle["kept"], validate=True)
+        _count(shuffle["drawn"])
+        if sum(_count(times) for reads, times in shuffle["batches"] if _count(reads) >= 0) > _count(record["next"]):
+            raise ValueError(f"{shuffle['batches']} are more batches than were delivered")
+        if _count(shuffle["seq"]) > record["next"] or len(base64.b64decode(shuffle["kept"], validate=True)) % 4:
+            raise ValueError(f"{shuffle} is no place of a shuffle buffer")
     return record
 
 
@@ -145,7 +163,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
     """The place, if it means the same here; else StateError."""
     if not isinstance(state, dict) or "feedline" not in state:
         raise StateError(f"this is no state of a feedline loader: {str(state)[:80]!r}")
-    if state["feedline"] != VERSION:
+    if state["feedline"] is True or state["feedline"] != VERSION:
         raise StateError(
             f"the state was saved in format {state['feedline']!r}, and this feedline reads format {VERSION}: "
             "use the version of feedline that saved it"
@@ -154,6 +172,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
         then, now = state.get(name), getattr(kind, name)
         if then != now:
             raise StateError(f"the state cannot be continued here, because {what}: {then!r} then, {now!r} now")
+    _check_ahead(state, kind)
     if kind.seed is not None and state.get("seed") != kind.seed:
         raise StateError(
             f"the state cannot be continued here, because the seed was {state.get('seed')!r} then and is {kind.seed!r} "
@@ -166,14 +185,46 @@ def from_dict(state: Any, kind: Kind) -> Place:
             samples=_count(state["samples"]),
             ahead=tuple(_count(number) for number in state.get("ahead", ())),
             sampler=Tail(*map(_count, state["last"])) if "last" in state else state.get("sampler_state"),
-            shards=_count(state.get("shards", 0)),
+            shards=_shards(state.get("shards", 0)),
             streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"the state is damaged: {error!r}") from error
 
 
+def _check_ahead(state: dict[str, Any], kind: Kind) -> None:
+    """Batches delivered ahead are known by number, so they must be the same ones."""
+    then = state.get("batch_size")
+    if state.get("ahead") and then != kind.batch_size:
+        raise StateError(
+            f"the state cannot be continued here, because batches after its place had been delivered already "
+            f"(in_order=False) and batch_size was {then!r} then and is {kind.batch_size!r} now: it must be the same"
+        )
+
+
+def seed_in(state: dict[str, Any]) -> int:
+    """The seed a state was saved with."""
+    try:
+        return _count(state["seed"])
+    except (KeyError, ValueError) as error:
+        raise StateError(f"the state is damaged: it has no seed ({error!r})") from error
+
+
+def epoch_in(state: dict[str, Any]) -> int:
+    """The epoch that the sampler had been told by hand."""
+    try:
+        return _count(state["sampler_epoch"])
+    except ValueError as error:
+        raise StateError(f"the state is damaged: {error!r}") from error
+
+
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 64:
         raise ValueError(f"{value!r} is no count")
     return value
+
+
+def _shards(value: Any) -> int:
+    if _count(value) > MOST_SHARDS:
+        raise ValueError(f"a stream is not read in {value} parts")
+    return int(value)

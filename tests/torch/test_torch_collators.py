@@ -118,8 +118,9 @@ class Tagged(torch.Tensor):
 
 
 def test_subclasses_and_conjugates_are_tensors():
-    tagged = torch.ones(2).as_subclass(Tagged)
-    assert type(pad()([tagged, torch.ones(3)]).data) is torch.Tensor
+    for dtype in (torch.float32, torch.bfloat16):
+        batch = pad()([torch.ones(2, dtype=dtype).as_subclass(Tagged), torch.ones(3, dtype=dtype)])
+        assert_same(batch.data, torch.tensor([[1, 1, 0], [1, 1, 1]], dtype=dtype))
     conjugate = torch.tensor([1 + 2j]).conj()
     assert pad()([conjugate, torch.zeros(0, dtype=torch.complex64)]).data[0, 0] == 1 - 2j
 
@@ -195,6 +196,11 @@ def test_an_error_of_default_collation_names_field_and_index(kind):
         with pytest.raises(CollateError, match="dataset index 5") as caught:
             next(iter(loader))
     assert any("field 'label'" in note for note in caught.value.__notes__)
+
+
+def test_the_cores_loader_gives_tensors_with_a_collator_for_them():
+    (batch,) = feedline.DataLoader([torch.ones(1), torch.ones(2)], 2, collate_fn=pad(lengths=False))
+    assert_same(batch.data, torch.tensor([[1.0, 0], [1, 1]]))
 
 
 def test_packed_rows_and_images_are_tensors():

@@ -113,6 +113,7 @@ def test_measured_noise_is_that_of_the_gradients_themselves():
     loader = DataLoader(data, batch_size=4, shuffle=True)
     found = measure_gradient_noise(seen, model.parameters(), loader, steps=4, rounds=32)
     assert found.rounds == 6  # whole groups only
+    assert len(seen.batches) == 24  # and no work for others
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     rounds = [seen.batches[start : start + 4] for start in range(0, 24, 4)]

@@ -16,7 +16,7 @@ It may also have `describe(index)`, which says in a few words what sample that i
 that sample then names it.
 
 Inside, each file imports only those to its left: reading, merging, joining, selecting, splitting (with
-apportioning and stable_hash); joining, mixture; mapped_file, arrays.
+apportioning, labels and stable_hash); joining, mixture; mapped_file, arrays.
 """
 
 from feedline.datasets.apportioning import apportion, weights_of
@@ -29,6 +29,7 @@ from feedline.datasets.joining import (
     StackDataset,
     length_of,
 )
+from feedline.datasets.labels import Classes, classes_of
 from feedline.datasets.mixture import Mixture
 from feedline.datasets.reading import (
     GATHER_INTO_SLOT,
@@ -50,6 +51,7 @@ __all__ = [
     "Array",
     "ArrayDataset",
     "ChainDataset",
+    "Classes",
     "ConcatDataset",
     "Dataset",
     "Empty",
@@ -61,6 +63,7 @@ __all__ = [
     "Subset",
     "TensorDataset",
     "apportion",
+    "classes_of",
     "described",
     "length_of",
     "random_split",

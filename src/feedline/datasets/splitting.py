@@ -12,8 +12,8 @@ Each way gives every sample the number of its part, and all else is common to th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from feedline.checks import check_whole
 from feedline.datasets.apportioning import apportion, fractions_of
 from feedline.datasets.joining import length_of
+from feedline.datasets.labels import classes_of
 from feedline.datasets.reading import Array, Indexable, IntArray, T_co
 from feedline.datasets.selecting import Subset
 from feedline.datasets.stable_hash import stable_words
@@ -92,9 +93,9 @@ def _numbers(size: int, weights: list[int], given: dict[str, Any], seed: int) ->
         raise OptionError(f"{' and '.join(given)} exclude each other: pass one of them")
     given = {name: _checked(name, values, size) for name, values in given.items()}
     if "labels" in given:
-        return _by_label(_codes("labels", given["labels"]), weights, _shuffle(size, seed))
+        return _by_label(classes_of(given["labels"]).codes, weights, _shuffle(size, seed))
     if "groups" in given:
-        return _by_group(_codes("groups", given["groups"]), weights, seed)
+        return _by_group(classes_of(given["groups"], "groups").codes, weights, seed)
     if "keys" in given:
         return _by_key(given["keys"], weights, seed)
     numbers = np.empty(size, np.uint16)
@@ -215,49 +216,9 @@ def _checked(name: str, values: Any, size: int) -> Any:
     """As it is, or as an array if it can be had as one: a tensor, a column of a table."""
     if isinstance(values, (str, bytes)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
         raise OptionTypeError(f"{name} must be an array or list with one value per sample; got {type(values).__name__}")
-    if hasattr(values, "__array__"):
-        values = np.asarray(values)
-        if values.ndim != 1:
-            raise OptionError(f"{name} must have one value per sample; got an array of shape {values.shape}")
     if len(values) != size:
         raise OptionError(f"{name} must have one value per sample: the dataset has {size}, and {name} {len(values)}")
-    return values
-
-
-def _codes(name: str, values: Any) -> IntArray:
-    """The values numbered: equal ones have the same number."""
-    array = _numeric(values)
-    if array is not None:
-        return _codes_of_numbers(array)
-    seen: dict[Any, int] = {}
-    parts = (values[start : start + 65536] for start in range(0, len(values), 65536))
-    each: Iterable[Any] = chain.from_iterable(part.tolist() if hasattr(part, "tolist") else part for part in parts)
-    try:
-        return np.fromiter((seen.setdefault(value, len(seen)) for value in each), np.int64, len(values))
-    except TypeError as error:
-        raise OptionTypeError(f"{name} must be numbers, texts or other hashable values: {error}") from error
-
-
-def _codes_of_numbers(array: Array) -> IntArray:
-    if not len(array) or array.dtype.kind not in "iu" or int(array.max()) - int(array.min()) > 2 * len(array):
-        return cast(IntArray, np.unique(array, return_inverse=True)[1].reshape(-1))
-    # Numbers that lie close together need no sorting, which takes ten times as long.
-    offsets = array.astype(np.int64) - array.min().astype(np.int64)
-    there = np.bincount(offsets) > 0
-    numbers: IntArray = np.cumsum(there) - 1
-    codes: IntArray = numbers[offsets]
-    return codes
-
-
-def _numeric(values: Any) -> Array | None:
-    """As an array of numbers or dates; None for anything else, which is compared as Python does."""
-    if len(values) and isinstance(values[0], (str, bytes)):
-        return None
-    try:
-        array = np.asarray(values)
-    except ValueError:  # tuples of different lengths, say
-        return None
-    return array if array.ndim == 1 and array.dtype.kind in "biufmM" else None
+    return np.asarray(values) if hasattr(values, "__array__") else values
 
 
 def _tell_of_empty(parts: dict[str, Any], fractions: Mapping[str, float]) -> None:

@@ -36,6 +36,8 @@ def stable_words(keys: Sequence[Any] | Array, seed: int) -> Words:
     array([ True,  True, False])
     """
     array = keys if isinstance(keys, np.ndarray) else _array_of_integers(keys)
+    if array is not None and array.ndim != 1:
+        raise OptionTypeError(f"keys must be one-dimensional, one for each sample; got shape {array.shape}")
     if array is not None and array.dtype.kind in "iu":
         return _mixed(array.astype(np.int64, casting="unsafe").view(np.uint64), mix(_KEYS, seed, 0))
     sums = np.empty(len(keys), np.uint64)

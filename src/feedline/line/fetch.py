@@ -114,7 +114,7 @@ class Fetcher:
             if first < 0:
                 enter_sample(index)
             else:
-                enter_sample(*_repeatable_key(index, first + position))
+                enter_sample(*_repeatable_key(index, first + position * task.stride))
             try:
                 samples.append(dataset[index])
             except Exception as error:

@@ -9,17 +9,36 @@ Not its job: saving it (state, loader).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from feedline.messages import Outcome, Task
 from feedline.state import Place, Tail
 
 
-class LastIndices(NamedTuple):
-    """What stands for the state of a sampler that has none: the indices it gave last. Digested only if saved."""
+class Sharing(NamedTuple):
+    """What counting has to know of how an order is shared out."""
 
-    indices: Sequence[Any]
+    ranks: int = 1
+    whole_batches: bool = False
+    """Are batches shared out, and not indices? Then batches are counted."""
+    batch_size: int | None = None
+    """Of a full batch, where the loader makes them of single indices."""
+    total: int | None = None
+    """The length of the whole order, over all ranks."""
+
+    def after(self, place: int, size: int) -> int:
+        """Where in the order all ranks together are after one more step, in which this one had so much.
+
+        >>> Sharing(ranks=3, batch_size=4, total=10).after(0, size=3)
+        10
+        """
+        if self.ranks == 1:
+            return place + size
+        stop = place + (self.batch_size or size) * self.ranks
+        return stop if self.total is None else min(stop, self.total)
+
+
+ALONE = Sharing()
 
 
 class Passed:
@@ -33,25 +52,33 @@ class Passed:
     (1, 2, (2,))
     """
 
-    def __init__(self, begin: Place, ranks: int = 1, whole_batches: bool = False) -> None:
+    def __init__(self, begin: Place, sharing: Sharing = ALONE) -> None:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
         self._finished = False
         self._held: list[Outcome] | None = None
         self._begin = begin
-        self._ranks = ranks
-        self._whole_batches = whole_batches
-        self._under_way: deque[tuple[int, int, Any]] = deque()  # number, indices, the sampler's state after it
+        self._sharing = sharing
+        self._under_way: deque[tuple[Task, Any]] = deque()  # and the sampler's state after it
         self._ahead = set(begin.ahead)
-        self._batches = begin.batches
-        self._samples = begin.samples
-        self._sampler = begin.sampler
+        self.came_ahead = bool(begin.ahead)
+        """Had later batches been delivered already at the place it began?"""
+        # Batches, samples, the sampler's state, the latest indices: stored at once, for another thread may be saving.
+        self._counted: tuple[int, int, Any, Any] = (begin.batches, begin.samples, begin.sampler, None)
         self._streams = dict(begin.streams)
+
+    def has(self, task: Task, sampler_state: Any) -> bool:
+        """Was this batch delivered before the place was saved? Then it counts now, and is not to be made again."""
+        if task.seq not in self._ahead:
+            return False
+        self.sent(task, sampler_state)
+        self._advance()
+        return True
 
     def sent(self, task: Task, sampler_state: Any) -> None:
         """A task has been sent out."""
-        self._under_way.append((task.seq, self._size(task), sampler_state))
+        self._under_way.append((task, sampler_state))
 
     def delivered(self, outcome: Outcome) -> None:
         """An outcome has left: to the user, or because there was nothing in it."""
@@ -62,17 +89,19 @@ class Passed:
 
     def done(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
         """A task has been sent and its outcome has left, and none other is under way."""
-        if self._held is not None or self.shards:
+        if self._held is not None or self.shards or self._ahead:
             self.sent(task, sampler_state)
             self.delivered(outcome)
             return
-        self._batches = task.seq + 1
-        self._samples += self._size(task) * self._ranks
-        self._sampler = sampler_state
+        self._take(task, sampler_state)
+
+    def _take(self, task: Task, sampler_state: Any) -> None:
+        samples = self._sharing.after(self._counted[1], self._size(task))
+        self._counted = task.seq + 1, samples, sampler_state, task.indices
 
     def _size(self, task: Task) -> int:
         """How much of the order it is: indices, or one whole batch; nothing is known of a stream's."""
-        return 0 if task.indices is None else 1 if self._whole_batches else len(task.indices)
+        return 0 if task.indices is None else 1 if self._sharing.whole_batches else len(task.indices)
 
     def hold(self) -> None:
         """From now on what has left the loop is not yet the user's."""
@@ -96,30 +125,34 @@ class Passed:
 
     def _count(self, outcome: Outcome) -> None:
         self._ahead.add(outcome.seq)
-        while self._under_way and self._under_way[0][0] in self._ahead:
-            seq, size, sampler = self._under_way.popleft()
-            self._ahead.discard(seq)
-            self._batches = seq + 1
-            self._samples += size * self._ranks
-            self._sampler = sampler
+        self._advance()
         if not self.shards:
             return
-        self._samples += outcome.size + len(outcome.bad) + outcome.dropped
+        batches, samples, sampler, _ = self._counted
+        self._counted = batches, samples + outcome.size + len(outcome.bad) + outcome.dropped, sampler, None
         if outcome.ended:
             self._streams[str(outcome.seq % self.shards)] = {"ended": True}
         elif outcome.stream is not None:
             shard, record = outcome.stream
             self._streams[str(shard)] = record
 
+    def _advance(self) -> None:
+        while self._under_way and self._under_way[0][0].seq in self._ahead:
+            task, sampler_state = self._under_way.popleft()
+            self._ahead.discard(task.seq)
+            self._take(task, sampler_state)
+
     @property
     def place(self) -> Place:
         """Where to go on."""
-        sampler = Tail.of(self._sampler.indices) if isinstance(self._sampler, LastIndices) else self._sampler
+        batches, samples, sampler, indices = self._counted
+        if sampler is None and indices is not None and self._sharing.ranks == 1:  # those of another rank differ
+            sampler = Tail.of(indices)
         return Place(
             self._begin.epoch,
-            self._batches,
-            self._samples,
-            tuple(sorted(self._ahead)),
+            batches,
+            samples,
+            tuple(sorted(seq for seq in self._ahead if seq >= batches)),
             sampler,
             self.shards,
             dict(self._streams),

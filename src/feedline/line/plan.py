@@ -8,16 +8,16 @@ Not its job: reading data (fetch, stream), how many tasks may be out (loader).
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 
-from feedline.line.passed import LastIndices
-from feedline.line.ranks import share_of
-from feedline.line.replay import Replayed
+from feedline.line.ranks import share_of, turns_of
+from feedline.line.replay import Replayed, compare
 from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order
 from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
@@ -43,41 +43,21 @@ class Plan(Protocol):
         """From a batch's number on."""
 
     def tasks_from(self, place: Place) -> Tasks:
-        """Those that have not been delivered yet; the place's samples are this rank's."""
+        """Those from there on, also such as were delivered ahead; the place's samples are this rank's."""
 
 
 class MapTasks:
-    """Tasks over a map-style dataset: those of a generator, without those delivered ahead."""
+    """Tasks over a map-style dataset."""
 
-    def __init__(
-        self, tasks: Iterator[Task], ahead: Container[int] = (), sampler_state: Callable[[], Any] = lambda: None
-    ) -> None:
+    def __init__(self, tasks: Iterator[Task], sampler_state: Callable[[], Any] = lambda: None) -> None:
         self._tasks = tasks
-        self._ahead = ahead
         self.sampler_state = sampler_state
 
     def __next__(self) -> Task:
-        task = next(self._tasks)
-        while task.seq in self._ahead:
-            task = next(self._tasks)
-        return task
+        return next(self._tasks)
 
     def ended(self, seq: int) -> None:
         raise AssertionError("only a stream ends early")
-
-
-class ReplayedTasks(MapTasks):
-    """Tasks of a sampler that can only be asked again: its latest indices stand for its state."""
-
-    def __init__(self, tasks: Iterator[Task], ahead: Container[int]) -> None:
-        super().__init__(tasks, ahead, lambda: LastIndices(self._latest[-Tail.LONGEST :]))
-        self._latest: Any = ()
-
-    def __next__(self) -> Task:
-        task = super().__next__()
-        assert task.indices is not None
-        self._latest = task.indices
-        return task
 
 
 class OrderPlan:
@@ -102,17 +82,22 @@ class OrderPlan:
         return self.tasks_from(Place(epoch, start, start * self._size))
 
     def tasks_from(self, place: Place) -> Tasks:
-        return MapTasks(self._generate(place.epoch, place.batches, place.samples), place.ahead)
+        return MapTasks(self._generate(place))
 
-    def _generate(self, epoch: int, start: int, samples: int) -> Iterator[Task]:
-        own_seed = self._sampler.seed
+    def _generate(self, place: Place) -> Iterator[Task]:
+        own_seed, epoch, start, samples = self._sampler.seed, place.epoch, place.batches, place.samples
         order = self._sampler.order(self._seed if own_seed is None else own_seed, epoch)
+        compare(place, lambda: order[max(0, samples - Tail.LONGEST) : samples])
         size, seed, repeats = self._size, self._seed, self._sampler.repeats
+        ranks, rank = turns_of(self._sampler)
         begin = samples - start * size  # not 0 if the batches before had another size
         for seq in range(start, start + count_batches(len(order) - samples, size, self._drop_last)):
             first = begin + seq * size
             indices = np.asarray(order[first : first + size], np.int64)
-            yield Task(seq, epoch, seed, indices, first if repeats else -1)
+            if repeats:
+                yield Task(seq, epoch, seed, indices, first * ranks + rank, stride=ranks)
+            else:
+                yield Task(seq, epoch, seed, indices)
 
 
 class BatchPlan:
@@ -137,12 +122,13 @@ class BatchPlan:
         return self.tasks_from(Place(epoch, start, start))
 
     def tasks_from(self, place: Place) -> Tasks:
-        return MapTasks(self._generate(place.epoch, place.batches, place.samples), place.ahead)
+        return MapTasks(self._generate(place))
 
-    def _generate(self, epoch: int, start: int, past: int) -> Iterator[Task]:
-        own_seed = self._sampler.seed
+    def _generate(self, place: Place) -> Iterator[Task]:
+        own_seed, epoch, past = self._sampler.seed, place.epoch, place.samples
         share, repeats = share_of(self._sampler, self._seed if own_seed is None else own_seed, epoch)
-        for seq, number in enumerate(range(past, len(share)), start):
+        compare(place, lambda: share[past - 1] if 0 < past <= len(share) else ())
+        for seq, number in enumerate(range(past, len(share)), place.batches):
             yield Task(seq, epoch, self._seed, share[number], share.first(number, repeats))
 
 
@@ -163,13 +149,14 @@ class IterablePlan:
         return length if self._batches else count_batches(length, self._size, self._drop_last)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return self.tasks_from(Place(epoch, ahead=range(start)))
+        place = Place(epoch)
+        return MapTasks(islice(self._generate(place, self._replayed(place)), start, None))
 
     def tasks_from(self, place: Place) -> Tasks:
         if not is_stateful(self._indices):
-            return ReplayedTasks(self._generate(place, self._replayed(place)), place.ahead)
+            return MapTasks(self._generate(place, self._replayed(place)))
         kept = Kept(self._indices, place.sampler)
-        return MapTasks(self._generate(place, kept), place.ahead, kept.state)
+        return MapTasks(self._generate(place, kept), kept.state)
 
     def _replayed(self, place: Place) -> Iterator[Any]:
         yield from Replayed(iter(self._indices), place, self._batches)  # asked for when the first batch is
@@ -197,7 +184,7 @@ class Kept:
         self._sampler = sampler
         self._ended = state == _END
         if state is not None and not self._ended:
-            sampler.load_state_dict(state)
+            sampler.load_state_dict(copy.deepcopy(state))  # the user's stays as it is
         self._source = None if self._ended else iter(sampler)
 
     def __iter__(self) -> Iterator[Any]:
@@ -214,7 +201,8 @@ class Kept:
 
     def state(self) -> Any:
         # At its end a sampler may have begun anew: then its own word would give the epoch again.
-        return _END if self._ended else self._sampler.state_dict()
+        # A copy: what it returns may be what it goes on counting in.
+        return _END if self._ended else copy.deepcopy(self._sampler.state_dict())
 
 
 _END = "end"

@@ -75,7 +75,7 @@ class DistributedSampler(Sampler):
             raise OptionError(
                 f"drop_last=True is uneven='drop', but uneven={uneven!r} was given: leave out one of them"
             )
-        self._given_epoch: int | None = None
+        self.told_epoch: int | None = None
 
     @property
     def makes_batches(self) -> bool:  # type: ignore[override]
@@ -84,8 +84,9 @@ class DistributedSampler(Sampler):
 
     @property
     def repeats(self) -> bool:  # type: ignore[override]
-        """May an index come twice on this rank?"""
-        return bool(self.sampler.repeats) or (self.uneven == "pad" and len(self.sampler) % self.num_replicas > 0)
+        """May an index come twice? What is given again only to pad is the same sample, with the same augmentation: that
+        of a sample must not depend on the number of ranks."""
+        return bool(self.sampler.repeats)
 
     def __len__(self) -> int:
         return share_length(len(self.sampler), self.num_replicas, self.rank, self.uneven)
@@ -103,7 +104,7 @@ class DistributedSampler(Sampler):
 
     def _key(self, seed: int, epoch: int) -> tuple[int, int]:
         own = self.sampler.seed
-        return seed if own is None else own, epoch if self._given_epoch is None else self._given_epoch
+        return seed if own is None else own, epoch if self.told_epoch is None else self.told_epoch
 
     def _walk(self, seed: int, epoch: int) -> Iterator[Any]:
         return each_batch(self.batches(seed, epoch)) if self.makes_batches else super()._walk(seed, epoch)
@@ -111,7 +112,7 @@ class DistributedSampler(Sampler):
     def set_epoch(self, epoch: int) -> None:
         """As torch's scripts do before each epoch; a feedline loader counts epochs by itself."""
         super().set_epoch(epoch)
-        self._given_epoch = epoch
+        self.told_epoch = epoch
 
 
 class Share:
@@ -200,6 +201,24 @@ def ranks_of(sampler: Any) -> int:
     return inner.num_replicas if isinstance(inner, DistributedSampler) else 1
 
 
+def turns_of(sampler: Sampler) -> tuple[int, int]:
+    """Of how many ranks, and which of them, a sampler has the indices."""
+    return (sampler.num_replicas, sampler.rank) if isinstance(sampler, DistributedSampler) else (1, 0)
+
+
+def given_epoch(sampler: Any) -> int | None:
+    """The epoch that a DistributedSampler (or the one in a batch sampler) was told by hand, if it was."""
+    inner = sampler if isinstance(sampler, DistributedSampler) else getattr(sampler, "sampler", None)
+    return inner.told_epoch if isinstance(inner, DistributedSampler) else None
+
+
+def follow_epoch(sampler: Any, epoch: int) -> None:
+    """Tell a sampler its epoch, and the one it is made of, if they want to know."""
+    for each in (sampler, getattr(sampler, "sampler", None)):
+        if callable(follow := getattr(each, "set_epoch", None)):
+            follow(epoch)
+
+
 def global_length(sampler: Any) -> int | None:
     """How many indices there are, of all ranks together; None if a sampler does not say."""
     if isinstance(sampler, DistributedSampler):
@@ -212,11 +231,11 @@ def global_length(sampler: Any) -> int | None:
 
 def name_of(sampler: Any) -> str:
     """What a state calls a sampler: its class, and that of what it is made of."""
-    inner = getattr(sampler, "sampler", None)
-    name, said = type(sampler).__name__, getattr(sampler, "settings", "")
-    if inner is not None:
-        return f"{name}({name_of(inner)})"
-    return f"{name}({said})" if isinstance(said, str) and said else name
+    inner, seed = getattr(sampler, "sampler", None), sampler.seed if is_ours(sampler) else None
+    said = name_of(inner) if inner is not None else getattr(sampler, "settings", "")
+    details = [said] if isinstance(said, str) and said else []
+    details += [f"seed={seed}"] if seed is not None else []
+    return f"{type(sampler).__name__}({', '.join(details)})" if details else type(sampler).__name__
 
 
 class _Listed(Sampler):

@@ -1,15 +1,15 @@
-"""A foreign sampler, asked again: what is past is taken once more and thrown away, and seen to be the same.
+"""An order that is had again: what is past is seen to be the same as it was then.
 
-Takes: the sampler's iterator, how many items are past, and the `Tail` of a saved place. Gives: the items after those.
-Promises: no data is read; an order that has changed since is a StateError and not a run that repeats some samples and
-misses others.
-Not its job: samplers that can say where they stand (plan.Kept), or whose order is a function of the seed (plan).
+Takes: a place, and the sampler's order or iterator. Gives: the items after those that are past.
+Promises: no data is read; an order that has changed since (another seed, other weights, a sampler that draws anew) is a
+StateError, and not a run that repeats some samples and misses others.
+Not its job: samplers that can say where they stand (plan.Kept).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -17,34 +17,40 @@ from feedline.errors import StateError
 from feedline.state import Place, Tail
 
 
-class Replayed(Iterator[Any]):
-    """The items from a place on. With `batches` each item is a batch of indices.
+def compare(place: Place, before: Callable[[], Any]) -> None:
+    """Are these indices, the last before the place, those that were there when it was saved?
 
-    >>> first = Replayed(iter(range(10)), Place(samples=4, sampler=Tail.of([2, 3])), batches=False)
-    >>> next(first)
+    >>> compare(Place(samples=2, sampler=Tail.of([7, 8])), lambda: [7, 8])
+    """
+    tail = place.sampler
+    if not isinstance(tail, Tail):
+        return
+    found = before()
+    if Tail.of(found[len(found) - tail.count :]) == tail:
+        return
+    raise StateError(
+        f"the state cannot be continued: the sampler does not give the indices before batch {place.batches} as it did "
+        "when the state was saved. Its settings and data must be the same, and its order the same for the same epoch: "
+        "seed its generator, define set_epoch, or give it state_dict() and load_state_dict(state)"
+    )
+
+
+class Replayed(Iterator[Any]):
+    """A foreign sampler, asked again: what is past is taken and thrown away. With `batches` each item is a batch.
+
+    >>> next(Replayed(iter(range(10)), Place(samples=4, sampler=Tail.of([2, 3])), batches=False))
     4
     """
 
     def __init__(self, source: Iterator[Any], place: Place, batches: bool) -> None:
         self._source = source
+        self._place = place
         self._past = place.batches if batches else place.samples
         self._batches = batches
-        self._tail = place.sampler if isinstance(place.sampler, Tail) else None
 
     def __next__(self) -> Any:
         if self._past:
             past, self._past = self._past, 0
-            self._compare(deque(islice(self._source, past), maxlen=Tail.LONGEST), past)
+            last = deque(islice(self._source, past), maxlen=Tail.LONGEST)
+            compare(self._place, lambda: list(last[-1]) if self._batches and last else list(last))
         return next(self._source)
-
-    def _compare(self, last: deque[Any], past: int) -> None:
-        if self._tail is None:
-            return
-        indices = list(last[-1]) if self._batches and last else list(last)
-        if Tail.of(indices[-self._tail.count :]) != self._tail:
-            raise StateError(
-                f"the state cannot be continued: asked again, the sampler does not give the {past} "
-                f"{'batches' if self._batches else 'indices'} before the saved place as it did then. Its order must be "
-                "the same for the same epoch (seed its generator, or define set_epoch), or give it state_dict() and "
-                "load_state_dict(state)"
-            )

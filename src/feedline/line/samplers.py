@@ -19,6 +19,7 @@ from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import Counting, Draws, IntArray, Order, Picked, Repeated
 from feedline.line.sampler import Sampler
 from feedline.line.shuffling import order_key, shuffled
+from feedline.options import check_sampler
 
 
 class SequentialSampler(Sampler):
@@ -116,6 +117,7 @@ class BatchSampler:
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
         if not isinstance(sampler, Iterable):
             raise OptionTypeError(f"sampler must be an iterable of indices, got {type(sampler).__name__}")
+        check_sampler(sampler)
         self.sampler = sampler
         self.batch_size = check_whole("batch_size", batch_size, least=1)
         self.drop_last = check_flag("drop_last", drop_last)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from feedline.checks import check_choice, check_flag, check_whole
+from feedline.datasets import classes_of
 from feedline.errors import OptionError
-from feedline.line.labels import classes_of
 from feedline.line.permutation import IntArray, Order, random_words
 from feedline.line.sampler import Batches, BatchOrderSampler
 from feedline.line.shares import SHARES, Shares, shares_of

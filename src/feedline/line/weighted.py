@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.checks import check_flag, check_whole
+from feedline.datasets import classes_of
 from feedline.errors import OptionError, OptionTypeError
-from feedline.line.labels import classes_of
 from feedline.line.permutation import IntArray, Order
 from feedline.line.sampler import Sampler
 from feedline.line.shuffling import order_key

@@ -95,8 +95,6 @@ TENSORS = Tensors()
 
 def _bytes_of(tensor: torch.Tensor) -> tuple[Array, torch.dtype] | None:
     """A tensor as NumPy array, of integers if NumPy does not have its dtype; None if its bytes are not here."""
-    if type(tensor) is not torch.Tensor:
-        tensor = tensor.as_subclass(torch.Tensor)
     if tensor.requires_grad or tensor.layout is not torch.strided or tensor.device.type != "cpu":
         return None
     if tensor.is_quantized or tensor.is_nested:

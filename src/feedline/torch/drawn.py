@@ -160,7 +160,7 @@ class Drawn:
         """The same again; StateError if it is damaged, or if a generator was given then and is not now."""
         try:
             drawn = cls(
-                bool(found["begun"]),
+                _flag(found["begun"]),
                 _number(base_seed),
                 _number(found.get("sampler_epoch")),
                 _states(found.get("asked", {})),
@@ -189,8 +189,14 @@ def _states(found: Any) -> dict[str, bytes]:
 
 
 def _number(value: Any) -> int | None:
-    if value is not None and type(value) is not int:
+    if value is not None and (type(value) is not int or not -(1 << 63) <= value < 1 << 64):
         raise ValueError(f"{value!r} is no number")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if value is not True and value is not False:
+        raise ValueError(f"{value!r} is neither true nor false")
     return value
 
 

@@ -9,6 +9,7 @@ Not its job: torch's options and their checks (loader), the order (orders), the 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,16 +22,16 @@ from feedline.care import Care
 from feedline.errors import StateError
 from feedline.feed import Feed
 from feedline.line.collate import registrations
-from feedline.line.passed import Passed
+from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.sampler import has_batches, is_ours
+from feedline.line.sampler import is_ours
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
-from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, ranks_in, samplers_in
+from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, samplers_in, sharing_in
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
@@ -75,11 +76,13 @@ class Engine:
         self._behind = Behind()
         self._base_seed: int | None = None
 
-    def __getstate__(self) -> Own:  # a copy, or another process's, begins with nothing under way
-        return self.own
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or another process's, stands where this one does, and has no workers."""
+        return {"own": self.own, "_progress": copy.deepcopy(self._progress), "_put_off": self._put_off}
 
-    def __setstate__(self, own: Own) -> None:
-        self.__init__(own)  # type: ignore[misc]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["own"])  # type: ignore[misc]
+        self.__dict__.update(state)
 
     def begin(self, loader: Loader) -> Iterator[Any]:
         """An epoch; draws from the generator exactly as torch's loader does."""
@@ -91,8 +94,14 @@ class Engine:
         if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler)) is not None:
             self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
-        sampler = None if shards else loader._index_sampler
-        place, passed = self._progress.begin(shards, ranks_in(sampler), has_batches(sampler))
+        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler))
+        try:
+            return self._begin(loader, place, passed)
+        except BaseException:
+            self._progress.take_back()
+            raise
+
+    def _begin(self, loader: Loader, place: Place, passed: Passed) -> Iterator[Any]:
         tasks = self._tasks(loader, place, passed)
         if (again := read_again(place, type(loader.dataset).__name__)) is not None:
             self.feed.tell_once(again)
@@ -145,7 +154,7 @@ class Engine:
             raise StateError("the state was saved by feedline.DataLoader, whose order is another than torch's")
         # A sampler of the user's own may come by its generator as it likes.
         must_agree = kind.sampler.startswith("torch.")
-        drawn = Drawn.from_json(state["torch"], state["seed"], _generators(loader), must_agree)
+        drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
         if loop is not None and kind.batched_by == "batch_size":
             _check_batch_size(loader, place, epoch_is_over(loop))
         self._put_off = loop is not None and (not drawn.begun or epoch_is_over(loop))
@@ -249,6 +258,10 @@ class Engine:
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:
+    return replace(_kind_of(loader, seed), batch_size=loader.batch_size)
+
+
+def _kind_of(loader: Loader, seed: int | None) -> Kind:
     if streams(loader.dataset):
         buffer = loader._feedline.own.shuffle_buffer  # type: ignore[attr-defined]
         reading = f"batch_size={loader.batch_size}, shuffle_buffer={buffer}"
@@ -258,7 +271,7 @@ def _kind(loader: Loader, seed: int | None) -> Kind:
 
 def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
     """Lightning ends an epoch after len(loader) batches, those before the checkpoint counted."""
-    step = loader._index_sampler.batch_size * ranks_in(loader._index_sampler)
+    step = loader._index_sampler.batch_size * sharing_in(loader._index_sampler).ranks
     most = place.batches * step
     if place.samples != most and not (is_over and most - step < place.samples < most):
         raise StateError(

@@ -8,6 +8,7 @@ Not its job: an epoch (engine), the order (orders), tensors (tensors, collate).
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -200,7 +201,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         self._feedline.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_feedline": Engine(self._feedline.own)}
+        return {**self.__dict__, "_feedline": copy.copy(self._feedline)}
 
 
 def _is_pipe(dataset: Any) -> bool:

@@ -17,14 +17,15 @@ from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Se
 
 from feedline.datasets import IntArray
 from feedline.line.last_batch import lone_sample
-from feedline.line.plan import BatchPlan, Kept, MapTasks, OrderPlan, Plan, ReplayedTasks, Tasks, batch_of, is_stateful
+from feedline.line.passed import Sharing
+from feedline.line.plan import BatchPlan, Kept, MapTasks, OrderPlan, Plan, Tasks, batch_of, is_stateful
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.replay import Replayed
+from feedline.line.replay import Replayed, compare
 from feedline.line.sampler import has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
 from feedline.messages import AsGiven, Task
-from feedline.state import Kind, Place
+from feedline.state import Kind, Place, Tail
 from feedline.torch.drawn import Drawn, Generators
 
 _BLOCK = 1 << 16
@@ -37,14 +38,12 @@ class Indices(NamedTuple):
     batches: Iterator[Any]
     unique: bool
     """Does each index come once?"""
-    state: Callable[[], Any] | None
-    """What the sampler says of its place; None if it can only be asked again."""
+    state: Callable[[], Any] = lambda: None
+    """What the sampler says of its place, if it says anything."""
 
     def tasks(self, seed: int, place: Place) -> Tasks:
         """As tasks of that seed."""
-        if self.state is None:
-            return ReplayedTasks(self._number(seed, place), place.ahead)
-        return MapTasks(self._number(seed, place), place.ahead, self.state)
+        return MapTasks(self._number(seed, place), self.state)
 
     def _number(self, seed: int, place: Place) -> Iterator[Task]:
         first = place.samples
@@ -133,8 +132,7 @@ def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -
     sampler: Any = batch_sampler.sampler
     size, drop_last = batch_sampler.batch_size, batch_sampler.drop_last
     if _is_stock(sampler):
-        batches = _batches(_without(place.samples, _arrays(sampler, drawn)), size, drop_last)
-        return Indices(batches, _each_once(sampler), lambda: None)
+        return Indices(_batches(_left(sampler, place, drawn), size, drop_last), _each_once(sampler))
     said: list[Any] = []
 
     def lists() -> Iterator[list[Any]]:
@@ -145,23 +143,15 @@ def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -
                 return
             yield batch
 
-    if is_stateful(sampler):
-        return Indices(lists(), False, lambda: said[0]())
-    return Indices(lists(), False, _says_nothing(sampler))
+    return Indices(lists(), False, lambda: said[0]())
 
 
-def _kept(sampler: Any, place: Place, batches: bool) -> tuple[Iterator[Any], Callable[[], Any] | None]:
+def _kept(sampler: Any, place: Place, batches: bool) -> tuple[Iterator[Any], Callable[[], Any]]:
     """A sampler's iterator without what is past, and what the sampler says of its place, if it says anything."""
     if is_stateful(sampler):
         kept = Kept(sampler, place.sampler)
         return kept, kept.state
-    return Replayed(iter(sampler), place, batches), _says_nothing(sampler)
-
-
-def _says_nothing(sampler: Any) -> Callable[[], Any] | None:
-    """A sampler without a state is known by its latest indices (None); not torch's own for ranks, which follows its
-    epoch, and which with another number of ranks has other indices there."""
-    return (lambda: None) if type(sampler) is DistributedSampler else None
+    return Replayed(iter(sampler), place, batches), lambda: None
 
 
 def _own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
@@ -195,7 +185,7 @@ def _told(index_sampler: Any) -> tuple[Any, int | None]:
     """The sampler that is told its epoch by `set_epoch`, and the epoch it stands at; (None, None) if there is none."""
     for each in samplers_in(index_sampler):
         if callable(getattr(each, "set_epoch", None)):
-            name = "_given_epoch" if isinstance(each, OwnDistributed) else "_epoch" if is_ours(each) else "epoch"
+            name = "told_epoch" if isinstance(each, OwnDistributed) else "_epoch" if is_ours(each) else "epoch"
             epoch = getattr(each, name, None)
             return each, epoch if isinstance(epoch, int) else None
     return None, None
@@ -222,6 +212,13 @@ def hint_about(index_sampler: Any) -> str | None:
     if type(index_sampler) not in (BatchSampler, OwnBatchSampler):
         return None
     return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last)
+
+
+def sharing_in(index_sampler: Any) -> Sharing:
+    """How its order is shared out over ranks."""
+    is_batched = type(index_sampler) in (BatchSampler, OwnBatchSampler)
+    size, inner = (index_sampler.batch_size, index_sampler.sampler) if is_batched else (None, index_sampler)
+    return Sharing(ranks_in(index_sampler), has_batches(index_sampler), size, _length_of(inner))
 
 
 def ranks_in(index_sampler: Any) -> int:
@@ -257,13 +254,27 @@ def _each_once(sampler: SequentialSampler | RandomSampler) -> bool:
     return isinstance(sampler, SequentialSampler) or sampler.num_samples <= len(sampler.data_source)
 
 
-def _arrays(sampler: SequentialSampler | RandomSampler, drawn: Drawn) -> Iterator[IntArray]:
-    """The sampler's indices in arrays; each is drawn when torch would have drawn it."""
-    size = len(sampler.data_source)
+def _left(sampler: SequentialSampler | RandomSampler, place: Place, drawn: Drawn) -> Iterator[IntArray]:
+    """What is left of the sampler's indices at a place, in arrays; each is drawn when torch would have drawn it."""
+    size, past = len(sampler.data_source), place.samples
     if isinstance(sampler, SequentialSampler):
-        for start in range(0, size, _BLOCK):  # there may be more than fit into memory
+        compare(place, lambda: np.arange(max(0, past - Tail.LONGEST), min(past, size)))
+        for start in range(past, size, _BLOCK):  # there may be more than fit into memory
             yield np.arange(start, min(size, start + _BLOCK))
         return
+    last: list[int] = []
+    for array in _shuffles(sampler, size, drawn):
+        taken, left = array[:past], array[past:]
+        past -= len(taken)
+        last += taken[-Tail.LONGEST :].tolist()
+        if len(left):
+            if last:
+                compare(place, last.copy)
+                last.clear()
+            yield left
+
+
+def _shuffles(sampler: RandomSampler, size: int, drawn: Drawn) -> Iterator[IntArray]:
     generator = sampler.generator
     if generator is None:
         if drawn.seed is None:
@@ -275,14 +286,6 @@ def _arrays(sampler: SequentialSampler | RandomSampler, drawn: Drawn) -> Iterato
     # torch draws once more even if nothing is left to be taken from it, which only a generator of the user's can tell
     if sampler.num_samples % size or sampler.generator is not None:
         yield torch.randperm(size, generator=generator).cpu().numpy()[: sampler.num_samples % size]
-
-
-def _without(past: int, arrays: Iterator[IntArray]) -> Iterator[IntArray]:
-    for array in arrays:
-        left = array[past:]
-        past -= len(array) - len(left)
-        if len(left):
-            yield left
 
 
 def _batches(arrays: Iterator[IntArray], size: int, drop_last: bool) -> Iterator[IntArray]:

@@ -242,7 +242,8 @@ class Body:
     def _make(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         if self._collator is not None:
             return self._make_by(self._collator, samples, empty, names)
-        return self._batch(samples, empty, names), max(1, len(samples)), None  # collate_fn may make one of nothing
+        size = len(samples if names is None else names)  # what __getitems__ returned may be any iterable
+        return self._batch(samples, empty, names), max(1, size), None  # collate_fn may make one of nothing
 
     def _make_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
         """Straight into the slot."""

@@ -2,16 +2,18 @@
 
 Takes: one label per sample: an array of numbers or strings, a tensor, or a list of anything hashable.
 Gives: for each sample the number of its class, and the classes. Promises: linear time for whole numbers that lie close
-together, which labels mostly do. Not its job: what is done with classes (weighted, stratified).
+together, which labels mostly do. Not its job: what is done with classes (splitting; line/weighted,
+line/stratified).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from feedline.datasets import Array, IntArray
+from feedline.datasets.reading import Array, IntArray
 from feedline.errors import OptionError, OptionTypeError
 
 
@@ -27,22 +29,23 @@ class Classes(NamedTuple):
         return np.bincount(self.codes, minlength=len(self.names))
 
 
-def classes_of(labels: Any) -> Classes:
-    """Number the classes, in ascending order if they are an array's, else as they come.
+def classes_of(labels: Any, name: str = "labels") -> Classes:
+    """Number the classes, in ascending order if they are an array's, else as they come. `name` is the argument's.
 
     >>> classes_of(["cat", "dog", "cat"])
     Classes(codes=array([0, 1, 0]), names=['cat', 'dog'])
     """
-    array = _as_array(labels)
+    array = _as_array(labels, name)
     if array is None:
-        return _hashed(list(labels))
+        known = labels if hasattr(labels, "__len__") else list(labels)
+        return _hashed(known, len(known), name)
     if array.ndim != 1:
         raise OptionError(
-            f"labels must be one-dimensional, one for each sample; got shape {array.shape}"
-            + ("; of one-hot rows, labels.argmax(1) has them" if array.ndim == 2 else "")
+            f"{name} must be one-dimensional, one for each sample; got shape {array.shape}"
+            + (f"; of one-hot rows, {name}.argmax(1) has them" if array.ndim == 2 else "")
         )
     if array.dtype.kind == "O":
-        return _hashed(array.tolist())
+        return _hashed(array.tolist(), len(array), name)
     if array.dtype.kind in "biu" and array.size:
         lowest, highest = int(array.min()), int(array.max())
         if highest - lowest <= 4 * array.size + 1024:
@@ -51,12 +54,12 @@ def classes_of(labels: Any) -> Classes:
     return Classes(codes.astype(np.int64, copy=False), names.tolist())
 
 
-def _as_array(labels: Any) -> Array | None:
+def _as_array(labels: Any, name: str) -> Array | None:
     """None for what NumPy would change: in a list of 1 and "1" both would become strings."""
     if hasattr(labels, "__array__"):
         return np.asarray(labels)
     if isinstance(labels, (str, bytes)) or not hasattr(labels, "__iter__"):
-        raise OptionTypeError(f"labels must be a sequence with one label for each sample; got {labels!r}")
+        raise OptionTypeError(f"{name} must be a sequence with one label for each sample; got {labels!r}")
     return np.array(labels) if isinstance(labels, list) and set(map(type, labels)) == {int} else None
 
 
@@ -64,15 +67,16 @@ def _tabled(array: Array, lowest: int, highest: int) -> Classes:
     # Unsigned numbers may not fit into an int64 before the lowest is taken off, signed ones may not fit their own type.
     near = array - array.dtype.type(lowest) if array.dtype.kind == "u" else array.astype(np.int64) - lowest
     near = near.astype(np.int64, copy=False)
-    present = np.zeros(highest - lowest + 1, np.bool_)
-    present[near] = True
+    place_of = np.full(highest - lowest + 1, -1)
+    place_of[near] = np.arange(len(near))
+    present = place_of >= 0
     numbers = np.cumsum(present) - 1
-    return Classes(numbers[near], [array.dtype.type(at + lowest).item() for at in np.flatnonzero(present).tolist()])
+    return Classes(numbers[near], array[place_of[present]].tolist())
 
 
-def _hashed(labels: list[Any]) -> Classes:
+def _hashed(labels: Iterable[Any], count: int, name: str) -> Classes:
     numbers: dict[Any, int] = {}
-    codes = np.empty(len(labels), np.int64)
+    codes = np.empty(count, np.int64)
     for place, label in enumerate(labels):
         try:
             # Of a list of tensors the values are meant: as keys each of them would be a class by itself.
@@ -80,7 +84,7 @@ def _hashed(labels: list[Any]) -> Classes:
             codes[place] = numbers.setdefault(key, len(numbers))
         except (TypeError, ValueError, RuntimeError) as error:
             raise OptionTypeError(
-                f"labels must be numbers, strings or anything hashable, but labels[{place}] is a "
+                f"{name} must be numbers, strings or anything hashable, but {name}[{place}] is a "
                 f"{type(label).__name__} ({error})"
             ) from error
     return Classes(codes, list(numbers))
