@@ -18,7 +18,7 @@ import numpy as np
 
 from feedline.line.ranks import share_of, turns_of
 from feedline.line.replay import Replayed, compare
-from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order
+from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order, is_ours, samplers_in
 from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place, Tail
@@ -159,6 +159,8 @@ class IterablePlan:
         return MapTasks(self._generate(place, kept), kept.state)
 
     def _replayed(self, place: Place) -> Iterator[Any]:
+        for each in filter(is_ours, samplers_in(self._indices)):
+            each.by_hand = self._seed, place.epoch  # one of ours in another's hands, which keep no place
         yield from Replayed(iter(self._indices), place, self._batches)  # asked for when the first batch is
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:

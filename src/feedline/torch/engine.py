@@ -24,14 +24,14 @@ from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.sampler import is_ours
+from feedline.line.sampler import is_ours, samplers_in
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
-from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, samplers_in, sharing_in
+from feedline.torch.orders import Asking, follow_epoch, generators_of, hint_about, kind_of, sharing_in
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
@@ -282,5 +282,5 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
 
 
 def _generators(loader: Loader) -> Generators:
-    samplers = None if streams(loader.dataset) else generator_of(loader._index_sampler)
+    samplers = [] if streams(loader.dataset) else generators_of(loader._index_sampler)
     return Generators(loader.generator, samplers)
