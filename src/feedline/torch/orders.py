@@ -221,6 +221,8 @@ def hint_about(index_sampler: Any) -> str | None:
 
 def sharing_in(index_sampler: Any) -> Sharing:
     """How its order is shared out over ranks."""
+    if (ranks := _accelerates(index_sampler)) > 1:
+        return Sharing(ranks)  # one rank's state is given to all, so its latest indices do not tell
     is_batched = type(index_sampler) in (BatchSampler, OwnBatchSampler)
     size, inner = (index_sampler.batch_size, index_sampler.sampler) if is_batched else (None, index_sampler)
     return Sharing(ranks_in(index_sampler), has_batches(index_sampler), size, _length_of(inner))
@@ -232,18 +234,28 @@ def ranks_in(index_sampler: Any) -> int:
     return inner.num_replicas if _shares_out(inner) else ranks_of(index_sampler)
 
 
+def _accelerates(sampler: Any) -> int:
+    """Over how many ranks Accelerate shares a batch sampler out, if this is its part of one; 0 if not."""
+    is_part = hasattr(sampler, "batch_sampler") and hasattr(sampler, "process_index")
+    return int(getattr(sampler, "num_processes", 0)) if is_part else 0
+
+
 def _shares_out(sampler: Any) -> bool:
     """Is it torch's for ranks, or a subclass that leaves alone how the order is shared out?"""
     return isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__
 
 
 def _length_of(sampler: Any) -> int | None:
+    if _accelerates(sampler):
+        return global_length(sampler.batch_sampler)  # that of its part may be another on each rank
     return len(sampler.dataset) if isinstance(sampler, DistributedSampler) else global_length(sampler)  # type: ignore[arg-type]
 
 
 def _name_of(sampler: Any) -> str:
     # torch's RandomSampler has another order than the one of that name in feedline.
     name = ("torch." if type(sampler).__module__.startswith("torch.utils.data") else "") + name_of(sampler)
+    if _accelerates(sampler):
+        return f"{name} on {sampler.num_processes} ranks"
     if not isinstance(sampler, DistributedSampler):
         return name
     # Its state may be another rank's, so the indices before the place do not tell.
