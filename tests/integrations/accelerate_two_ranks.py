@@ -1,5 +1,7 @@
-"""Launched by test_accelerate as two processes: trains with torch's loader and ours, and tells losses and indices; stops
-and goes on with every way Accelerate has of sharing batches out, and tells what came with and without the stop."""
+"""Launched by test_accelerate as two processes: trains with torch's loader and ours, and tells losses and indices.
+
+Then it stops and goes on with every way Accelerate has of sharing batches out, and tells what came with and without.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def prepared(config: dict[str, Any], data: Any) -> Any:
 
 
 def stopped(config: dict[str, Any], data: Any, stop: int) -> tuple[list[Any], list[Any]]:
-    """Batches without a stop; and with one, after which all ranks are given the state of the first, as by Accelerate."""
+    """Batches without a stop; and with one, after which all ranks are given the first one's state, as by Accelerate."""
     torch.manual_seed(4)
     whole = [batch.tolist() for batch in prepared(config, data)]
     torch.manual_seed(4)

@@ -72,12 +72,12 @@ def check(make: Make, front: Any = ours.DataLoader, kinds: tuple[Any, Any] = (IN
             next(iterator)
         state = json.loads(json.dumps(loader.state_dict()))
         generator = torch.get_rng_state()
-        wanted = [batch.tolist() for batch in iterator] + [batch.tolist() for batch in loader]
+        wanted = [np.asarray(batch).tolist() for batch in [*iterator, *loader]]
     torch.manual_seed(99)
     with loader_of(kinds[1]) as again:
         again.load_state_dict(state)
         torch.set_rng_state(generator)
-        assert [batch.tolist() for batch in again] + [batch.tolist() for batch in again] == wanted
+        assert [np.asarray(batch).tolist() for batch in [*again, *again]] == wanted
 
 
 FOREIGN: dict[str, Callable[[], Any]] = {
@@ -181,3 +181,22 @@ def test_torchs_distributed_sampler_in_another_order_is_refused(other: dict[str,
     next(iter(loader))
     with pytest.raises(StateError, match="another sampler was used"):
         share_of(torchs.DistributedSampler, 2, 0, **other).load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize("kinds", [(THREADS, INLINE), (INLINE, THREADS)])
+def test_a_sampler_that_draws_when_it_is_asked_is_asked_as_often_as_before_the_stop(kinds: tuple[Any, Any]) -> None:
+    check(lambda: {"sampler": Eager(), "batch_size": None}, kinds=kinds)
+
+
+def test_it_is_so_in_a_state_from_between_two_epochs() -> None:
+    def run(kind: Any, state: Any) -> tuple[Any, Any]:
+        with ours.DataLoader(range(24), None, sampler=Eager(), **kind) as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            torch.manual_seed(1)
+            return [int(sample) for sample in loader], loader.state_dict()
+
+    once, _ = run(INLINE, None)
+    twice, state = run(THREADS, None)
+    assert run(INLINE, state)[0] == twice != once
+    assert run(INLINE, run(INLINE, state)[1])[0] == twice

@@ -64,8 +64,8 @@ def with_feedline(loader: Any, **options: Any) -> Any:
 class WholeSteps:
     """How Accelerate's dispatcher fetches the batches of one step, one for each rank, and what it then saves.
 
-    It fetches one step ahead of the step it gives, and takes the loader's state before each batch of it; for torchdata's
-    states it then counts back. Here the state from before the whole step is kept.
+    It fetches one step ahead of the step it gives, and takes the loader's state before each batch of it; for
+    torchdata's states it then counts back. Here the state from before the whole step is kept.
     """
 
     def __init__(self, loader: Any) -> None:

@@ -136,6 +136,8 @@ class Drawn:
     """Of a sampler with `set_epoch`."""
     by_hand: list[list[int]] = field(default_factory=list)
     """Of feedline's samplers that another sampler iterates: the seed and the epoch of each."""
+    asked_twice: bool = False
+    """Is the sampler asked twice for an epoch, as by torch with workers? Then so it is later, whoever reads."""
     asked: dict[str, bytes] = field(default_factory=dict)
     """Generators as they stood before the sampler was asked for its iterator, if that drew from them."""
     taken: dict[str, bytes] | None = None
@@ -155,6 +157,8 @@ class Drawn:
                 found[name] = getattr(self, name)
         if self.by_hand:
             found["by_hand"] = self.by_hand
+        if self.asked_twice:
+            found["asked_twice"] = True
         for name in ("asked", "taken", "left", "now"):
             states = getattr(self, name)
             if states or (name == "taken" and states is not None):
@@ -170,6 +174,7 @@ class Drawn:
                 _number(base_seed),
                 _number(found.get("sampler_epoch")),
                 [[_count(seed), _count(epoch)] for seed, epoch in found.get("by_hand", [])],
+                bool(found.get("asked_twice")),
                 _states(found.get("asked", {})),
                 None if found.get("taken") is None else _states(found["taken"]),
                 _number(found.get("seed")),

@@ -31,7 +31,8 @@ from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
-from feedline.torch.orders import Asking, follow_epoch, generators_of, hint_about, kind_of, sharing_in
+from feedline.torch.known import hint_about, kind_of, sharing_in
+from feedline.torch.orders import Asking, follow_epoch, generators_of
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
@@ -75,10 +76,12 @@ class Engine:
         self._put_off = False
         self._behind = Behind()
         self._base_seed: int | None = None
+        self._asks_twice: bool | None = None  # as the run did that was loaded
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, or another process's, stands where this one does, and has no workers."""
-        return {"own": self.own, "_progress": copy.deepcopy(self._progress), "_put_off": self._put_off}
+        progress = copy.deepcopy(self._progress)
+        return {"own": self.own, "_progress": progress, "_put_off": self._put_off, "_asks_twice": self._asks_twice}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["own"])  # type: ignore[misc]
@@ -136,7 +139,7 @@ class Engine:
         drawn: Drawn | None = place.drawn
         if drawn is None:  # between two epochs
             seed = self._base_seed if loader.persistent_workers else None
-            drawn = Drawn(False, seed, left=_generators(loader).users_states())
+            drawn = Drawn(False, seed, asked_twice=self._twice(loader), left=_generators(loader).users_states())
         elif not drawn.now and epoch_is_over(loop):
             drawn = replace(drawn, now=_generators(loader).users_states())
         return {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
@@ -160,7 +163,9 @@ class Engine:
         self._put_off = loop is not None and (not drawn.begun or epoch_is_over(loop))
         self._behind = Behind()
         if self._put_off and drawn.begun:
-            place, drawn = Place(place.epoch + 1), Drawn(False, drawn.base_seed, left=drawn.now)
+            place = Place(place.epoch + 1)
+            drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
+        self._asks_twice = drawn.asked_twice
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
@@ -195,13 +200,17 @@ class Engine:
         else:
             # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
             asking.ask()
+            drawn.asked_twice = self._twice(loader)
             drawn.base_seed, is_new = self._draw_base_seed(loader)
-            if is_new and loader.num_workers:
-                # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
+            if is_new and drawn.asked_twice:
                 asking.ask()
             drawn.left = generators.users_states()
         assert drawn.base_seed is not None
         return asking.tasks(drawn.base_seed)
+
+    def _twice(self, loader: Loader) -> bool:
+        """torch asks once more after starting workers, and a sampler may draw (or count) when it is asked."""
+        return loader.num_workers > 0 if self._asks_twice is None else self._asks_twice
 
     def _draw_base_seed(self, loader: Loader) -> tuple[int, bool]:
         # torch draws it once for persistent workers, and once per iteration otherwise.
