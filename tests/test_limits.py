@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_cgroups import GB, Tree
 
 from feedline.arena import segment as segment_module
 from feedline.arena.limits import CONTAINER_V1, CONTAINER_V2, MACHINE, Room, room
@@ -14,36 +15,7 @@ from feedline.arena.segment import LOOK, RESERVE, STEP, UNSEEN, Segment
 from feedline.errors import MemoryShortage
 
 MB = 1 << 20
-GB = 1 << 30
 V1_UNLIMITED = 9223372036854771712
-
-
-class Tree:
-    """A made /proc and the cgroup file systems it speaks of."""
-
-    def __init__(self, base: Path) -> None:
-        self.base = base
-        self.proc = base / "proc"
-        (self.proc / "self").mkdir(parents=True)
-        self.mounts: list[str] = []
-
-    def room(self) -> Room | None:
-        return room(str(self.proc))
-
-    def machine(self, available: int, swap_free: int = 0, total: int = 64 * GB) -> None:
-        lines = {"MemTotal": total, "MemFree": 1, "MemAvailable": available, "SwapCached": 7, "SwapFree": swap_free}
-        (self.proc / "meminfo").write_text("".join(f"{k}:   {v // 1024} kB\n" for k, v in lines.items()))
-
-    def own(self, *lines: str) -> None:
-        (self.proc / "self" / "cgroup").write_text("".join(f"{line}\n" for line in lines))
-
-    def mount(self, place: str, kind: str, options: str, root: str = "/") -> Path:
-        folder = self.base / place
-        folder.mkdir(parents=True, exist_ok=True)
-        target = str(folder).replace(" ", "\\040")
-        self.mounts.append(f"35 31 0:32 {root} {target} rw,relatime shared:9 - {kind} {kind} {options}\n")
-        (self.proc / "self" / "mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/sda rw\n" + "".join(self.mounts))
-        return folder
 
 
 def v2(folder: Path, limit: int | str, used: int, cache: int = 0, swap: int | str | None = None) -> None:
@@ -90,15 +62,15 @@ def test_nothing_known(tmp_path: Path) -> None:
 
 
 def test_the_machine_alone(tree: Tree) -> None:
-    assert tree.room() == Room(32 * GB, 64 * GB, MACHINE)
+    assert room(str(tree.proc)) == Room(32 * GB, 64 * GB, MACHINE)
     tree.machine(available=32 * GB, swap_free=8 * GB)
-    assert tree.room() == Room(40 * GB, 64 * GB, MACHINE)
+    assert room(str(tree.proc)) == Room(40 * GB, 64 * GB, MACHINE)
 
 
 def test_version_2_cache_counts_as_free(tree: Tree) -> None:
     tree.own("0::/jobs/mine")
     v2(tree.mount("cg two", "cgroup2", "rw,nsdelegate") / "jobs" / "mine", 4 * GB, 3 * GB, cache=2 * GB)
-    assert tree.room() == Room(3 * GB, 4 * GB, CONTAINER_V2)
+    assert room(str(tree.proc)) == Room(3 * GB, 4 * GB, CONTAINER_V2)
 
 
 @pytest.mark.parametrize(("mine", "around", "free"), [(4, 8, 3), (8, 4, 2), ("max", 4, 2), (4, "max", 3)])
@@ -107,7 +79,7 @@ def test_version_2_the_tightest_of_all_around_counts(tree: Tree, mine: int | str
     mount = tree.mount("cg", "cgroup2", "rw")
     v2(mount / "jobs" / "mine", mine * GB if isinstance(mine, int) else mine, 1 * GB)
     v2(mount / "jobs", around * GB if isinstance(around, int) else around, 2 * GB)
-    found = tree.room()
+    found = room(str(tree.proc))
     assert found is not None
     assert (found.free, found.which) == (free * GB, CONTAINER_V2)
 
@@ -117,7 +89,7 @@ def test_version_2_the_mount_itself_counts(tree: Tree) -> None:
     mount = tree.mount("cg", "cgroup2", "rw")
     (mount / "a" / "b").mkdir(parents=True)
     v2(mount, 2 * GB, 1 * GB)
-    assert tree.room() == Room(1 * GB, 2 * GB, CONTAINER_V2)
+    assert room(str(tree.proc)) == Room(1 * GB, 2 * GB, CONTAINER_V2)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +102,14 @@ def test_version_2_swap_counts_as_far_as_it_is_allowed_and_there(
     tree.machine(32 * GB, swap_free=machine * MB)
     tree.own("0::/")
     v2(tree.mount("cg", "cgroup2", "rw"), 2 * GB, 1 * GB, swap=allowed)
-    assert tree.room() == Room(1 * GB + more * MB, 2 * GB, CONTAINER_V2)
+    assert room(str(tree.proc)) == Room(1 * GB + more * MB, 2 * GB, CONTAINER_V2)
 
 
 @pytest.mark.parametrize("path", ["/docker/abc", "/../../elsewhere", "/", ""])
 def test_inside_a_container_the_mount_is_ours_when_our_path_is_not_there(tree: Tree, path: str) -> None:
     tree.own(f"0::{path}")
     v2(tree.mount("cg", "cgroup2", "rw"), 2 * GB, 1 * GB)
-    assert tree.room() == Room(1 * GB, 2 * GB, CONTAINER_V2)
+    assert room(str(tree.proc)) == Room(1 * GB, 2 * GB, CONTAINER_V2)
 
 
 def test_a_mount_that_shows_a_part_of_the_hierarchy(tree: Tree) -> None:
@@ -145,7 +117,7 @@ def test_a_mount_that_shows_a_part_of_the_hierarchy(tree: Tree) -> None:
     mount = tree.mount("cg", "cgroup", "rw,memory", root="/docker/abc")
     v1(mount / "inner", 1 * GB, 100 * MB)
     v1(mount, 2 * GB, 1 * GB + 200 * MB)
-    assert tree.room() == Room(2 * GB - 1 * GB - 200 * MB, 2 * GB, CONTAINER_V1)
+    assert room(str(tree.proc)) == Room(2 * GB - 1 * GB - 200 * MB, 2 * GB, CONTAINER_V1)
 
 
 def test_version_1_in_its_hierarchy_beside_version_2_without_memory(tree: Tree) -> None:
@@ -156,9 +128,9 @@ def test_version_1_in_its_hierarchy_beside_version_2_without_memory(tree: Tree) 
     v1(mount, V1_UNLIMITED, 20 * GB)
     v1(mount / "jobs", V1_UNLIMITED, 5 * GB)
     v1(mount / "jobs" / "mine", 4 * GB, 3 * GB, cache=1 * GB)
-    assert tree.room() == Room(2 * GB, 4 * GB, CONTAINER_V1)
+    assert room(str(tree.proc)) == Room(2 * GB, 4 * GB, CONTAINER_V1)
     v1(mount / "jobs", 6 * GB, 5 * GB)
-    assert tree.room() == Room(1 * GB, 6 * GB, CONTAINER_V1)
+    assert room(str(tree.proc)) == Room(1 * GB, 6 * GB, CONTAINER_V1)
 
 
 @pytest.mark.parametrize(("with_swap", "more"), [(None, 0), (2 * GB, 0), (2 * GB + 50 * MB, 40), (V1_UNLIMITED, 1000)])
@@ -166,20 +138,20 @@ def test_version_1_swap(tree: Tree, with_swap: int | None, more: int) -> None:
     tree.machine(32 * GB, swap_free=1000 * MB)
     tree.own("4:memory:/")
     v1(tree.mount("memory", "cgroup", "rw,memory"), 2 * GB, 1 * GB, with_swap=with_swap, swapped=10 * MB)
-    assert tree.room() == Room(1 * GB + more * MB, 2 * GB, CONTAINER_V1)
+    assert room(str(tree.proc)) == Room(1 * GB + more * MB, 2 * GB, CONTAINER_V1)
 
 
 def test_the_machine_may_be_tighter_than_the_container(tree: Tree) -> None:
     tree.machine(available=1 * GB)
     tree.own("0::/")
     v2(tree.mount("cg", "cgroup2", "rw"), 8 * GB, 1 * GB)
-    assert tree.room() == Room(1 * GB, 64 * GB, MACHINE)
+    assert room(str(tree.proc)) == Room(1 * GB, 64 * GB, MACHINE)
 
 
 def test_more_used_than_allowed_leaves_nothing(tree: Tree) -> None:
     tree.own("0::/")
     v2(tree.mount("cg", "cgroup2", "rw"), 1 * GB, 2 * GB)
-    assert tree.room() == Room(0, 1 * GB, CONTAINER_V2)
+    assert room(str(tree.proc)) == Room(0, 1 * GB, CONTAINER_V2)
 
 
 def test_a_process_that_is_moved_is_looked_for_anew(tree: Tree) -> None:
@@ -188,7 +160,7 @@ def test_a_process_that_is_moved_is_looked_for_anew(tree: Tree) -> None:
     v2(mount / "two", 9 * GB, 1 * GB)
     for name, free in (("one", 1), ("two", 8), ("one", 1)):
         tree.own(f"0::/{name}")
-        found = tree.room()
+        found = room(str(tree.proc))
         assert found is not None
         assert found.free == free * GB
 

@@ -4,10 +4,14 @@
 
 Imports flow downward only (held by import-linter):
 
-    loader  →  workers  →  supervise  →  line | arena | observe  →  datasets, options, rng, errors, messages
+    cli  →  diagnose  →  loader  →  workers  →  supervise  →  line | arena | observe  →  datasets, options, rng, errors
 
-Importing feedline imports NumPy and the standard library, nothing else.
+Importing feedline imports NumPy and the standard library, nothing else. What only looks at things (diagnose) is
+imported when it is asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from feedline.datasets import (
     ArrayDataset,
@@ -69,7 +73,13 @@ from feedline.shared_list import SharedList
 from feedline.stats import CollateStats, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
+if TYPE_CHECKING:
+    from feedline.diagnose.findings import Finding
+    from feedline.diagnose.preflight import preflight
+
 __version__ = "0.1.0"
+
+_ON_DEMAND = {"Finding": "feedline.diagnose.findings", "preflight": "feedline.diagnose.preflight"}
 
 __all__ = [
     "ArrayDataset",
@@ -86,6 +96,7 @@ __all__ = [
     "DetectionBatch",
     "DistributedSampler",
     "FeedlineError",
+    "Finding",
     "IterableDataset",
     "MemoryShortage",
     "Mixture",
@@ -127,6 +138,7 @@ __all__ = [
     "lengths_of",
     "pack",
     "pad",
+    "preflight",
     "random_split",
     "register_collate",
     "rng",
@@ -136,3 +148,14 @@ __all__ = [
     "warmup",
     "weights_from_labels",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module 'feedline' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_ON_DEMAND[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})

@@ -7,16 +7,23 @@ Not its job: what happens in an epoch (loop), what the options mean (loader and 
 
 from __future__ import annotations
 
+import json
+import os
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
 
 from feedline.lasting import Lasting
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
+from feedline.observe.recording import Recording
+from feedline.observe.trace import trace_of
 from feedline.options import Options
-from feedline.stats import Stats
+from feedline.recorder import Recorder, Render
+from feedline.stats import Flow, Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
 from feedline.workers.contract import Workers
@@ -32,6 +39,7 @@ class Feed:
         self._lasting = Lasting()
         self.tell_once = self._lasting.tell_once
         self.drop_kept = self._lasting.drop_workers
+        self._marked = False
         self._latest: weakref.ref[BatchIterator] | None = None
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
@@ -45,6 +53,7 @@ class Feed:
         kind: type[BatchIterator] = BatchIterator,
     ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
+        job = replace(job, marked=self._lasting.recording is not None)
         if self._lasting.workers is None:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
                 self.tell_once(message)
@@ -71,9 +80,28 @@ class Feed:
     def stats(self) -> Stats:
         """How the loader is doing."""
         latest = self._latest() if self._latest is not None else None
-        workers = self._lasting.workers if latest is None else latest
-        memory = self._lasting.memory.now([] if workers is None else workers.processes())
-        return Stats(workers=memory, collate=self._lasting.collated.stats())
+        lasting = self._lasting
+        workers = lasting.workers if latest is None else latest
+        epochs = [meter.flow() for meter in lasting.meters]
+        if latest is not None:
+            epochs[-1] = latest.flow()
+        return Stats(
+            epoch=epochs[-1] if epochs else Flow(),
+            total=reduce(Flow.plus, epochs, lasting.flow_before),
+            epochs=tuple(epochs),
+            workers=lasting.memory.now([] if workers is None else workers.processes()),
+            collate=lasting.collated.stats(),
+            errors=lasting.mishaps.count,
+        )
+
+    def trace(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs to come as trace events."""
+        return self._record(path, lambda recording: json.dumps(trace_of(recording)))
+
+    def _record(self, path: str | os.PathLike[str], render: Render) -> Recorder:
+        recorder = Recorder(path, self._lasting.recording or Recording(), render)
+        self._lasting.recorders.append(recorder)
+        return recorder
 
     def close(self) -> None:
         """End all workers and give back their memory."""
@@ -85,6 +113,9 @@ class Feed:
         latest = self._latest() if self._latest is not None else None
         if latest is not None:
             latest.give_up()
+        if job.marked and not self._marked:
+            self.drop_kept()  # those there are were told to mark nothing
+        self._marked = job.marked
         workers = self._lasting.workers
         if workers is None:
             workers = _new_workers(options, job)

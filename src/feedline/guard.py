@@ -54,6 +54,7 @@ class Guard:
         self._killed: dict[int, str] = {}  # worker → why we ended it
         self._stillborn: dict[int, int] = {}
         self._may_be_unborn = workers.count > 0
+        self.restarts = 0
         self._empty: dict[int, bool] = {}  # places without a worker, and whether it is to be started in another way
         self._again_at = math.inf
 
@@ -210,6 +211,7 @@ class Guard:
         for worker, elsewhere in list(self._empty.items()):
             try:
                 self.workers.revive(worker, elsewhere)
+                self.restarts += 1
             except OSError as error:
                 if not self.workers.standing():
                     add_note(error, "feedline: no worker is left, and no new one could be started in its place")

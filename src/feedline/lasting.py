@@ -12,15 +12,22 @@ import os
 import sys
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from feedline.collated import Collated
 from feedline.messages import Notice
 from feedline.mishaps import Mishaps
+from feedline.observe.meter import Meter
+from feedline.observe.recording import Recording
+from feedline.recorder import Recorder
+from feedline.stats import Flow
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.contract import Workers
 
+KEPT = 100
+"""Epochs that are kept one by one."""
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -33,6 +40,10 @@ class Lasting:
         self.mishaps = Mishaps()
         self.memory = MemoryWatch()
         self.collated = Collated()
+        self.meters: deque[Meter] = deque(maxlen=KEPT)
+        self.flow_before = Flow()
+        """Of all epochs whose meters are not kept any more."""
+        self.recorders: list[Recorder] = []
         self._warned: set[str] = set()
         self._owner = os.getpid()
         self._workers: Workers | None = None
@@ -46,10 +57,33 @@ class Lasting:
 
     def heed(self, notice: Notice) -> None:
         """Take in what a worker said beside its batch."""
+        if notice.marks is not None and (recording := self.recording) is not None:
+            recording.made(notice.marks)
         if notice.warning is not None:
             self.tell_once(notice.warning)
         if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:
             tell(hint)
+
+    def new_meter(self, meter: Meter) -> Meter:
+        """The next epoch's."""
+        if len(self.meters) == KEPT:
+            self.flow_before = self.flow_before.plus(self.meters[0].flow())
+        self.meters.append(meter)
+        return meter
+
+    @property
+    def recording(self) -> Recording | None:
+        """Where to write down what happens, if somebody wants to know."""
+        self.recorders = [recorder for recorder in self.recorders if recorder.on]
+        return self.recorders[0].recording if self.recorders else None
+
+    def write_recordings(self) -> None:
+        """An epoch is over: have the files there, whatever becomes of the process."""
+        for recorder in self.recorders:
+            try:
+                recorder.write()
+            except OSError as error:  # no reason to end a training
+                self.tell_once(f"the recording could not be written to {recorder.path}: {error}")
 
     @property
     def workers(self) -> Workers | None:

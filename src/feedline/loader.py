@@ -28,6 +28,7 @@ from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSample
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
+from feedline.recorder import Recorder
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
@@ -196,6 +197,14 @@ class DataLoader:
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
         return self._feed.stats()
+
+    def trace(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs from the next one on, in Chrome's trace format: open the file in https://ui.perfetto.dev.
+
+        There is one row per worker (fetch, each sample, collate) and one for the training loop (wait, compute). The
+        file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
+        """
+        return self._feed.trace(path)
 
     def close(self) -> None:
         """End all workers and give back their memory. Batches in the user's hands stay valid; the loader usable."""

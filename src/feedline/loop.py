@@ -22,7 +22,11 @@ from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.line.stream import DISAGREE
 from feedline.messages import Outcome, Task
+from feedline.observe.meter import Meter
+from feedline.observe.recording import Recording
 from feedline.options import Options
+from feedline.progress import clock
+from feedline.stats import Flow
 from feedline.supervise.memory import Setting
 from feedline.workers.contract import Workers
 
@@ -43,12 +47,14 @@ class BatchIterator(Iterator[Any]):
         self._options = options
         self._workers = workers
         self._guard = Guard(
-            workers, options.care, options.timeout, partial(described, options.dataset), tell, lasting.quarantine
+            workers, options.care, options.timeout, partial(described, options.dataset), self._say, lasting.quarantine
         )
         self._owned = not options.persistent_workers
         self._tasks = tasks
         self._passed = passed
         self._length = length
+        self._recording = lasting.recording
+        self._meter = lasting.new_meter(Meter(passed.epoch, workers.count, workers.spent()))
         self._delivery = Delivery(options.in_order)
         self._credits = workers.credits(options.prefetch_factor)
         self._more = True
@@ -76,6 +82,7 @@ class BatchIterator(Iterator[Any]):
             if over:
                 raise RuntimeError(over)
             raise StopIteration
+        self._meter.asked(self._delivery.back)
         try:
             outcome = self._next_outcome()
         except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
@@ -87,7 +94,19 @@ class BatchIterator(Iterator[Any]):
             raise StopIteration
         if outcome.failure is not None:
             raise outcome.failure.exception()
+        self._meter.gave(outcome.size, outcome.batch)
+        if self._recording is not None:
+            self._record(self._recording, outcome)
         return outcome.batch
+
+    def _record(self, recording: Recording, outcome: Outcome) -> None:
+        epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
+        recording.gave(epoch, outcome.seq, outcome.size, asked, queued, self._workers.slots(), outcome.batch)
+
+    def _say(self, message: str) -> None:
+        if self._recording is not None:
+            self._recording.happened(message)
+        tell(message)
 
     def is_ready(self) -> bool:
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
@@ -106,6 +125,16 @@ class BatchIterator(Iterator[Any]):
         """Number and pid of the worker processes there are."""
         return self._workers.processes()
 
+    def flow(self) -> Flow:
+        """How this epoch goes."""
+        if self._over is None:
+            self._meter.take(self._workers.spent(), self._guard.restarts)
+        return self._meter.flow()
+
+    def moved(self, nanoseconds: int) -> None:
+        """A further step between us and the user has kept the user waiting."""
+        self._meter.moved(nanoseconds)
+
     def close(self) -> None:
         """Leave the epoch; its workers end unless they are persistent."""
         self._leave("this iteration was closed before its end; begin another with iter(loader)")
@@ -113,12 +142,18 @@ class BatchIterator(Iterator[Any]):
     def _leave(self, over: str) -> None:
         if self._over is None:
             self._over = over
+            self._meter.ended()
+            self._meter.take(self._workers.spent(), self._guard.restarts)
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._stop_workers()
+            if self._recording is not None:
+                self._lasting.write_recordings()
 
     def give_up(self) -> None:
         """A newer iteration has taken over the persistent workers."""
         if self._over is None:
+            self._meter.ended()
+            self._meter.take(self._workers.spent(), self._guard.restarts)
             self._over = (
                 "this iterator was given up when iter() was called again on its loader (persistent_workers=True)"
             )
@@ -129,7 +164,9 @@ class BatchIterator(Iterator[Any]):
     def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
         """Taken, done and counted in one go: nothing else is ever under way."""
         while (task := self._next_task()) is not None:
+            began = clock()
             outcome = do(task)
+            self._meter.blocked += clock() - began
             self._heed(outcome)
             self._passed.done(task, self._tasks.sampler_state(), outcome)
             if self._is_for_the_user(outcome):
@@ -146,7 +183,9 @@ class BatchIterator(Iterator[Any]):
                     return None
                 self._look_at_memory()
                 patience = patience or self._guard.begin_waiting()
+                began = clock()
                 self._put(self._guard.wait(patience, delivery.following))
+                self._meter.blocked += clock() - began
                 continue
             patience = None  # somebody gets on
             self._passed.delivered(outcome)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
+from feedline.observe.marks import Marks
 
 __all__ = ["Array", "AsGiven", "BadSample", "Empty", "Failure", "IntArray", "Notice", "Outcome", "Tally", "Task"]
 
@@ -159,6 +160,8 @@ class Notice(NamedTuple):
     warning: str | None = None
     """Something the user should be warned of once."""
     tally: Tally | None = None
+    marks: Marks | None = None
+    """When it was made, while somebody records."""
 
 
 class Outcome(NamedTuple):
@@ -183,6 +186,11 @@ class Outcome(NamedTuple):
     def dropped(self) -> int:
         """Samples that were read, and left out as invalid."""
         return 0 if self.notice is None or self.notice.tally is None else self.notice.tally.dropped
+
+
+def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
+    """The same, and when it was made."""
+    return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=marks))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

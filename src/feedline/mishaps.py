@@ -46,6 +46,11 @@ class Mishaps:
         """The bad samples, oldest first; the last 10,000."""
         return list(self._kept)
 
+    @property
+    def count(self) -> int:
+        """How many there have been."""
+        return self._bad
+
     def take(self, outcome: Outcome, care: Care) -> None:
         """Count an outcome's samples and tell of the bad ones; TooManyErrors if that is enough."""
         bad = outcome.bad

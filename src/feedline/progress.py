@@ -12,9 +12,10 @@ from typing import Protocol
 
 WIDTH = 8
 """Integers in a row: a cache line, so that no two workers write to the same one."""
-TASK, PLACE, SINCE, MEMORY, INDEX = range(5)
+TASK, PLACE, SINCE, MEMORY, INDEX, FETCHED, COLLATED, SENT = range(8)
 """The task's serial number; the sample's place in it, or one of the below; since when; bytes in use when last seen; the
-index being read if it is not the one the task names at that place (a neighbour, in its stead), plus one; 0 otherwise.
+index being read if it is not the one the task names at that place (a neighbour, in its stead), plus one, or 0; the
+nanoseconds that whoever was in this place has spent on reading samples, making batches and handing them over.
 """
 
 PREPARING, AT_ONCE, COLLATING, SENDING, INITIALISING, SETTING_UP, IDLE = range(-1, -8, -1)
@@ -30,6 +31,13 @@ class Row(Protocol):
 
     def __getitem__(self, item: int, /) -> int: ...
     def __setitem__(self, item: int, value: int, /) -> None: ...
+
+
+def count_making(row: Row, began: int, now: int) -> None:
+    """A batch that was begun then is made; a worker that collates at all does that last."""
+    collating = row[SINCE] if row[PLACE] == COLLATING else now
+    row[FETCHED] += collating - began
+    row[COLLATED] += now - collating
 
 
 def unwatched() -> Row:

@@ -6,7 +6,8 @@ Not its job: measuring (supervise), counting (collated).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,90 @@ class WorkerMemory:
     """What nobody else has: the worker's end would free it."""
     own: int
     """Python objects and the like (anonymous memory), also those a forked worker still shares with the main process."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How batches flowed in an epoch, or in several. Times are in seconds.
+
+    >>> flow = Flow(seconds=10.0, waiting=4.0, batches=100, samples=3200, bytes=64_000_000, num_workers=2, fetching=8.0)
+    >>> flow.samples_per_second, flow.waiting_share, flow.utilisation
+    (320.0, 0.4, 0.4)
+    >>> print(flow)
+    320 samples/s, 10 batches/s, 6.4 MB/s; the loop waited 40 % of the time; workers busy 40 %
+    """
+
+    epoch: int = 0
+    """The (latest) epoch's number."""
+    num_workers: int = 0
+    seconds: float = 0.0
+    """From the first time a batch was asked for until the latest batch was had."""
+    waiting: float = 0.0
+    """Of these, how long the loop waited for batches."""
+    batches: int = 0
+    samples: int = 0
+    bytes: int = 0
+    """Of arrays, tensors and texts in the batches; an estimate from every 64th."""
+    fetching: float = 0.0
+    """Reading samples, added up over all workers…"""
+    collating: float = 0.0
+    """…making batches of them…"""
+    sending: float = 0.0
+    """…and packing those for the main process."""
+    transferring: float = 0.0
+    """Waiting for pinned memory or a device to be filled (feedline.torch)."""
+    delivering: float = 0.0
+    """The main process's own work on batches, part of `waiting`."""
+    queued: float = 0.0
+    """Batches that were ready when one was asked for, on average."""
+    restarts: int = 0
+    """Workers that died or were stuck, and were replaced."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples by time, the loop's own work included."""
+        return self.samples / self.seconds if self.seconds else 0.0
+
+    @property
+    def batches_per_second(self) -> float:
+        """Batches by time."""
+        return self.batches / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes by time."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def waiting_share(self) -> float:
+        """The share of its time that the loop waited: what a faster loader could save."""
+        return self.waiting / self.seconds if self.seconds else 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """The share of their time that workers worked; without workers, 0."""
+        spent = self.fetching + self.collating + self.sending
+        return min(1.0, spent / (self.seconds * self.num_workers)) if self.seconds and self.num_workers else 0.0
+
+    def __str__(self) -> str:
+        busy = f"; workers busy {self.utilisation:.0%}" if self.num_workers else ""
+        return (
+            f"{self.samples_per_second:,.0f} samples/s, {self.batches_per_second:,.3g} batches/s, "
+            f"{self.bytes_per_second / 1e6:,.3g} MB/s; the loop waited {self.waiting_share:.0%} of the time{busy}"
+        ).replace("%", " %")
+
+    def plus(self, other: Flow) -> Flow:
+        """Both together."""
+        batches = self.batches + other.batches
+        queued = (self.queued * self.batches + other.queued * other.batches) / batches if batches else 0.0
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _ADDED}
+        return replace(other, queued=queued, **sums)
+
+
+_ADDED = (
+    *("seconds", "waiting", "batches", "samples", "bytes", "restarts"),
+    *("fetching", "collating", "sending", "transferring", "delivering"),
+)
 
 
 @dataclass(frozen=True)
@@ -51,12 +136,46 @@ class CollateStats:
 
 @dataclass(frozen=True)
 class Stats:
-    """What `loader.stats()` returns.
+    """What `loader.stats()` returns. `print` it.
 
     >>> Stats().workers
     ()
     """
 
+    epoch: Flow = Flow()
+    """The latest epoch, finished or under way."""
+    total: Flow = Flow()
+    """All epochs of this loader together."""
+    epochs: tuple[Flow, ...] = ()
+    """One by one: the last 100."""
     workers: tuple[WorkerMemory, ...] = ()
     """One entry for each worker process, by number; empty without worker processes."""
     collate: CollateStats = CollateStats()
+    errors: int = 0
+    """Samples that failed and were left out or replaced (`on_error`)."""
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _lines(stats: Stats) -> Iterator[str]:
+    flow = stats.epoch
+    yield f"epoch {flow.epoch}: {flow.batches:,} batches, {flow.samples:,} samples in {flow.seconds:.3g} s"
+    yield f"  {flow}"
+    stages = {"fetch": flow.fetching, "collate": flow.collating, "send": flow.sending}
+    stages |= {"transfer": flow.transferring, "deliver": flow.delivering}
+    yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
+    if flow.num_workers:
+        yield f"  {flow.queued:.2g} batches ready on average, {flow.num_workers} workers, {flow.restarts} replaced"
+    for worker in stats.workers:
+        memory = f"{worker.total / 1e6:,.0f} MB, {worker.own / 1e6:,.0f} its own"
+        yield f"  worker {worker.worker} (pid {worker.pid}): {memory}"
+    collate = stats.collate
+    if collate.padding is not None:
+        yield f"  padding {collate.padding:.0%}"
+    if collate.fill is not None:
+        yield f"  packed rows filled to {collate.fill:.1%}"
+    if stats.errors or collate.dropped or collate.cut:
+        yield f"  {stats.errors} samples failed, {collate.dropped} dropped as invalid, {collate.cut} cut short"
+    if len(stats.epochs) > 1:
+        yield f"all {len(stats.epochs)} epochs: {stats.total}"

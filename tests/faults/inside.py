@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,20 +49,50 @@ def run(code: str, tmp_path: Path, afflict: Callable[[], None] = lambda: None) -
     return said
 
 
+def look(at: Callable[[], Any], afflict: Callable[[], None] = lambda: None) -> Any:
+    """What a function gives, as JSON has it, in a forked process under the affliction; its failure fails the test."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            try:
+                afflict()
+                answer = {"gave": at()}
+            except BaseException:
+                answer = {"failed": traceback.format_exc()}
+            with open(writing, "w") as stream:
+                json.dump(answer, stream)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as stream:
+        answer = json.loads(stream.read() or '{"failed": "it said nothing"}')
+    os.waitpid(pid, 0)
+    assert "gave" in answer, answer["failed"]
+    return answer["gave"]
+
+
+def container(limit: int) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    """So much memory."""
+    return cgroup("memory", {1: {"memory.limit_in_bytes": limit}, 2: {"memory.max": limit}})
+
+
 @contextlib.contextmanager
-def container(limit: int) -> Iterator[Callable[[], None]]:
-    """A memory cgroup of our own below the one we are in; what it gives moves a new process there."""
-    folder, file = _own_cgroup()
+def cgroup(controller: str, limits: dict[int, dict[str, Any]]) -> Iterator[Callable[[], None]]:
+    """A cgroup of our own below the one we are in, with those limits (by version and file); what it gives moves a new
+    process there."""
+    folder, version = _own_cgroup(controller, limits)
     folder /= f"feedline-test-{uuid.uuid4().hex[:8]}"
     try:
         folder.mkdir()
     except OSError as error:
-        pytest.skip(f"no memory cgroup can be made here: {error}")
+        pytest.skip(f"no {controller} cgroup can be made here: {error}")
     try:
         try:
-            (folder / file).write_text(str(limit))
+            for file, limit in limits[version].items():
+                (folder / file).write_text(str(limit))
         except OSError as error:
-            pytest.skip(f"no memory limit can be set here: {error}")
+            pytest.skip(f"no {controller} limit can be set here: {error}")
         members = str(folder / "cgroup.procs")
         yield lambda: Path(members).write_text(str(os.getpid())) and None
     finally:
@@ -80,40 +114,43 @@ def _wait_for_end(pid: int) -> None:
         os.close(ending)
 
 
-def _own_cgroup() -> tuple[Path, str]:
+def _own_cgroup(controller: str, limits: dict[int, dict[str, Any]]) -> tuple[Path, int]:
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError as error:
         pytest.skip(f"no cgroups here: {error}")
     for line in lines:
         number, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):
-            return Path("/sys/fs/cgroup/memory" + path), "memory.limit_in_bytes"
-        if number == "0" and Path(f"/sys/fs/cgroup{path}/memory.max").exists():
-            return Path("/sys/fs/cgroup" + path), "memory.max"
-    pytest.skip("this process is in no memory cgroup that it can see")
+        if controller in controllers.split(","):
+            return Path(f"/sys/fs/cgroup/{controller}{path}"), 1
+        if number == "0" and all(Path(f"/sys/fs/cgroup{path}/{file}").exists() for file in limits[2]):
+            return Path(f"/sys/fs/cgroup{path}"), 2
+    pytest.skip(f"this process is in no {controller} cgroup that it can see")
 
 
 def small_shm(megabytes: int) -> Callable[[], None]:
     """A /dev/shm of that size, for a new process and those it starts."""
+    return mounted(("/dev/shm", f"size={megabytes}m", 0))
+
+
+def mounted(*places: tuple[str, str, int]) -> Callable[[], None]:
+    """A tmpfs at each place (folder, options, flags), for a new process and those it starts."""
     libc = ctypes.CDLL(None, use_errno=True)
-    size = f"size={megabytes}m".encode()
 
     def afflict() -> None:
         new_namespace, private = 0x00020000, 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
-        if (
-            libc.unshare(new_namespace)
-            or libc.mount(b"none", b"/", None, private, None)
-            or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, size)
-        ):
+        if libc.unshare(new_namespace) or libc.mount(b"none", b"/", None, private, None):
             os._exit(77)
+        for folder, options, flags in places:
+            if libc.mount(b"tmpfs", folder.encode(), b"tmpfs", flags, options.encode()):
+                os._exit(77)
 
     pid = os.fork()  # may we?
     if pid == 0:
         afflict()
         os._exit(0)
     if os.waitpid(pid, 0)[1]:
-        pytest.skip("no mount namespace with a small /dev/shm can be made here: that takes root")
+        pytest.skip(f"no mount namespace with a tmpfs at {places[0][0]} can be made here: that takes root")
     return afflict
 
 
@@ -124,5 +161,29 @@ def few_descriptors(count: int) -> Callable[[], None]:
         import resource
 
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+
+    return afflict
+
+
+def forbidden(calls: dict[str, int]) -> Callable[[], None]:
+    """System calls that fail with that error: a seccomp filter, as containers have it."""
+    numbers = {"x86_64": {"memfd_create": 319, "pidfd_open": 434}, "aarch64": {"memfd_create": 279, "pidfd_open": 434}}
+    known = numbers.get(os.uname().machine)
+    if known is None:
+        pytest.skip(f"the numbers of system calls on {os.uname().machine} are not known to this test")
+    load_number, if_equal, give = 0x20, 0x15, 0x06
+    steps = [(load_number, 0, 0, 0)]
+    for name, error in calls.items():
+        steps += [(if_equal, 0, 1, known[name]), (give, 0, 0, 0x00050000 | error)]
+    steps.append((give, 0, 0, 0x7FFF0000))  # anything else is allowed
+    filter_of = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(filter_of)))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def afflict() -> None:
+        no_new_privileges, set_filter = 38, 22
+        assert libc.prctl(no_new_privileges, 1, 0, 0, 0) == 0
+        assert libc.prctl(set_filter, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
+        filter_of.raw  # alive until now
 
     return afflict

@@ -20,7 +20,7 @@ import threading
 from typing import Any
 
 from feedline.arena.limits import room
-from feedline.errors import MemoryShortage
+from feedline.errors import MemoryShortage, add_note
 
 STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
@@ -95,7 +95,7 @@ class Segment:
         if fd is None:
             with self._lock:  # worker threads may need it at the same moment
                 if self._fd is None:
-                    self._fd = os.memfd_create("feedline", os.MFD_CLOEXEC)
+                    self._fd = _create()
                 fd = self._fd
         return fd
 
@@ -118,8 +118,9 @@ class Segment:
                 raise
 
     def _take(self, slot: int, start: int, stop: int, end: int) -> None:
+        fd = self.fd
         try:
-            os.posix_fallocate(self.fd, slot * STRIDE + start, stop - start)
+            os.posix_fallocate(fd, slot * STRIDE + start, stop - start)
         except OSError as error:
             raise MemoryShortage(
                 f"no memory for {_called(slot)} of {end:,} bytes ({end - start:,} more were asked for): "
@@ -151,11 +152,25 @@ class Segment:
             os.close(fd)
 
 
+def _create() -> int:
+    try:
+        return os.memfd_create("feedline", os.MFD_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):  # those speak for themselves
+            add_note(error, "feedline: batches need memory from memfd_create; `feedline preflight` says what is wrong")
+        raise
+
+
+def reserve_of(limit: int) -> int:
+    """How much of a limit is never asked for."""
+    return min(max(RESERVE, limit // 64), 8 * RESERVE)
+
+
 def _check_room(slot: int, start: int, stop: int) -> None:
     left = room()
     if left is None:
         return
-    reserve = min(max(RESERVE, left.limit // 64), 8 * RESERVE)
+    reserve = reserve_of(left.limit)
     if left.free - reserve < stop - start:
         raise MemoryShortage(
             f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more were asked for, but {left.free:,} "

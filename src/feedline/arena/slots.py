@@ -195,6 +195,12 @@ class SlotPool:
             else:
                 self._free.append(slot)
 
+    def occupancy(self) -> tuple[int, int, int]:
+        """Slots being filled or delivered, held by the user, and free."""
+        with self._lock:
+            self._collect()
+            return len(self._out), len(self._leased), len(self._free)
+
     @property
     def crowded(self) -> bool:
         """So many batches are kept that further ones had better be copied out."""

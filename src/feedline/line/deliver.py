@@ -46,6 +46,11 @@ class Delivery:
             self._back[outcome.seq] = outcome
 
     @property
+    def back(self) -> int:
+        """Outcomes that have come and not left."""
+        return len(self._back)
+
+    @property
     def ready(self) -> bool:
         """Would `pop` give an outcome with something in it?"""
         if not self._back:

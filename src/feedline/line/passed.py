@@ -115,6 +115,11 @@ class Passed:
                 self._count(outcome)
 
     @property
+    def epoch(self) -> int:
+        """The epoch's number."""
+        return self._begin.epoch
+
+    @property
     def finished(self) -> bool:
         """Has the end of the epoch been told?"""
         return self._finished and not self._held

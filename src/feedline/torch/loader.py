@@ -25,6 +25,7 @@ from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
 from feedline.options import check_buffer, check_kind, check_restart, check_sampler, check_start_method
+from feedline.recorder import Recorder
 from feedline.stats import Stats
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
@@ -187,6 +188,14 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
         return self._feedline.feed.stats()
+
+    def trace(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs from the next one on, in Chrome's trace format: open the file in https://ui.perfetto.dev.
+
+        There is one row per worker (fetch, each sample, collate) and one for the training loop (wait, compute). The
+        file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
+        """
+        return self._feedline.feed.trace(path)
 
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""

@@ -16,10 +16,10 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
-from feedline.line.plan import BatchPlan, Kept, MapTasks, OrderPlan, Plan, Tasks, batch_of, is_stateful
+from feedline.line.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import Listed
-from feedline.line.replay import Replayed, compare
+from feedline.line.replay import Again, compare
 from feedline.line.sampler import Sampler, has_batches, has_order, is_ours, samplers_in
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
 from feedline.messages import AsGiven, Task
@@ -129,13 +129,13 @@ class Asking:
     def _ask(self) -> Indices:
         index_sampler, place = self._index_sampler, self._place
         if not self._batched:
-            source, state = _kept(index_sampler, place, batches=False)
-            return Indices(([index] for index in source), False, state)
+            source = _again(index_sampler, place, batches=False)
+            return Indices(([index] for index in source), False, source.state)
         if type(index_sampler) is BatchSampler:
             return _of_stock_batches(index_sampler, place, self._drawn)
-        source, state = _kept(index_sampler, place, batches=True)
+        source = _again(index_sampler, place, batches=True)
         # A dataset that reads them at once gets what a batch sampler gives as it is: a tuple, a slice, a tensor.
-        return Indices(map(_as_given if self._at_once else batch_of, source), False, state)
+        return Indices(map(_as_given if self._at_once else batch_of, source), False, source.state)
 
 
 def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -> Indices:
@@ -143,25 +143,22 @@ def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -
     size, drop_last = batch_sampler.batch_size, batch_sampler.drop_last
     if _is_stock(sampler):
         return Indices(_batches(_left(sampler, place, drawn), size, drop_last), _each_once(sampler))
-    said: list[Any] = []
+    source = Again(sampler, place, batches=False)  # asked when torch's batch sampler would ask: for the first batch
 
     def lists() -> Iterator[list[Any]]:
-        source, state = _kept(sampler, place, batches=False)  # asked when torch's batch sampler would ask
-        said.append(state)
         while batch := list(islice(source, size)):
             if len(batch) < size and drop_last:
                 return
             yield batch
 
-    return Indices(lists(), False, lambda: said[0]())
+    return Indices(lists(), False, source.state)
 
 
-def _kept(sampler: Any, place: Place, batches: bool) -> tuple[Iterator[Any], Callable[[], Any]]:
-    """A sampler's iterator without what is past, and what the sampler says of its place, if it says anything."""
-    if is_stateful(sampler):
-        kept = Kept(sampler, place.sampler)
-        return kept, kept.state
-    return Replayed(iter(sampler), place, batches), lambda: None
+def _again(sampler: Any, place: Place, batches: bool) -> Again:
+    """A sampler from a place on, asked for its iterator now."""
+    again = Again(sampler, place, batches)
+    again.open()
+    return again
 
 
 def _own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:

@@ -23,6 +23,7 @@ import torch
 from torch.utils.data import _utils
 
 from feedline.loop import BatchIterator
+from feedline.progress import clock
 from feedline.torch.moving import moved
 
 _USERS_LINE = 5
@@ -96,7 +97,9 @@ class Transferred(Iterator[Any]):
         ready = self._ahead if self._ahead is not None else self._prepare()
         self._ahead = None
         self._settle()  # an error counts as well: going on after it means going on with the next batch
+        began = clock()
         batch = ready()
+        self._batches.moved(clock() - began)
         self._ahead = self._begin_next()
         return batch
 

@@ -21,7 +21,8 @@ from feedline.line.collators import Collator, Making, NothingLeft
 from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
-from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of
+from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks
+from feedline.observe.marks import Marking, Marks
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
@@ -48,6 +49,8 @@ class Job:
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
+    marked: bool = False
+    """Is it written down when each batch was made?"""
     generator_keys: dict[str, int] = field(default_factory=dict)
     """What tells the generators it holds apart, by path (stored_generators)."""
 
@@ -64,6 +67,9 @@ class Body:
     ) -> None:
         self._job = job
         self._row = unwatched() if row is None else row
+        self._marking = Marking(self._row) if job.marked else None
+        if self._marking is not None:
+            self._row = self._marking
         self._worker = worker
         self._ambient = ambient
         self._own_process = own_process
@@ -121,6 +127,16 @@ class Body:
 
     def run(self, task: Task, empty: Empty) -> Outcome:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
+        return self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
+
+    def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
+        marking.take()
+        began = clock()
+        outcome = self._run(task, empty)
+        indices = None if task.indices is None else tuple(index_list(task))
+        return with_marks(outcome, Marks(task.seq, task.epoch, self._worker, began, clock(), indices, *marking.take()))
+
+    def _run(self, task: Task, empty: Empty) -> Outcome:
         if self._broken is not None:
             return Outcome(task.seq, failure=Failure.of(_fresh(self._broken), not self._own_process))
         if self._only_gathers and (outcome := self._run_gather(task, empty)) is not None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from feedline.messages import Outcome, Task
+from feedline.observe.meter import Spent
+from feedline.observe.recording import Slots
 from feedline.supervise.watch import Death, Standing
 
 
@@ -47,6 +49,12 @@ class Workers(Protocol):
 
     def standing(self) -> list[Standing]:
         """Where each worker is."""
+
+    def spent(self) -> Spent:
+        """What they have spent their time on since they were started, those that have died since included."""
+
+    def slots(self) -> Slots:
+        """Who has how many places for batches."""
 
     def ask_stacks(self) -> None:
         """Have all workers write down their stacks, soon."""

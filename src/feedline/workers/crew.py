@@ -60,6 +60,10 @@ class Crew:
         """Where that worker is, or was."""
         return self._board[WIDTH * (1 + number) : WIDTH * (2 + number)]  # type: ignore[no-any-return]
 
+    def rows(self) -> list[Row]:
+        """Those of all places, as long as there is a board."""
+        return [] if self._board is None else [self.row(number) for number in range(self.count)]
+
     def lane_of(self, number: int) -> Lane:
         """The pipe from which a worker (or a stream's shard) gets its tasks."""
         return self.lanes[number % len(self.lanes)]

@@ -13,6 +13,9 @@ from feedline.ambient import ThisThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.messages import Outcome, Task
+from feedline.observe.meter import Spent, spent_by
+from feedline.observe.recording import Slots
+from feedline.progress import clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body, Job
 
@@ -26,7 +29,9 @@ class InlineWorkers:
     def __init__(self, job: Job) -> None:
         ambient = ThisThread(job.dialect.sources)
         pool = SlotPool() if segment.available else None
-        self._body = Body(job, None, ambient, own_process=False)
+        self._row = unwatched()
+        self._body = Body(job, None, ambient, own_process=False, row=self._row)
+        self._pool = pool
         self._memory = LocalMemory(pool)
         # Not a method of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.release: Callable[[], None] = partial(_release, ambient, pool)
@@ -41,10 +46,15 @@ class InlineWorkers:
         self._body.start()
 
     def do(self, task: Task) -> Outcome:
+        began = clock()
         try:
             return self._body.run(task, self._memory.empty)
         finally:
             self._memory.finish()
+            count_making(self._row, began, clock())
+
+    def spent(self) -> Spent:
+        return spent_by([self._row])
 
     def submit(self, task: Task, urgent: bool = False) -> None:
         raise AssertionError("there is no worker")
@@ -57,6 +67,9 @@ class InlineWorkers:
 
     def standing(self) -> list[Standing]:
         return []  # whoever could look is the one at work
+
+    def slots(self) -> Slots:
+        return Slots() if self._pool is None else Slots(*self._pool.occupancy())
 
     def ask_stacks(self) -> None:
         pass

@@ -19,7 +19,19 @@ from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
 from feedline.messages import Failure, Outcome, Task
-from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SENDING, SINCE, TASK, WIDTH, clock
+from feedline.progress import (
+    IDLE,
+    INITIALISING,
+    PLACE,
+    PREPARING,
+    SENDING,
+    SENT,
+    SINCE,
+    TASK,
+    WIDTH,
+    clock,
+    count_making,
+)
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
@@ -81,6 +93,7 @@ class _Worker:
         self._body: Body | None = None
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
+        self._began = 0
         last_words.prepare(self._segment, number)
         self._at(INITIALISING)
         try:
@@ -101,13 +114,14 @@ class _Worker:
 
     def serve(self, ticket: TaskTicket) -> None:
         """Do one task and leave its outcome in the slot it came in."""
-        self._at(PREPARING)
+        self._began = self._at(PREPARING)
         self._row[TASK] = ticket.serial
         slot = self._slot(ticket)
         if self._board[0] != ticket.run:  # its consumer has left
             send_done(self._done, DoneTicket(ticket.serial, 0, 0, slot.capacity))
         else:
             send_done(self._done, DoneTicket(ticket.serial, *self._serve(ticket, slot)))
+            self._row[SENT] += clock() - self._row[SINCE]
         self._at(IDLE)
         self._memory.take()
 
@@ -120,6 +134,7 @@ class _Worker:
             if isinstance(error, SystemExit) and _leaving:
                 raise
             outcome = self._failed(task, error)
+        count_making(self._row, self._began, clock())
         self._at(SENDING)
         try:
             # as a plain tuple: a class costs a look-up on either side
@@ -135,9 +150,10 @@ class _Worker:
             return Outcome(task.seq, failure=self._broken)
         return self._body.run(task, writer.empty)
 
-    def _at(self, place: int) -> None:
-        self._row[SINCE] = clock()
+    def _at(self, place: int) -> int:
+        now = self._row[SINCE] = clock()
         self._row[PLACE] = place
+        return now
 
     def _failed(self, task: Task, error: BaseException) -> Outcome:
         assert self._body is not None

@@ -23,6 +23,8 @@ from feedline.arena.packing import unpack
 from feedline.arena.slots import Slot
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
+from feedline.observe.meter import Spent, spent_by
+from feedline.observe.recording import Slots
 from feedline.progress import IDLE, INDEX, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
 from feedline.supervise import last_words
 from feedline.supervise.shutdown import KILL_SECONDS
@@ -138,6 +140,12 @@ class ProcessWorkers:
 
     def standing(self) -> list[Standing]:
         return [self._stands(number) for number in sorted(self._crew.members)]
+
+    def spent(self) -> Spent:
+        return spent_by(self._crew.rows())
+
+    def slots(self) -> Slots:
+        return Slots(*self._crew.pool.occupancy())
 
     def ask_stacks(self) -> None:
         for number, pid in self.processes():

@@ -23,9 +23,11 @@ from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.errors import WorkerError
-from feedline.line.plan import is_stateful
+from feedline.line.replay import is_stateful
 from feedline.messages import Failure, Outcome, Task
-from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, unwatched
+from feedline.observe.meter import Spent, spent_by
+from feedline.observe.recording import Slots
+from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body, Job
 from feedline.workers.parts import set_apart
@@ -53,6 +55,7 @@ class ThreadWorkers:
         self._done: Done = queue.SimpleQueue()
         self._now = _Now()
         self._threads: dict[int, _Worker] = {}
+        self._rows: list[Row] = []  # also of threads that were given up
         self.release: Callable[[], None] = self._stop
 
     def processes(self) -> list[tuple[int, int]]:
@@ -97,6 +100,12 @@ class ThreadWorkers:
     def standing(self) -> list[Standing]:
         return [worker.stands(number) for number, worker in sorted(self._threads.items())]
 
+    def spent(self) -> Spent:
+        return spent_by(self._rows)
+
+    def slots(self) -> Slots:
+        return Slots() if self._pool is None else Slots(*self._pool.occupancy())
+
     def ask_stacks(self) -> None:
         pass  # they can be had at any time
 
@@ -116,7 +125,8 @@ class ThreadWorkers:
 
     def revive(self, number: int, elsewhere: bool) -> None:
         lane = self._lanes[number % len(self._lanes)]
-        self._threads[number] = _Worker(self._job, number, lane, self._done, self._pool, self._now)
+        worker = self._threads[number] = _Worker(self._job, number, lane, self._done, self._pool, self._now)
+        self._rows.append(worker.row)
 
     def _check_owner(self) -> None:
         if self._owner != os.getpid():
@@ -173,9 +183,10 @@ class _Worker:
         self.thread = threading.Thread(target=_work, args=arguments, name=f"feedline-{number}", daemon=True)
         self.thread.start()
 
-    def at(self, place: int) -> None:
-        self.row[SINCE] = clock()
+    def at(self, place: int) -> int:
+        now = self.row[SINCE] = clock()
         self.row[PLACE] = place
+        return now
 
     def stands(self, number: int) -> Standing:
         return Standing(number, None, self.task, self.row[PLACE], (clock() - self.row[SINCE]) / 1e9)
@@ -191,9 +202,10 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
         while worker.wanted and (message := lane.get()) is not None and not now.stopping:
             run, task = message
             if run == now.run:  # else its consumer has left
-                worker.at(PREPARING)
+                began = worker.at(PREPARING)
                 worker.run, worker.task = run, task
                 outcome = _outcome(body, broken, task, memory)
+                count_making(worker.row, began, clock())
                 if worker.wanted:  # else another has been given the task
                     done.put((run, outcome))
                 worker.task = None

@@ -1,0 +1,127 @@
+"""The commands: `feedline …` and `python -m feedline …`. Parses, calls, prints.
+
+Takes: a command line. Gives: on standard output a page for people or, with --json, one JSON document for machines;
+an exit code: 0 fine (warnings allowed), 1 a problem, 2 bad usage, 130 after Ctrl-C.
+Promises: errors of usage are one sentence on standard error, without a traceback; a reader that goes away
+(`| head`) changes nothing; works with NumPy alone, in colours with rich.
+Not its job: what the commands do (diagnose).
+
+A new command is a function that adds its arguments to a parser, a function that makes an `Answer` of them, and an
+entry in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TextIO
+
+from feedline import __version__
+from feedline.diagnose.answer import BAD, Answer
+from feedline.diagnose.preflight import preflight
+from feedline.diagnose.rendering import painted, width_of_terminal
+from feedline.errors import FeedlineError, OptionError
+
+USAGE, INTERRUPTED = 2, 130
+
+_EXIT_CODES = "exit codes: 0 fine (warnings allowed), 1 a problem, 2 bad usage"
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    name: str
+    summary: str
+    options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], Answer]
+
+
+def _preflight_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--num-workers", type=int, metavar="N", help="check this many workers (default: one per CPU)")
+    parser.add_argument("--prefetch-factor", type=int, metavar="P", help="batches ahead per worker (default: 2)")
+    parser.add_argument(
+        "--batch-bytes", type=size, metavar="B", help="size of a batch, such as 38M (powers of 1024): is there memory?"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings, too")
+    parser.add_argument("--no-trial", dest="trial", action="store_false", help="do not load two batches to see it work")
+    parser.add_argument("--cuda", action="store_true", help="ask torch for its GPUs; takes as long as importing torch")
+
+
+def _preflight(given: argparse.Namespace) -> Answer:
+    found = preflight(given.num_workers, given.prefetch_factor, given.batch_bytes, trial=given.trial, cuda=given.cuda)
+    return found.answer("preflight", given.strict)
+
+
+COMMANDS = (
+    Command(
+        "preflight",
+        "what this machine or container offers for loading, and what to change",
+        _preflight_options,
+        _preflight,
+    ),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    command: Command | None = given.command
+    if command is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    try:
+        answer = command.run(given)
+        text = _for_machines(answer) if given.json else painted(answer.page(width_of_terminal()), sys.stdout)
+    except FeedlineError as error:
+        print(f"feedline {command.name}: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, OptionError) else BAD
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    _write(text, sys.stdout)
+    return answer.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("feedline", description="Keeps training loops fed.", epilog=_EXIT_CODES)
+    parser.add_argument("--version", action="version", version=f"feedline {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        own = commands.add_parser(
+            command.name, help=command.summary, description=command.summary, epilog=_EXIT_CODES, allow_abbrev=False
+        )
+        command.options(own)
+        own.add_argument("--json", action="store_true", help="print one JSON document, for machines")
+        own.set_defaults(command=command)
+    return parser
+
+
+def _for_machines(answer: Answer) -> str:
+    document = {"feedline": __version__, **answer.data, "exit_code": answer.exit_code}
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _write(text: str, stream: TextIO) -> None:
+    try:
+        stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
+        stream.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough. Python would try once more at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def size(text: str) -> int:
+    """Bytes: a number, with K, M, G or T for powers of 1024.
+
+    >>> size("1.5M"), size("38 MB"), size("2gib"), size("4096")
+    (1572864, 39845888, 2147483648, 4096)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"not a size: {text!r}; write a number of bytes, or such as 38M or 1.5G")
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))

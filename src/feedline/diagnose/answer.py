@@ -1,0 +1,62 @@
+"""What a command answers: data for machines, a page for people, an exit code for the shell.
+
+Takes: findings, or what another command has to say. Gives: `Findings`, a list that prints itself; `Answer`, which the
+command line prints.
+Promises: exit code 0: fine, warnings allowed; 1: a problem, or under `strict` a warning. (2 is bad usage: cli.)
+Not its job: finding (preflight, doctor), printing (cli).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from feedline.diagnose.findings import PROBLEM, WARNING, Finding, worst
+from feedline.diagnose.rendering import WIDEST, Line, page, plain
+
+FINE, BAD = 0, 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command says."""
+
+    data: dict[str, Any]
+    """For --json; nothing in it that JSON cannot write."""
+    page: Callable[[int], list[Line]]
+    """For people: lines for a terminal of that many columns."""
+    exit_code: int = FINE
+
+
+class Findings(list[Finding]):
+    """Findings in a list that prints as the command does.
+
+    >>> found = Findings([Finding("clock", "ok", "The clock runs")], "a look")
+    >>> print(found)
+    a look
+    <BLANKLINE>
+    ok       The clock runs
+    <BLANKLINE>
+    1 ok
+    >>> found.worst
+    'ok'
+    """
+
+    def __init__(self, findings: list[Finding], heading: str) -> None:
+        super().__init__(findings)
+        self.heading = heading
+
+    @property
+    def worst(self) -> str:
+        """The severity of the worst."""
+        return worst(self)
+
+    def __str__(self) -> str:
+        return plain(page(self.heading, self, WIDEST)).rstrip("\n")
+
+    def answer(self, command: str, strict: bool = False) -> Answer:
+        """The same for the command line; `strict` lets warnings count as problems."""
+        bad = self.worst == PROBLEM or (strict and self.worst == WARNING)
+        data = {"command": command, "worst": self.worst, "findings": [finding.to_json() for finding in self]}
+        return Answer(data, lambda width: page(self.heading, self, width), BAD if bad else FINE)

@@ -1,0 +1,110 @@
+"""Preflight: does this machine or container offer what loading needs?
+
+Takes: the loading that is planned, if it is known. Gives: `Findings`, one or more for each check, in a fixed order.
+Promises: looks and tries, changes nothing, leaves nothing behind; torch is not imported and CUDA not initialised; takes
+well under a second, of which most is the trial; a check that fails itself is a finding, not an exception.
+Not its job: the dataset (doctor), speed (tune), the screen (rendering).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from feedline.checks import check_flag, check_whole
+from feedline.diagnose.answer import Findings
+from feedline.diagnose.findings import WARNING, Finding
+from feedline.diagnose.machine import (
+    cpus,
+    files,
+    kernel,
+    memory,
+    processes,
+    processors,
+    software,
+    surroundings,
+    trial,
+)
+from feedline.diagnose.machine.plan import Plan
+
+Check = Callable[[Plan], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    processors.check_cpus,
+    processors.check_threads,
+    memory.check_memory,
+    memory.check_address_space,
+    memory.check_shared_memory,
+    files.check_open_files,
+    files.check_temporary_files,
+    processes.check_process_limit,
+    processes.check_start_methods,
+    processes.check_fork_hazards,
+    kernel.check_kernel,
+    surroundings.check_runtime,
+    surroundings.check_clock,
+    software.check_python,
+    software.check_packages,
+    software.check_torch,
+)
+
+
+def preflight(
+    num_workers: int | None = None,
+    prefetch_factor: int | None = None,
+    batch_bytes: int | None = None,
+    *,
+    trial: bool = True,
+    cuda: bool = False,
+) -> Findings:
+    """What this machine or container offers for loading, and what to change.
+
+    Call it in the training script to have that process looked at (threads, CUDA), or run `feedline preflight`.
+
+    Args:
+        num_workers: as planned; None: one for each CPU that can be used.
+        prefetch_factor: as planned; None: 2, as in DataLoader.
+        batch_bytes: the size of a batch; with it, memory is checked for all batches that exist at once.
+        trial: also load two batches with a worker process, in a process apart (0.3 s).
+        cuda: also ask torch for its GPUs, in a process apart (as long as `import torch` takes).
+
+    >>> findings = preflight(num_workers=1, batch_bytes=1 << 20, trial=False)
+    >>> findings[0].id
+    'cpu-limit'
+    >>> findings.worst in ("ok", "note", "warning", "problem")
+    True
+    """
+    plan = _plan(num_workers, prefetch_factor, batch_bytes)
+    checks = [*CHECKS, *_slow(check_flag("trial", trial), check_flag("cuda", cuda))]
+    return Findings([finding for check in checks for finding in _guarded(check, plan)], "feedline preflight")
+
+
+def _plan(num_workers: int | None, prefetch_factor: int | None, batch_bytes: int | None) -> Plan:
+    found = cpus.look()
+    return Plan(
+        found,
+        found.workers if num_workers is None else check_whole("num_workers", num_workers, least=0),
+        num_workers is not None,
+        2 if prefetch_factor is None else check_whole("prefetch_factor", prefetch_factor, least=1),
+        None if batch_bytes is None else check_whole("batch_bytes", batch_bytes, least=1),
+    )
+
+
+def _slow(with_trial: bool, with_cuda: bool) -> list[Check]:
+    asked = {trial.check_by_trial: with_trial, software.check_cuda: with_cuda}
+    return [check for check, wanted in asked.items() if wanted]
+
+
+def _guarded(check: Check, plan: Plan) -> Iterator[Finding]:
+    """An unusual system must not keep the other checks from speaking."""
+    try:
+        yield from check(plan)
+    except Exception as error:
+        name = check.__name__.removeprefix("check_").replace("_", "-")
+        yield Finding(
+            f"{name}-unknown",
+            WARNING,
+            f"The check '{name}' itself failed: {type(error).__name__}: {error}",
+            {"error": repr(error)},
+            "This system answers in a way that feedline did not expect.",
+            "please report it with the output of `feedline preflight --json`.",
+        )

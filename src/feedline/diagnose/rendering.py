@@ -1,0 +1,106 @@
+"""How findings look: lines with a style, then ink.
+
+Takes: findings and a width. Gives: lines of text; and those as one string, coloured where the stream is a terminal and
+rich is installed (`pip install feedline[cli]`), plain otherwise.
+Promises: the same words with and without rich; lines to paste are never broken; NO_COLOR and TERM=dumb are respected.
+Not its job: what is found (preflight, doctor), where it is printed (cli).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TextIO
+
+from feedline.diagnose.findings import OK, SEVERITIES, Finding
+
+WIDEST, NARROWEST = 100, 40
+"""Columns: longer lines are hard to read; in fewer there is no room for words beside the labels."""
+_LABEL = max(map(len, SEVERITIES)) + 2
+_STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
+
+
+class Line(NamedTuple):
+    """A line of a page: a label, then text, each with a style that rich knows."""
+
+    text: str = ""
+    style: str = ""
+    label: str = ""
+    label_style: str = ""
+
+
+def width_of_terminal() -> int:
+    """How wide a page may be."""
+    return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+
+
+def page(heading: str, findings: Sequence[Finding], width: int) -> list[Line]:
+    """Heading, every finding, and the sum.
+
+    >>> for line in page("a look", [Finding("clock", "ok", "The clock runs")], 60):
+    ...     print((line.label + line.text).rstrip())
+    a look
+    <BLANKLINE>
+    ok       The clock runs
+    <BLANKLINE>
+    1 ok
+    """
+    lines = [Line(heading, "bold"), Line()]
+    for finding in findings:
+        lines += _finding(finding, width)
+    return [*lines, Line(), Line(_sum(findings), "bold")]
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    label = finding.severity.ljust(_LABEL)
+    title_style = "" if finding.severity == OK else "bold"
+    for text in textwrap.wrap(finding.title, width - _LABEL):
+        yield Line(text, title_style, label, _STYLES[finding.severity])
+        label = " " * _LABEL
+    if finding.severity == OK:
+        return
+    yield from _wrapped(finding.explanation, "", width)
+    yield from _wrapped(finding.remedy and f"Do: {finding.remedy}", "", width)
+    for text in finding.code.splitlines():
+        yield Line("    " + text, "cyan", " " * _LABEL)
+
+
+def _wrapped(text: str, style: str, width: int) -> Iterator[Line]:
+    for part in textwrap.wrap(text, width - _LABEL, break_long_words=False, break_on_hyphens=False):
+        yield Line(part, style, " " * _LABEL)
+
+
+def _sum(findings: Sequence[Finding]) -> str:
+    counts = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
+    words = {"ok": "ok", "note": "note(s)", "warning": "warning(s)", "problem": "problem(s)"}
+    said = [f"{count} {_in_number(words[severity], count)}" for severity, count in counts.items() if count]
+    return ", ".join(said) or "nothing to say"
+
+
+def _in_number(word: str, count: int) -> str:
+    return word.replace("(s)", "" if count == 1 else "s")
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """The lines as one string, without colours."""
+    return "".join(f"{line.label}{line.text}".rstrip() + "\n" for line in lines)
+
+
+def painted(lines: Iterable[Line], stream: TextIO) -> str:
+    """The lines as one string, in ink that fits the stream."""
+    if not stream.isatty() and not os.environ.get("FORCE_COLOR"):  # no colours: rich takes 0.1 s to import
+        return plain(lines)
+    try:
+        console: Any = importlib.import_module("rich.console")
+        text: Any = importlib.import_module("rich.text")
+    except ImportError:
+        return plain(lines)
+    # Captured, not printed: rich would answer a closed pipe with an exit code of its own.
+    ink = console.Console(file=stream, soft_wrap=True)
+    with ink.capture() as captured:
+        for line in lines:
+            ink.print(text.Text.assemble((line.label, line.label_style), (line.text.rstrip(), line.style)))
+    return str(captured.get())

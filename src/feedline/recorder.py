@@ -1,0 +1,65 @@
+"""Recording switched on and off, and its file.
+
+Takes: a loader's recording and what to make of it. Gives: `Recorder`, which `loader.trace` and `loader.report` return.
+Promises: the file is there, and whole, after each epoch and after `stop`; one that cannot be written is a warning when
+training runs and an error when the user stops.
+Not its job: what is recorded (observe.recording), the file's format (observe.trace, observe.report).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from feedline.observe.recording import Recording
+
+Render = Callable[[Recording], str]
+
+
+class Recorder:
+    """Records from the next epoch on, until `stop` or the end of a `with` block.
+
+    >>> import json, tempfile
+    >>> from feedline import DataLoader
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.json")
+    >>> loader = DataLoader(range(10), batch_size=4)
+    >>> with loader.trace(path):
+    ...     for batch in loader:
+    ...         pass
+    >>> names = {event["name"] for event in json.load(open(path))["traceEvents"]}
+    >>> {"fetch", "collate", "wait", "compute"} <= names
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str], recording: Recording, render: Render) -> None:
+        self.path = Path(path)
+        self.recording = recording
+        self.on = True
+        self._render = render
+        self.write()  # a path that cannot be written is found out now, and not after an epoch
+
+    def write(self) -> None:
+        """Write what there is so far; a reader never sees half a file."""
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        try:
+            beside.write_text(self._render(self.recording), encoding="utf-8")
+            beside.replace(self.path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def stop(self) -> None:
+        """Record no more, and write the file."""
+        if self.on:
+            self.on = False
+            self.write()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,235 @@
+"""The command line, as a person, a script and a broken pipe meet it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import io
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import feedline
+from feedline import cli
+from feedline.cli import main
+from feedline.diagnose.answer import Answer, Findings
+from feedline.diagnose.findings import Finding
+from feedline.errors import MemoryShortage
+
+PYPROJECT = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+QUICK = ["preflight", "--no-trial"]
+
+
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "feedline", *arguments], stderr=subprocess.PIPE, text=True, **options)
+
+
+def usage_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is said to a command line that is wrong, and nothing on standard output."""
+    try:
+        code = main(arguments)
+    except SystemExit as left:  # argparse's way
+        code = left.code  # type: ignore[assignment]
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    return said.err
+
+
+# As a process
+
+
+def test_preflight_for_machines_from_beginning_to_end() -> None:
+    done = run("preflight", "--json", stdout=subprocess.PIPE)
+    document = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert document["command"] == "preflight"
+    assert document["feedline"] == feedline.__version__
+    assert done.returncode == document["exit_code"] == (document["worst"] == "problem")
+    trial = document["findings"][-1]
+    assert (trial["id"], trial["severity"]) == ("trial", "ok"), trial
+    assert set(trial) == {"id", "severity", "title", "evidence", "explanation", "remedy", "code"}
+
+
+def test_a_reader_that_goes_away_changes_nothing() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    # Short enough to stay in Python's buffer, if it has one: what is left there is written again at the end.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = run(*QUICK, stdout=writing, env=buffered)
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode == main_quietly(QUICK)
+
+
+def main_quietly(arguments: list[str]) -> int:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return main(arguments)
+
+
+def test_the_entry_point_is_this() -> None:
+    (target,) = re.findall(r'^\[project\.scripts\]\nfeedline = "(.*)"$', PYPROJECT, re.MULTILINE)
+    module, _, name = target.partition(":")
+    assert getattr(importlib.import_module(module), name) is main
+
+
+# Usage
+
+
+def test_bad_usage_is_told_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "preflight" in usage_error(capsys)
+    assert "invalid choice: 'takeoff'" in usage_error(capsys, "takeoff")
+    assert "--batch-bytes: not a size: '38 apples'" in usage_error(capsys, "preflight", "--batch-bytes", "38 apples")
+    assert "invalid int value" in usage_error(capsys, "preflight", "--num-workers", "two")
+    assert "unrecognized arguments: --jso" in usage_error(capsys, "preflight", "--jso")
+    said = usage_error(capsys, "preflight", "--num-workers", "-1")
+    assert said == "feedline preflight: num_workers must be at least 0; got -1\n"
+    assert "batch_bytes" in usage_error(capsys, "preflight", "--batch-bytes", "0")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["preflight", "--help"], ["--version"]])
+def test_help_and_version_are_no_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert ("exit codes: 0 fine" in said.out) or said.out == f"feedline {feedline.__version__}\n"
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "1e3", "5 PB", "1,5G", "0x10"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(cli.argparse.ArgumentTypeError, match="not a size"):
+        cli.size(text)
+
+
+def test_options_reach_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main([*QUICK, "--json", "--num-workers", "3", "--prefetch-factor", "4", "--batch-bytes", "1 TiB"])
+    document = json.loads(capsys.readouterr().out)
+    (memory,) = [finding for finding in document["findings"] if finding["id"] == "memory-limit"]
+    assert (code, document["worst"], memory["severity"]) == (1, "problem", "problem")
+    assert memory["evidence"]["batches"] == int((3 * 4 + 2) * 1.25 * (1 << 40))
+    assert not [finding for finding in document["findings"] if finding["id"] in ("trial", "cuda")]
+
+
+# The frame, with commands of the test's own
+
+
+def command(monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], Answer]) -> None:
+    made = cli.Command("look", "looks", lambda parser: parser.add_argument("--strict", action="store_true"), run)
+    monkeypatch.setattr(cli, "COMMANDS", (made,))
+
+
+@pytest.mark.parametrize(
+    ("severity", "code", "strict"), [("ok", 0, 0), ("note", 0, 0), ("warning", 0, 1), ("problem", 1, 1)]
+)
+def test_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, severity: str, code: int, strict: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Findings([Finding("a", "ok", "A"), Finding("b", severity, "B"), Finding("c", "ok", "C")], "x")
+    command(monkeypatch, lambda given: found.answer("look", given.strict))
+    assert main(["look"]) == code
+    assert f"\n{severity.ljust(9)}B\n" in capsys.readouterr().out
+    assert main(["look", "--strict"]) == strict
+
+
+def test_what_goes_wrong_has_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(error: BaseException) -> Callable[[Any], Answer]:
+        def run(given: Any) -> Answer:
+            raise error
+
+        return run
+
+    command(monkeypatch, fail(MemoryShortage("none left")))
+    assert main(["look"]) == 1
+    assert capsys.readouterr() == ("", "feedline look: none left\n")
+    command(monkeypatch, fail(KeyboardInterrupt()))
+    assert main(["look"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_that_knows_few_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Findings([Finding("a", "warning", "2 × 2", code="DataLoader(…)")], "x")
+    command(monkeypatch, lambda given: found.answer("look"))
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert main(["look"]) == 0
+    assert b"2 ? 2" in stream.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+# On a terminal
+
+FOUND = Findings(
+    [
+        Finding("a", "ok", "All is well here"),
+        Finding("b", "problem", "Not [here] " + "long " * 20, {}, "Why " * 30, "something :smile:", "code " * 30),
+    ],
+    "a look",
+)
+
+
+def on_a_terminal(columns: int, without_rich: bool = False, **environment: str) -> str:
+    """What is shown there by a process of its own."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        try:
+            os.environ.update({"TERM": "xterm-256color", **environment})
+            for name in {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"} - set(environment):
+                os.environ.pop(name, None)
+            if without_rich:
+                sys.modules["rich.console"] = None  # type: ignore[assignment]
+            fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
+            cli.COMMANDS = (cli.Command("look", "looks", lambda parser: None, lambda given: FOUND.answer("look")),)
+            main(["look"])
+        finally:
+            os._exit(0)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal's end
+        while piece := os.read(screen, 1 << 16):
+            shown += piece
+    os.close(screen)
+    os.waitpid(pid, 0)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_colours_on_a_terminal_and_the_same_words_everywhere() -> None:
+    pytest.importorskip("rich")
+    coloured = on_a_terminal(70)
+    bare = on_a_terminal(70, without_rich=True)
+    assert "\x1b[32mok" in coloured
+    assert "\x1b[1;31mproblem" in coloured
+    assert "\x1b" not in bare
+    assert COLOUR.sub("", coloured) == bare
+    assert "something :smile:" in bare
+    assert "Not [here]" in bare
+    for line in bare.splitlines():
+        assert len(line) <= 70 or "code code" in line
+    assert " ".join(["code"] * 30) in bare
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colours_that_are_not_wanted(environment: dict[str, str]) -> None:
+    pytest.importorskip("rich")
+    shown = on_a_terminal(70, **environment)
+    assert "problem" in shown
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", shown)
+
+
+def test_a_narrow_terminal_and_none() -> None:
+    narrow = on_a_terminal(20)
+    assert "problem" in narrow
+    assert all(len(COLOUR.sub("", line)) <= 40 or "code code" in line for line in narrow.splitlines())
+    wide = on_a_terminal(400, without_rich=True)
+    assert max(len(line) for line in wide.splitlines() if "code code" not in line) <= 100
