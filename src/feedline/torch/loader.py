@@ -8,8 +8,8 @@ Not its job: an epoch (engine), the order (orders), tensors (tensors, collate).
 
 from __future__ import annotations
 
+import copy
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -180,7 +180,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         if _is_pipe(self.dataset):
             warnings.warn("a data pipe has no state: it will be read from its beginning", stacklevel=2)
         else:
-            self._feedline.load(self, state, into_next=_lightning_asks())
+            self._feedline.load(self, state)
 
     @property
     def errors(self) -> list[BadSample]:
@@ -220,18 +220,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         self._feedline.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_feedline": Engine(self._feedline.own)}
-
-
-def _lightning_asks() -> bool:
-    """Is it Lightning that loads a state?
-
-    It saves after an epoch's last batch without having met the epoch's end, and on loading such a checkpoint calls
-    iter() at once, for the next epoch: an iterator with nothing left would be an epoch without batches. Sometimes it
-    then calls iter() once more, so that the first one must not have drawn anything.
-    """
-    frame = sys._getframe(2)
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("lightning", "pytorch_lightning")
+        return {**self.__dict__, "_feedline": copy.copy(self._feedline)}
 
 
 def _is_pipe(dataset: Any) -> bool:
