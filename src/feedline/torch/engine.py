@@ -10,7 +10,7 @@ Not its job: torch's options and their checks (loader), the order (orders), the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
