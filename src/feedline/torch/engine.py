@@ -10,7 +10,7 @@ Not its job: torch's options and their checks (loader), the order (orders), the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from feedline.line.sampler import is_ours, samplers_in
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
+from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
@@ -50,6 +51,7 @@ class Own:
     shuffle_buffer: int
     device: torch.device | None
     care: Care
+    on_epoch_end: Callable[[Stats], object] | None
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -57,6 +59,7 @@ class Own:
             "workers": self.workers,
             "shuffle_buffer": self.shuffle_buffer,
             "device": self.device,
+            "on_epoch_end": self.on_epoch_end,
             **vars(self.care),
         }
 
@@ -242,6 +245,7 @@ class Engine:
             workers=self.own.workers,
             shuffle_buffer=self.own.shuffle_buffer,
             care=self.own.care,
+            on_epoch_end=self.own.on_epoch_end,
         )
 
     def _job(self, loader: Loader) -> Job:

@@ -20,7 +20,7 @@ import torch.utils.data
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.care import check_care
-from feedline.checks import check_whole
+from feedline.checks import check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
@@ -89,6 +89,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         max_errors: float | None = None,
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
+        on_epoch_end: Callable[[Stats], object] | None = None,
         device: str | torch.device | None = None,
     ) -> None:
         own = Own(
@@ -96,6 +97,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_whole("shuffle_buffer", shuffle_buffer, least=0),
             None if device is None else torch.device(device),
             check_care(locals()),
+            check_function("on_epoch_end", on_epoch_end),
         )
         collate_fn = check_collate(collate, collate_fn, compose)
         check_start_method(own.workers, multiprocessing_context)
@@ -196,6 +198,14 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
         """
         return self._feedline.feed.trace(path)
+
+    def report(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs from the next one on, as one HTML page: is the loader the bottleneck, and what to do.
+
+        The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
+        worker, labels per batch, padding and errors. Written as `trace` writes: `with loader.report("run.html"): ...`
+        """
+        return self._feedline.feed.report(path)
 
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""
