@@ -1,8 +1,10 @@
 # The two commands of the README, and those of CONTRIBUTING. Everything is set up by itself in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# Or each of the processes that the tests start compiles our source again: a fifth of a second.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-faults test-frameworks test-core lint bench pictures soak clean
+.PHONY: demo test test-faults test-integrations test-torch test-core lint bench pictures soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -10,18 +12,24 @@ demo: .venv/demo.done
 
 # Side by side: many tests wait, for faults to be noticed and for processes to start.
 FAULTS := tests/faults
-FRAMEWORKS := tests/integrations tests/torch tests/test_examples.py
-test: lint
-	$(MAKE) --jobs 3 --output-sync test-faults test-frameworks test-core
+INTEGRATIONS := tests/integrations tests/test_examples.py
+TORCH := tests/torch src/feedline/torch
+test:
+	$(MAKE) --jobs 2 .venv/test.done .venv/browser.done
+	$(MAKE) --jobs 3 --output-sync test-faults test-integrations test-torch test-core lint
 
 test-faults: .venv/test.done
 	$(BIN)/python -m pytest $(FAULTS)
 
-test-frameworks: .venv/test.done
-	$(BIN)/python -m pytest $(FRAMEWORKS)
+test-integrations: .venv/test.done
+	$(BIN)/python -m pytest $(INTEGRATIONS)
+
+# Without Lightning: forking is dear in a process that has imported much.
+test-torch: .venv/test.done
+	$(BIN)/python -m pytest $(TORCH)
 
 test-core: .venv/test.done
-	$(BIN)/python -m pytest $(FAULTS:%=--ignore %) $(FRAMEWORKS:%=--ignore %)
+	$(BIN)/python -m pytest $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH),--ignore $(other))
 
 lint: .venv/test.done
 	$(BIN)/ruff check .
@@ -38,10 +46,17 @@ pictures: .venv/test.done
 bench: .venv/bench.done
 	$(BIN)/python benchmarks/run.py
 
-# One stamp per extra: what is installed already is not installed again.
+# The report is tried in a real browser. Where none can be installed, those tests are skipped and say so.
+.venv/browser.done:
+	command -v chromium chromium-browser google-chrome || { test "$$(id -u)" = 0 && \
+		DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; } || \
+		echo "no browser could be installed: its tests will be skipped"
+	mkdir -p .venv && touch $@
+
+# One stamp per extra: what is installed already is not installed again. Not compiled: most of it is never imported.
 .venv/%.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[$*]'
 	touch $@
 
 clean:

@@ -17,6 +17,7 @@ import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import observing
 import resume
 import samplers
 import tiny_batches
@@ -38,6 +39,7 @@ WORKLOADS = [
         worker_memory,
         large_shuffle,
         resume,
+        observing,
         samplers,
         bucketing,
         torch_front,

@@ -31,6 +31,8 @@ every_kind = pytest.mark.parametrize("kind", ALL)
 every_worker = pytest.mark.parametrize("kind", WORKING)
 every_process = pytest.mark.parametrize("kind", PROCESSES)
 quick_kinds = pytest.mark.parametrize("kind", QUICK)
+four_kinds = pytest.mark.parametrize("kind", ALL[:4])
+"""For promises that have nothing to do with how a process is started: its data was sent (spawn) or was there (fork)."""
 
 
 def few(examples: int) -> int:

@@ -7,43 +7,54 @@ import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import os
 import threading
-
-import psutil
+from pathlib import Path
+from typing import Any
 
 from feedline.supervise import lifeline
 from feedline.workers import warm
+
+_strangers: set[str] = set()
+"""Processes of others: looked at once, because a look at each of them costs more than most tests."""
 
 
 def keep_what_multiprocessing_keeps() -> None:
     """Python's own helpers live as long as this process; start them before anything is counted."""
     multiprocessing.resource_tracker.ensure_running()
-    # Or each forkserver worker of each test imports NumPy again: half a second.
-    multiprocessing.set_forkserver_preload(["feedline.workers.process_main"])
-    multiprocessing.forkserver.ensure_running()
     multiprocessing.Value("i")  # its heap
     lifeline.reading_end()
 
 
 def leftovers() -> dict[str, set[str]]:
     return {
-        "processes": {str(child) for child in psutil.Process().children(recursive=False) if is_ours(child)},
+        "processes": children(),
         "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},
         "descriptors": descriptors(),
         "segments": segments(),
     }
 
 
-def is_ours(child: psutil.Process) -> bool:
-    try:
-        command = " ".join(child.cmdline())
-    except psutil.Error:
-        return False
-    return "resource_tracker" not in command and "multiprocessing.forkserver" not in command
+def children() -> set[str]:
+    """Our processes that have not ended, but for Python's own helpers."""
+    found = set()
+    there = {name for name in os.listdir("/proc") if name.isdigit()}
+    _strangers.intersection_update(there)  # a number that is free may be given to a child of ours
+    for pid in there - _strangers:
+        try:
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+            command = Path(f"/proc/{pid}/cmdline").read_text()
+        except OSError:  # it has just ended
+            continue
+        state, parent = rest.split()[:2]
+        if int(parent) != os.getpid():
+            _strangers.add(pid)
+        elif state != "Z" and "resource_tracker" not in command and "multiprocessing.forkserver" not in command:
+            found.add(f"{name})")
+    return found
 
 
 def descriptors() -> set[str]:
     found = set()
-    servers = {str(server._forkserver_alive_fd) for server in warm._servers.values()}  # kept, as Python keeps its own
+    servers = {str(server._forkserver_alive_fd) for server in servers_of_workers()}
     for fd in set(os.listdir("/proc/self/fd")) - servers:
         try:
             target = os.readlink(f"/proc/self/fd/{fd}")
@@ -52,6 +63,11 @@ def descriptors() -> set[str]:
         if "/pytest-of-" not in target:  # a fixture's file: pytest lets go of it after this fixture has looked
             found.add(f"{fd} -> {target}")
     return found
+
+
+def servers_of_workers() -> list[Any]:
+    """Python's own server and ours: kept until this process ends."""
+    return [multiprocessing.forkserver._forkserver, *warm._servers.values()]
 
 
 def segments() -> set[str]:

@@ -95,23 +95,3 @@ def test_what_cannot_be() -> None:
         next(iter(endless(0, 2, 3)))
     with pytest.raises(StateError, match="no state of loader"):
         endless(4, 2, 2).load_state_dict(endless(4, 2, 2).loader.state_dict())
-
-
-def test_in_torchs_clothes() -> None:
-    import torch
-
-    import feedline.torch
-
-    def made() -> Any:
-        torch.manual_seed(4)
-        return feedline.torch.DataLoader(range(7), batch_size=2, shuffle=True).forever(3)
-
-    endless = made()
-    whole = [batch.tolist() for _ in range(3) for batch in endless]
-    endless = made()
-    first = [batch.tolist() for batch in itertools.islice(endless, 2)]
-    state, generator = endless.state_dict(), torch.get_rng_state()
-    again = made()
-    again.load_state_dict(json.loads(json.dumps(state)))
-    torch.set_rng_state(generator)
-    assert first + [batch.tolist() for _ in range(3) for batch in again] == whole

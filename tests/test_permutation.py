@@ -14,7 +14,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import few
 
@@ -327,8 +327,10 @@ def test_the_outermost_draws_avoid_weights_of_zero(monkeypatch: pytest.MonkeyPat
 @settings(max_examples=few(100))
 @given(
     st.lists(st.sampled_from([0.0, 1e-300, 1e-9, 0.3, 1.0, 7.0]), min_size=1, max_size=200),
-    st.lists(st.floats(0, 1, exclude_max=True), max_size=50),
+    st.lists(st.floats(0, 1, exclude_max=True) | st.integers(0, 15).map(lambda part: part / 16), max_size=50),
 )
+@example([1.0, 1.0, 1.0, 1.0], [0.25, 0.5, 0.75])  # exactly at the end of a weight: the next one's
+@example([1.0, 0.0, 0.0, 1.0, 0.0], [0.5])
 def test_the_guide_finds_what_a_plain_search_finds(weights: list[float], shares: list[float]) -> None:
     if not any(weights):
         return

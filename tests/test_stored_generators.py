@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, THREADS, every_process
 
-import feedline.torch
 from feedline import DataLoader, Dataset, IterableDataset, get_worker_info
 from feedline.workers import stored_generators
 
@@ -231,16 +229,12 @@ class Killed(Several):
 
 @pytest.mark.filterwarnings("ignore:worker . .* was killed")
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("front", [feedline.DataLoader, feedline.torch.DataLoader], ids=["numpy", "torch"])
-def test_a_replacement_draws_as_the_one_it_replaces(front: Any, persistent: bool, tmp_path: Path) -> None:
+def test_a_replacement_draws_as_the_one_it_replaces(persistent: bool, tmp_path: Path) -> None:
     def loaded(once: Path) -> list[Any]:
         generators = [make(0) for make in MAKERS.values()]
-        torch.manual_seed(5)  # torch's front takes its seed from there
         options: dict[str, Any] = {**FORK, "num_workers": 1, "persistent_workers": persistent, "collate_fn": Mixing()}
         drawn = []
-        if front is feedline.DataLoader:
-            options["seed"] = 5
-        with front(Killed(generators, once), batch_size=2, **options) as loader:
+        with DataLoader(Killed(generators, once), batch_size=2, seed=5, **options) as loader:
             for _ in range(2):
                 for batch in loader:
                     drawn.append(batch)

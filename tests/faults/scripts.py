@@ -13,6 +13,8 @@ from injected import SIZE
 
 DRIVER = Path(__file__).parent / "driver.py"
 BATCHES = [list(range(first, first + 4)) for first in range(0, SIZE, 4)]
+SHARED = [list(range(first + shard, first + 8, 2)) for first in range(0, SIZE, 8) for shard in (0, 1)]
+"""The batches of the stream, shared by two workers."""
 FRONTS = ("feedline", "feedline.torch")
 
 

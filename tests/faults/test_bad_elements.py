@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -12,24 +11,14 @@ import torch.utils.data
 from damaged import AsksLate, Generated, Hopeless, Leaky, Sharded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, SPAWN, THREADS, few
+from kinds import FORK, INLINE, THREADS, few, four_kinds
 
 import feedline
 import feedline.torch
 from feedline.line import stream
 
-KINDS = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(INLINE, id="inline"),
-        pytest.param(THREADS, id="threads"),
-        pytest.param(FORK, id="fork"),
-        pytest.param(SPAWN, id="spawn"),
-    ],
-)
 HOWS = pytest.mark.parametrize("how", ["skip", "replace"])
 whole = pytest.mark.filterwarnings("ignore:the IterableDataset neither asks")
-Front = Callable[..., Any]
 
 
 def lists(loader: Any) -> list[Any]:
@@ -37,7 +26,7 @@ def lists(loader: Any) -> list[Any]:
 
 
 @whole
-@KINDS
+@four_kinds
 def test_skip_makes_shorter_batches_and_replace_reads_on(kind: dict[str, Any]) -> None:
     data = Leaky(10, {0, 5, 6, 9})
     loader = feedline.DataLoader(data, batch_size=4, on_error="skip", **kind)
@@ -70,7 +59,7 @@ def test_the_same_under_torch(kind: dict[str, Any]) -> None:
     ]
 
 
-@KINDS
+@four_kinds
 @HOWS
 def test_shards_lose_their_own_bad_elements_only(kind: dict[str, Any], how: str) -> None:
     loader = feedline.DataLoader(Sharded(20, {0, 1, 7, 12}), batch_size=3, on_error=how, **kind)
@@ -80,7 +69,7 @@ def test_shards_lose_their_own_bad_elements_only(kind: dict[str, Any], how: str)
 
 
 @whole
-@KINDS
+@four_kinds
 def test_unbatched_elements(kind: dict[str, Any]) -> None:
     for how in ("skip", "replace"):
         loader = feedline.DataLoader(Leaky(5, {0, 3}), batch_size=None, on_error=how, **kind)
@@ -89,7 +78,7 @@ def test_unbatched_elements(kind: dict[str, Any]) -> None:
 
 
 @whole
-@KINDS
+@four_kinds
 def test_batches_of_nothing_but_bad_elements_are_omitted(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(Leaky(9, {0, 1, 2, 6, 7, 8}), batch_size=3, on_error="skip", **kind)
     assert lists(loader) == [[3, 4, 5]]
@@ -103,7 +92,7 @@ def test_drop_last_drops_what_the_stream_leaves_over_and_nothing_else() -> None:
     assert lists(loader) == [[0, 2, 3, 4]]
 
 
-@KINDS
+@four_kinds
 @HOWS
 def test_a_generator_is_over_at_its_first_error_and_that_is_said(kind: dict[str, Any], how: str) -> None:
     loader = feedline.DataLoader(Generated(10, {5}), batch_size=4, on_error=how, **kind)
@@ -117,7 +106,7 @@ def test_a_generator_is_over_at_its_first_error_and_that_is_said(kind: dict[str,
 
 
 @whole
-@KINDS
+@four_kinds
 @HOWS
 def test_a_stream_that_only_fails_is_given_up(kind: dict[str, Any], how: str) -> None:
     loader = feedline.DataLoader(Hopeless(4, ()), batch_size=4, on_error=how, **kind)

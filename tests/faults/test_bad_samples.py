@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from damaged import BatchDamaged, Damaged, Drawing, Keyed, ManyDamaged, OnlyMany, too_few
+from fronts import BOTH, Front, both_fronts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, SPAWN, THREADS, few
+from kinds import FORK, THREADS, few, four_kinds
 
 import feedline
 import feedline.torch
 from feedline import ArrayDataset, Subset
-
-KINDS = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(INLINE, id="inline"),
-        pytest.param(THREADS, id="threads"),
-        pytest.param(FORK, id="fork"),
-        pytest.param(SPAWN, id="spawn"),
-    ],
-)
-FRONTS = pytest.mark.parametrize("front", [feedline.DataLoader, feedline.torch.DataLoader], ids=["numpy", "torch"])
-Front = Callable[..., Any]
-
 
 DATASETS = [Damaged, ManyDamaged, OnlyMany, BatchDamaged]
 
@@ -44,8 +31,8 @@ def nearest_good(index: int, size: int, bad: set[int]) -> int:
     return min(set(range(size)) - bad, key=lambda other: (abs(other - index), -other))
 
 
-@KINDS
-@FRONTS
+@four_kinds
+@both_fronts
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_skip_leaves_out_and_replace_takes_the_neighbour(kind: dict[str, Any], front: Front, dataset: Any) -> None:
     data = dataset(10, {2, 3, 8, 9})
@@ -63,8 +50,8 @@ def test_skip_leaves_out_and_replace_takes_the_neighbour(kind: dict[str, Any], f
     assert [bad.replacement for bad in loader.errors] == [1, 4, 7, 7]
 
 
-@KINDS
-@FRONTS
+@four_kinds
+@both_fronts
 def test_a_bad_sample_is_told_with_all_there_is(kind: dict[str, Any], front: Front) -> None:
     loader = front(Damaged(4, {1}), batch_size=2, on_error="skip", **kind)
     assert lists(loader) == [[0], [2, 3]]
@@ -76,16 +63,16 @@ def test_a_bad_sample_is_told_with_all_there_is(kind: dict[str, Any], front: Fro
     assert bad.replacement is None
 
 
-@KINDS
-@FRONTS
+@four_kinds
+@both_fronts
 def test_unbatched_samples_are_left_out_or_replaced(kind: dict[str, Any], front: Front) -> None:
     data = Damaged(5, {1, 4})
     assert list(front(data, batch_size=None, on_error="skip", **kind)) == [0, 2, 3]
     assert list(front(data, batch_size=None, on_error="replace", **kind)) == [0, 2, 2, 3, 3]
 
 
-@KINDS
-@FRONTS
+@four_kinds
+@both_fronts
 @pytest.mark.parametrize("how", ["skip", "replace"])
 def test_nothing_but_bad_samples_is_an_epoch_without_batches(kind: dict[str, Any], front: Front, how: str) -> None:
     loader = front(Damaged(6, range(6)), batch_size=2, on_error=how, **kind)
@@ -103,7 +90,7 @@ def test_nothing_but_bad_samples_is_an_epoch_without_batches(kind: dict[str, Any
     batch_size=st.integers(1, 6),
     workers=st.integers(1, 3),
     dataset=st.sampled_from(DATASETS),
-    front=st.sampled_from([feedline.DataLoader, feedline.torch.DataLoader]),
+    front=st.sampled_from(BOTH),
 )
 def test_what_arrives_is_what_is_good_for_any_kind_of_worker(
     data: Any, size: int, batch_size: int, workers: int, dataset: Any, front: Front
@@ -123,7 +110,7 @@ def test_what_arrives_is_what_is_good_for_any_kind_of_worker(
             assert [sample.index for sample in loader.errors] == sorted(bad)
 
 
-@KINDS
+@four_kinds
 def test_shuffled_and_seeded_the_same_in_every_kind(kind: dict[str, Any]) -> None:
     options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 7, "on_error": "replace"}
     data = Drawing(30, {3, 4, 5, 20})
@@ -159,7 +146,7 @@ class Counting(Damaged):
         return super().__getitem__(index)
 
 
-@KINDS
+@four_kinds
 def test_without_places_the_nearest_of_the_batch_is_taken(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(
         Keyed(), sampler=["x", "y", "a", "b", "z", "?"], batch_size=3, on_error="replace", **kind
@@ -168,7 +155,7 @@ def test_without_places_the_nearest_of_the_batch_is_taken(kind: dict[str, Any]) 
     assert [(bad.index, bad.replacement) for bad in loader.errors] == [("x", "a"), ("y", "a"), ("z", "b"), ("?", "b")]
 
 
-@KINDS
+@four_kinds
 def test_an_index_from_the_end_has_neighbours_too(kind: dict[str, Any]) -> None:
     data = Subset(Damaged(5, {3}), range(5))
     loader = feedline.DataLoader(data, sampler=[0, -2], batch_size=2, on_error="replace", **kind)
@@ -176,7 +163,7 @@ def test_an_index_from_the_end_has_neighbours_too(kind: dict[str, Any]) -> None:
     assert [(bad.index, bad.replacement) for bad in loader.errors] == [(-2, 4)]
 
 
-@KINDS
+@four_kinds
 def test_an_index_that_an_array_does_not_have_is_a_bad_sample(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(ArrayDataset(np.arange(5)), sampler=[1, 17, 3], batch_size=3, on_error="skip", **kind)
     assert [batch[0].tolist() for batch in loader] == [[1, 3]]
@@ -188,8 +175,8 @@ def test_drop_last_drops_what_the_sampler_leaves_over_and_nothing_else() -> None
     assert lists(loader) == [[0, 2, 3], [4, 5, 6, 7]]
 
 
-@KINDS
-@FRONTS
+@four_kinds
+@both_fronts
 @pytest.mark.parametrize("how", ["skip", "replace"])
 def test_errors_of_collating_are_raised_and_the_bad_samples_still_told(
     kind: dict[str, Any], front: Front, how: str
@@ -235,7 +222,7 @@ class Raising(Damaged):
         return index
 
 
-@FRONTS
+@both_fronts
 def test_what_is_no_exception_is_not_skipped(front: Front) -> None:
     data = Raising(3, {1})
     loader = front(data, batch_size=3, on_error="skip")

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 from damaged import Damaged, Keyed, Leaky
-from kinds import FORK, INLINE, SPAWN, THREADS
+from fronts import Front, both_fronts
+from kinds import FORK, INLINE, four_kinds
 
 import feedline
 import feedline.torch
@@ -23,24 +24,12 @@ from feedline.care import Care
 from feedline.messages import BadSample, Outcome
 from feedline.mishaps import KEPT, Mishaps
 
-KINDS = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(INLINE, id="inline"),
-        pytest.param(THREADS, id="threads"),
-        pytest.param(FORK, id="fork"),
-        pytest.param(SPAWN, id="spawn"),
-    ],
-)
-FRONTS = pytest.mark.parametrize("front", [feedline.DataLoader, feedline.torch.DataLoader], ids=["numpy", "torch"])
-Front = Callable[..., Any]
-
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@KINDS
+@four_kinds
 def test_each_is_logged(kind: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     list(feedline.DataLoader(Damaged(6, {1, 4}), batch_size=3, on_error="skip", **kind))
     list(feedline.DataLoader(Damaged(6, {4}), batch_size=3, on_error="replace", **kind))
@@ -55,8 +44,8 @@ def test_each_is_logged(kind: dict[str, Any], caplog: pytest.LogCaptureFixture) 
     ]
 
 
-@KINDS
-@FRONTS
+@four_kinds
+@both_fronts
 def test_each_is_a_line_in_the_file(kind: dict[str, Any], front: Front, tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text('{"kept": true}\n')
@@ -108,7 +97,7 @@ def test_numpys_numbers_are_numbers(kind: dict[str, Any], tmp_path: Path, caplog
     assert "sample 5 (photos/5.jpg) failed" in caplog.text
 
 
-@FRONTS
+@both_fronts
 def test_a_file_that_cannot_be_written_is_refused_at_once(front: Front, tmp_path: Path) -> None:
     for path, why in ((tmp_path, "is a folder"), (tmp_path / "none" / "bad.jsonl", "there is no folder")):
         with pytest.raises(OptionError, match=f"error_log must be .*{why}"):
@@ -151,8 +140,8 @@ def test_a_line_torn_by_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
     assert json.loads(whole)["epoch"] == 1
 
 
-@KINDS
-@FRONTS
+@four_kinds
+@both_fronts
 def test_more_than_max_errors_is_an_error_and_ends_the_iteration(kind: dict[str, Any], front: Front) -> None:
     loader = front(Damaged(12, {1, 4, 7, 10}), batch_size=3, on_error="skip", max_errors=2, **kind)
     iterator = iter(loader)
@@ -187,7 +176,7 @@ def test_max_errors_counts_over_all_epochs() -> None:
         list(loader)
 
 
-@KINDS
+@four_kinds
 def test_the_same_bad_sample_counts_once(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(Damaged(6, {1, 4}), batch_size=2, on_error="skip", max_errors=2, shuffle=True, **kind)
     for _ in range(4):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +53,37 @@ def test_without_workers_it_is_the_users() -> None:
     for _ in range(24):
         alone += [*torch.rand(2, generator=generator).tolist(), torch.randn(1, generator=generator).item()]
     assert drawn(DataLoader) == alone
+
+
+class Killed(Noisy):
+    """One sample kills its worker, once."""
+
+    def __init__(self, once: Path) -> None:
+        super().__init__()
+        self.once = once
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 7 and not self.once.exists():
+            self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.mark.filterwarnings("ignore:worker . .* was killed")
+def test_a_replacement_draws_as_the_one_it_replaces(tmp_path: Path) -> None:
+    def loaded(once: Path) -> list[Any]:
+        dataset = Killed(once)
+        torch.manual_seed(5)  # the loader takes its seed from there
+        drawn = []
+        with DataLoader(dataset, batch_size=2, collate_fn=list, **{**FORK, "num_workers": 1}) as loader:
+            for batch in loader:
+                drawn.append(batch)
+                torch.rand(1, generator=dataset.generator)  # the user looks at a sample now and then
+        return drawn
+
+    (tmp_path / "there").touch()
+    assert loaded(tmp_path / "once") == loaded(tmp_path / "there")
+    assert (tmp_path / "once").exists()
 
 
 def test_torchs_global_one_is_seeded_as_that() -> None:

@@ -8,7 +8,6 @@ Not its job: reading data (fetch, stream), how many tasks may be out (loader).
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -17,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from feedline.line.ranks import share_of, turns_of
-from feedline.line.replay import Replayed, compare
-from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order
+from feedline.line.replay import Again, compare
+from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order, is_ours, samplers_in
 from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place, Tail
@@ -150,18 +149,15 @@ class IterablePlan:
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         place = Place(epoch)
-        return MapTasks(islice(self._generate(place, self._replayed(place)), start, None))
+        return MapTasks(islice(self._generate(place, Again(self._indices, place, self._batches)), start, None))
 
     def tasks_from(self, place: Place) -> Tasks:
-        if not is_stateful(self._indices):
-            return MapTasks(self._generate(place, self._replayed(place)))
-        kept = Kept(self._indices, place.sampler)
-        return MapTasks(self._generate(place, kept), kept.state)
-
-    def _replayed(self, place: Place) -> Iterator[Any]:
-        yield from Replayed(iter(self._indices), place, self._batches)  # asked for when the first batch is
+        indices = Again(self._indices, place, self._batches)
+        return MapTasks(self._generate(place, indices), indices.state)
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
+        for each in filter(is_ours, samplers_in(self._indices)):
+            each.by_hand = self._seed, place.epoch  # one of ours in another's hands, which keep no place
         first = place.samples
         for seq, batch in enumerate(self._lists(source), place.batches):
             yield Task(seq, place.epoch, self._seed, batch, first)
@@ -175,37 +171,6 @@ class IterablePlan:
             if len(batch) < self._size and self._drop_last:
                 return
             yield batch
-
-
-class Kept:
-    """The indices of a sampler that keeps its own place, and what it says of that place."""
-
-    def __init__(self, sampler: Any, state: Any) -> None:
-        self._sampler = sampler
-        self._ended = state == _END
-        if state is not None and not self._ended:
-            sampler.load_state_dict(copy.deepcopy(state))  # the user's stays as it is
-        self._source = None if self._ended else iter(sampler)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if self._source is None or self._ended:
-            raise StopIteration
-        try:
-            return next(self._source)
-        except StopIteration:
-            self._ended = True
-            raise
-
-    def state(self) -> Any:
-        # At its end a sampler may have begun anew: then its own word would give the epoch again.
-        # A copy: what it returns may be what it goes on counting in.
-        return _END if self._ended else copy.deepcopy(self._sampler.state_dict())
-
-
-_END = "end"
 
 
 class StreamPlan:
@@ -267,11 +232,6 @@ def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
     if type(batch_sampler) is BatchSampler and has_order(batch_sampler.sampler):
         return OrderPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last, seed)
     return IterablePlan(batch_sampler, None, False, seed, batches=True)
-
-
-def is_stateful(thing: Any) -> bool:
-    """Does it keep its own place, by torchdata's convention?"""
-    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
 def batch_of(indices: Any) -> list[Any]:

@@ -1,13 +1,14 @@
 """An order that is had again: what is past is seen to be the same as it was then.
 
-Takes: a place, and the sampler's order or iterator. Gives: the items after those that are past.
+Takes: a place, and an order or a foreign sampler. Gives: the items after those that are past.
 Promises: no data is read; an order that has changed since (another seed, other weights, a sampler that draws anew) is a
 StateError, and not a run that repeats some samples and misses others.
-Not its job: samplers that can say where they stand (plan.Kept).
+Not its job: orders that can be had from anywhere on (plan).
 """
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -35,22 +36,66 @@ def compare(place: Place, before: Callable[[], Any]) -> None:
     )
 
 
-class Replayed(Iterator[Any]):
-    """A foreign sampler, asked again: what is past is taken and thrown away. With `batches` each item is a batch.
+class Again(Iterator[Any]):
+    """A foreign sampler's items from a place on: it goes on by itself if it can say where it stands, and else what is
+    past is taken once more and thrown away. With `batches` each item is a batch.
 
-    >>> next(Replayed(iter(range(10)), Place(samples=4, sampler=Tail.of([2, 3])), batches=False))
+    >>> next(Again(range(10), Place(samples=4, sampler=Tail.of([2, 3])), batches=False))
     4
     """
 
-    def __init__(self, source: Iterator[Any], place: Place, batches: bool) -> None:
-        self._source = source
+    def __init__(self, sampler: Any, place: Place, batches: bool) -> None:
+        self._sampler = sampler
         self._place = place
         self._past = place.batches if batches else place.samples
         self._batches = batches
+        self._keeper: Any = None
+        self._source: Iterator[Any] | None = None
+        self._ended = place.sampler == _END
+
+    def open(self) -> None:
+        """Ask for the sampler's iterator; else that is done when the first item is wanted."""
+        if self._source is not None or self._ended:
+            return
+        if is_stateful(self._sampler):
+            self._go_on(self._sampler)
+        source = iter(self._sampler)
+        if self._keeper is None and is_stateful(source):  # torchdata's samplers may keep their place there
+            self._go_on(source)
+        self._source = source
+
+    def _go_on(self, keeper: Any) -> None:
+        self._keeper, state = keeper, self._place.sampler
+        if state is not None and not isinstance(state, Tail):
+            keeper.load_state_dict(copy.deepcopy(state))  # the user's stays as it is
+            self._past = 0
 
     def __next__(self) -> Any:
+        self.open()
+        if self._ended or self._source is None:
+            raise StopIteration
         if self._past:
             past, self._past = self._past, 0
             last = deque(islice(self._source, past), maxlen=Tail.LONGEST)
             compare(self._place, lambda: list(last[-1]) if self._batches and last else list(last))
-        return next(self._source)
+        try:
+            return next(self._source)
+        except StopIteration:
+            self._ended = True
+            raise
+
+    def state(self) -> Any:
+        """What the sampler says of its place, if it says anything."""
+        if self._keeper is None:
+            return None
+        # At its end a sampler may have begun anew: then its own word would give the epoch again.
+        # A copy: what it returns may be what it goes on counting in.
+        return _END if self._ended else copy.deepcopy(self._keeper.state_dict())
+
+
+_END = "end"
+
+
+def is_stateful(thing: Any) -> bool:
+    """Does it keep its own place, by torchdata's convention?"""
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))

@@ -21,7 +21,7 @@ from types import GeneratorType
 from typing import Any
 
 from feedline.errors import StateError
-from feedline.line.plan import is_stateful
+from feedline.line.replay import is_stateful
 from feedline.messages import error_line
 
 Record = dict[str, Any]
