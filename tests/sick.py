@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import feedline
-from feedline import BucketBatchSampler, DataLoader, IterableDataset, get_worker_info, pad
+from feedline import BucketBatchSampler, DataLoader, IterableDataset, get_worker_info, keep, pad
 
 HERE = Path(__file__)
 
@@ -103,6 +103,13 @@ def text_loader(bucketed: bool = True) -> DataLoader:
     return DataLoader(data, batch_sampler=BucketBatchSampler(data.lengths, batch_size=16), collate=collate)
 
 
+class Boxes(Map):
+    """Healthy: as many boxes as there are things to see."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"boxes": [[0, 0, 2, 2]] * (index % 5), "label": int(self.y[index])}
+
+
 HEALTHY: dict[str, Callable[[], Any]] = {
     "map": Map,
     "augmented": Augmented,
@@ -114,7 +121,7 @@ HEALTHY: dict[str, Callable[[], Any]] = {
     "stream": Stream,
     "asking stream": Asking,
     "shuffled loader": lambda: DataLoader(Map(), batch_size=16, shuffle=True, num_workers=2),
-    "two samples": lambda: Map(2),
+    "boxes": lambda: DataLoader(Boxes(), batch_size=16, collate={"boxes": keep}, shuffle=True),
 }
 
 
@@ -330,7 +337,7 @@ class VerySlow(Map):
     """So slow that a batch, or a sample read twice, would seem to be stuck."""
 
     def __getitem__(self, index: int) -> Any:
-        time.sleep(0.2)
+        time.sleep(0.3)
         return super().__getitem__(index)
 
 

@@ -94,6 +94,12 @@ def test_sorted_data_matters_where_it_is_read_in_order() -> None:
     assert ids(labels.check_sorted(replace(with_labels(known), column=column))) == []
 
 
+def test_neighbours_of_one_label_are_not_yet_sorted() -> None:
+    pairs = [place // 2 * 7 % 4 for place in range(400)]
+    assert ids(labels.check_sorted(with_labels(pairs))) == []
+    assert ids(labels.check_sorted(with_labels([0] * 57 + [1] * 3))) == []  # three at the end may be chance
+
+
 @pytest.mark.parametrize(("rare", "said"), [(40, []), (22, []), (4, ["class-imbalance"])])
 def test_imbalance_that_may_be_chance(rare: int, said: list[str]) -> None:
     known = [0] * (400 - rare) + [1] * rare
@@ -131,6 +137,22 @@ def test_lengths_that_vary_are_the_collate_fns_business() -> None:
     assert "axis=(1, 2)" in finding.code
 
 
+def test_odd_ones_out() -> None:
+    shapes = [(512,)] * 95 + [(17,)] * 5
+    assert ids(values.check_shapes(of_shapes(*shapes, loader=True, collates="feedline"))) == []
+    grey = [(8, 8, 3)] * 95 + [(8, 8)] * 5
+    for setting, severity in (({}, "warning"), ({"loader": True}, "problem"), ({"collates": "own"}, "note")):
+        (finding,) = values.check_shapes(of_shapes(*grey, **setting))
+        assert (finding.id, finding.severity) == ("odd-shapes", severity)
+        assert finding.evidence["indices"] == [95, 96, 97, 98, 99]
+
+
+def test_what_is_not_finite_is_counted() -> None:
+    bad = Field("", ARRAY, "float32", (9,), 36, nans=2, infs=1)
+    (finding,) = values.check_finite(Evidence(readings=(Reading(0, fields=(IMAGE,)), Reading(1, fields=(bad,)))))
+    assert (finding.evidence["nan"], finding.evidence["inf"], finding.evidence["indices"]) == (2, 1, [1])
+
+
 def test_small_float64_is_let_be() -> None:
     pair = Field("", ARRAY, "float64", (2,), 16)
     assert ids(values.check_float64(Evidence(readings=(Reading(0, fields=(pair,)),)))) == []
@@ -148,6 +170,12 @@ def test_repeated_elements_of_the_stream_itself_are_no_duplicates() -> None:
     constant = tuple(Reading(index, digest="same") for index in range(50))
     seen = Evidence(Setting(stream=True), constant, constant)
     assert ids(randomness.check_duplicates(seen)) == []
+
+
+def test_data_that_reading_changes_is_one_finding() -> None:
+    first, again = Reading(0, digest="a", changed=("[0]",)), Reading(0, digest="b")
+    assert ids(judged(Evidence(readings=(first,), again=(again,)))) == ["changes-dataset"]
+    assert ids(judged(Evidence(readings=(replace(first, changed=()),), again=(again,)))) == ["non-deterministic"]
 
 
 # Carrying
@@ -225,7 +253,7 @@ def test_memory_that_goes_up_and_down_does_not_grow(noise: list[int]) -> None:
 def test_a_cache_that_fills_does_not_grow() -> None:
     rounds = tuple((100 + min(place, 10) * 20) * MB for place in range(40))
     assert ids(memory.check_growth(Evidence(rounds=rounds, round_size=16))) == []
-    growing = tuple((100 + place * 2) * MB for place in range(40))
+    growing = (40 * MB, *((100 + place * 2) * MB for place in range(1, 40)))  # after warming up
     (finding,) = memory.check_growth(Evidence(rounds=growing, round_size=16))
     assert finding.evidence["bytes_per_sample"] == 2 * MB // 16
 

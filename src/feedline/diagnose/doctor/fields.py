@@ -36,7 +36,7 @@ def leaves(sample: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, A
     >>> list(leaves({"a": (1, [2, 3])}))
     [("['a'][0]", 1), ("['a'][1]", [2, 3])]
     """
-    parts = _parts(sample) if depth < DEEPEST else None
+    parts = _parts(sample, depth) if depth < DEEPEST else None
     if parts is None:
         yield path, sample
         return
@@ -44,12 +44,13 @@ def leaves(sample: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, A
         yield from leaves(part, path + step, depth + 1)
 
 
-def _parts(value: Any) -> list[tuple[str, Any]] | None:
+def _parts(value: Any, depth: int) -> list[tuple[str, Any]] | None:
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", part) for key, part in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{name}", part) for name, part in zip(value._fields, value, strict=True)]
-    if isinstance(value, tuple) or (isinstance(value, list) and not _is_flat(value)):
+    # A list inside of a sample has as many elements as there happen to be (boxes, words); a sample may be one itself.
+    if isinstance(value, tuple) or (isinstance(value, list) and not depth and not _is_flat(value)):
         return [(f"[{place}]", part) for place, part in enumerate(value)] if len(value) <= WIDEST else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f".{each.name}", getattr(value, each.name)) for each in dataclasses.fields(value)]
@@ -95,7 +96,7 @@ def _of_array(path: str, array: Array, dtype: str) -> Field:
     if array.ndim == 0 and array.dtype.kind in "biuf":
         return _of_number(path, array[()])._replace(dtype=dtype)
     nans = infs = 0
-    if array.dtype.kind in "fc" and not np.isfinite(array.sum(dtype=array.dtype)):  # one pass for the healthy
+    if array.dtype.kind in "fc" and not np.isfinite(array).all():
         nans, infs = int(np.isnan(array).sum()), int(np.isinf(array).sum())
     eight_bit = array.dtype.kind == "f" and _was_bytes(array)
     return Field(path, ARRAY, dtype, array.shape, array.nbytes, nans, infs, eight_bit=eight_bit)
@@ -132,6 +133,9 @@ def digest(sample: Any) -> str:
     made = hashlib.blake2b(digest_size=12)
     for path, value in leaves(sample):
         array = as_array(value)
+        if isinstance(value, list) and value is not sample:
+            made.update(f"{path}{[digest(each) for each in value]}".encode())
+            continue
         if array is not None:
             made.update(f"{path}{array.dtype}{array.shape}".encode())
             made.update(np.ascontiguousarray(array).tobytes() if array.dtype != object else b"")

@@ -47,7 +47,7 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
     if nothing:
         yield Finding(
             "none-samples",
-            PROBLEM if seen.setting.collates == "default" else WARNING,
+            _severity(seen),
             f"{len(nothing):,} of {len(good):,} samples {agree(len(nothing), 'is', 'are')} None: "
             f"{some(indices(nothing))}",
             {"indices": indices(nothing)},
@@ -63,13 +63,20 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
         missing = sorted(set(usual) ^ set(_structure(odd[0])))
         yield Finding(
             "varying-fields",
-            PROBLEM if seen.setting.collates == "default" else NOTE,
+            _severity(seen),
             f"{len(odd):,} of {len(good):,} samples {agree(len(odd), 'has', 'have')} other fields than the rest: "
             f"{some(indices(odd))}",
             {"indices": indices(odd), "usual": list(usual), "differing": missing},
             f"Sample {odd[0].index} differs in {some(missing)}. A batch needs the same fields in all samples.",
             "give every sample all fields, with a value that stands for nothing.",
         )
+
+
+def _severity(seen: Evidence) -> str:
+    """Of samples that default collation refuses: is it known to be what the loader does?"""
+    if seen.setting.collates != "default":
+        return NOTE
+    return PROBLEM if seen.setting.loader else WARNING
 
 
 def _structure(reading: Reading) -> tuple[str, ...]:
@@ -86,17 +93,21 @@ def check_shapes(seen: Evidence) -> Iterator[Finding]:
         usual = shapes.most_common(1)[0][0]
         odd = [(reading, field) for reading, field in found if field.shape != usual]
         ranks = {len(shape) for shape in shapes}
+        if len(ranks) == 1 and seen.setting.collates != "default":
+            continue  # whoever collates them knows
         if len(odd) <= RARE * len(found) or len(ranks) > 1:
-            yield _odd_shapes(path, usual, odd, len(found))
+            yield _odd_shapes(seen, path, usual, odd, len(found))
         else:
             yield from _varying_shapes(seen, path, found, len(shapes))
 
 
-def _odd_shapes(path: str, usual: tuple[int, ...], odd: list[tuple[Reading, Field]], count: int) -> Finding:
+def _odd_shapes(
+    seen: Evidence, path: str, usual: tuple[int, ...], odd: list[tuple[Reading, Field]], count: int
+) -> Finding:
     readings = [reading for reading, _ in odd]
     return Finding(
         "odd-shapes",
-        PROBLEM,
+        _severity(seen),
         f"{field_name(path)} is {usual} in most samples, not in {len(odd):,} of {count:,}: {some(indices(readings))}",
         {
             "field": path,
@@ -111,8 +122,6 @@ def _odd_shapes(path: str, usual: tuple[int, ...], odd: list[tuple[Reading, Fiel
 
 
 def _varying_shapes(seen: Evidence, path: str, found: list[tuple[Reading, Field]], count: int) -> Iterator[Finding]:
-    if seen.setting.collates != "default":
-        return
     sizes = [field.shape for _, field in found]
     axes = [axis for axis in range(len(sizes[0])) if len({size[axis] for size in sizes}) > 1]
     smallest, largest = min(sizes), max(sizes)
