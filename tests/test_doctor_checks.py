@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.arena.segment import reserve_of
-from feedline.diagnose.doctor import carrying, consult, labels, memory, randomness, speed, values
+from feedline.diagnose.doctor import batches, carrying, consult, labels, memory, randomness, speed, values
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import (
     ARRAY,
@@ -95,8 +95,8 @@ def test_sorted_data_matters_where_it_is_read_in_order() -> None:
 
 
 def test_neighbours_of_one_label_are_not_yet_sorted() -> None:
-    pairs = [place // 2 * 7 % 4 for place in range(400)]
-    assert ids(labels.check_sorted(with_labels(pairs))) == []
+    threes = [place // 3 * 7 % 4 for place in range(400)]
+    assert ids(labels.check_sorted(with_labels(threes))) == []
     assert ids(labels.check_sorted(with_labels([0] * 57 + [1] * 3))) == []  # three at the end may be chance
 
 
@@ -264,6 +264,20 @@ def test_a_batch_against_what_is_free() -> None:
     for free, severity in ((100 * wanted, None), (wanted * 3 // 2, "warning"), (wanted // 2, "problem")):
         found = list(memory.check_batch(replace(seen, free=free + reserve_of(0), limit_of_memory=0)))
         assert [each.severity for each in found] == ([severity] if severity else [])
+
+
+# Batches
+
+
+@pytest.mark.parametrize(("padding", "said"), [(None, []), (0.39, []), (0.41, ["padding"])])
+def test_padding_is_told_above_two_fifths(padding: float | None, said: list[str]) -> None:
+    assert ids(batches.check_padding(Evidence(run=Run(10, 160, padding=padding)))) == said
+
+
+def test_the_default_collation_of_a_mere_dataset_may_fail() -> None:
+    seen = Evidence(run=Run(error="CollateError: sample 3 has shape (2,)"))
+    assert ids(batches.check_collation(seen)) == []
+    assert ids(batches.check_collation(replace(seen, setting=Setting(loader=True)))) == ["collate-fails"]
 
 
 # The whole
