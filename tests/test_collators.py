@@ -63,7 +63,8 @@ def padded_by_hand(arrays: Any, axes: Any, goal: Any, value: Any) -> tuple[Any, 
     for axis, size in zip(axes, goal, strict=True):
         shape[axis] = size
     out = np.full((len(arrays), *shape), value, arrays[0].dtype)
-    mask = np.zeros((len(arrays), *goal), bool)
+    order = np.argsort(axes)  # of the axes in the data, however they were named
+    mask = np.zeros((len(arrays), *(goal[at] for at in order)), bool)
     lengths = []
     for row, (there, array) in enumerate(zip(mask, arrays, strict=True)):
         sizes = [min(array.shape[axis], size) for axis, size in zip(axes, goal, strict=True)]
@@ -71,7 +72,7 @@ def padded_by_hand(arrays: Any, axes: Any, goal: Any, value: Any) -> tuple[Any, 
             if all(place[axis] < size for axis, size in zip(axes, sizes, strict=True)):
                 out[(row, *place)] = array[place]
         for place in np.ndindex(*there.shape):
-            there[place] = all(at < size for at, size in zip(place, sizes, strict=True))
+            there[place] = all(at < sizes[which] for at, which in zip(place, order, strict=True))
         lengths.append(sizes)
     return out, mask, np.array(lengths)
 
@@ -121,6 +122,16 @@ def test_one_axis_gives_flat_lengths_and_the_same_as_a_tuple_of_it(sizes, axis):
     assert one.lengths.tolist() == sizes == several.lengths[:, 0].tolist()
     assert (one.data == several.data).all()
     assert (one.mask == several.mask).all()
+
+
+def test_the_mask_is_of_the_datas_shape_in_whatever_order_axes_are_named():
+    arrays = [np.ones((2, 3)), np.ones((1, 5))]
+    batch = pad(axis=(1, 0), length=5)(arrays)
+    assert batch.data[batch.mask].sum() == 11
+    assert batch.lengths.tolist() == [[3, 2], [5, 1]]  # as named
+    scenes = detection(axis=(-1, -2), mask=True)([(np.ones((3, 2, 4)), {}), (np.ones((3, 5, 2)), {})])
+    assert scenes.mask.shape == (2, 5, 4)
+    assert scenes.images.shape == (2, 3, 5, 4)
 
 
 def test_a_sample_that_is_cut_along_two_axes_is_cut_once():

@@ -29,9 +29,9 @@ class Padded(NamedTuple):
     data: Any
     """The batch, samples along its first axis."""
     mask: Any
-    """True where there is data, False where there is padding; of shape (samples, longest)."""
+    """True where there is data, False where there is padding: samples, then the padded axes in the order of `data`."""
     lengths: Any
-    """How long each sample is, int64."""
+    """How long each sample is, int64; with several axes a column for each, in the order they were named in."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,17 @@ class pad(Collator):
         others = prod(size for axis, size in enumerate(shape) if axis not in axes)
         making.tally.places += out.size
         making.tally.padding += out.size - int(sizes.prod(1).sum()) * others
-        return self._result(making.arrays.wrap(out, dtype), sizes, goal, making)
+        return self._result(making.arrays.wrap(out, dtype), axes, sizes, goal, making)
 
-    def _result(self, data: Any, sizes: IntArray, goal: tuple[int, ...], making: Making) -> Any:
+    def _result(
+        self, data: Any, axes: tuple[int, ...], sizes: IntArray, goal: tuple[int, ...], making: Making
+    ) -> Any:
         if not self.mask and not self.lengths:
             return data
-        mask = making.arrays.wrap(_mask(sizes, goal, making)) if self.mask else None
+        mask = None
+        if self.mask:
+            order = sorted(range(len(axes)), key=axes.__getitem__)  # (1, 0) names the same axes of the data
+            mask = making.arrays.wrap(_mask(sizes[:, order], tuple(goal[place] for place in order), making))
         lengths = None
         if self.lengths:
             lengths = making.arrays.wrap(sizes if isinstance(self.axis, (tuple, list)) else sizes[:, 0].copy())
