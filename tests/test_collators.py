@@ -163,6 +163,20 @@ def test_lists_of_numbers_are_arrays_and_an_empty_one_is_of_any_type_and_shape()
     assert pad()([range(2), (1.5,)]).data.tolist() == [[0.0, 1.0], [1.5, 0.0]]
 
 
+def test_an_array_with_nothing_in_it_has_no_say_in_the_dtype():
+    large = 2**53 + 1
+    assert pad()([np.array([]), np.array([large])]).data.tolist() == [[0], [large]]
+    assert pad()([[large], np.array([]), []]).data.dtype == np.int64
+    assert pack(2)([np.array([]), [large]]).data.tolist() == [[large, 0]]
+    nested = pad(axis=1)([[[]], [[1, large]]])
+    assert nested.data.tolist() == [[[0, 0]], [[1, large]]]
+    assert nested.data.dtype == np.int64
+    assert pad()([np.array([]), np.ones((2, 4), "f4")]).data.shape == (2, 2, 4)  # no boxes
+    assert pad()([np.array([], "f4"), np.ones((2, 4), "f4")]).data.shape == (2, 2, 4)
+    assert pad()([np.zeros((0, 4), "f4"), []]).data.shape == (2, 0, 4)
+    assert pad()([np.array([], "f4"), np.array([], "f8")]).data.dtype == np.float64  # nobody else has a say
+
+
 def test_dtypes_mix_as_in_default_collation():
     for one, other in (("i4", "i8"), ("u1", "i1"), ("f4", "i8"), ("?", "u1"), ("f4", "c8")):
         arrays = [np.ones(2, one), np.ones(2, other)]
@@ -200,7 +214,7 @@ def test_a_padding_value_that_does_not_fit_is_refused(value, dtype):
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(255, "u1"), (True, "?"), (0.0, "i8"), (np.nan, "f2"), (-np.inf, "f4"), (1j, "c8"), (0.1, "f4")],
+    [(255, "u1"), (True, "?"), (0.0, "i8"), (np.nan, "f2"), (-np.inf, "f4"), (1j, "c8"), (0.1, "f4"), (np.float32(0.5), "f8"), (np.uint8(255), "i8"), (np.int8(-1), "f4")],
 )
 def test_a_padding_value_that_fits_is_taken(value, dtype):
     data = pad(value)([np.ones(1, dtype), np.ones(0, dtype)]).data
