@@ -214,7 +214,18 @@ def test_a_padding_value_that_does_not_fit_is_refused(value, dtype):
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(255, "u1"), (True, "?"), (0.0, "i8"), (np.nan, "f2"), (-np.inf, "f4"), (1j, "c8"), (0.1, "f4"), (np.float32(0.5), "f8"), (np.uint8(255), "i8"), (np.int8(-1), "f4")],
+    [
+        (255, "u1"),
+        (True, "?"),
+        (0.0, "i8"),
+        (np.nan, "f2"),
+        (-np.inf, "f4"),
+        (1j, "c8"),
+        (0.1, "f4"),
+        (np.float32(0.5), "f8"),
+        (np.uint8(255), "i8"),
+        (np.int8(-1), "f4"),
+    ],
 )
 def test_a_padding_value_that_fits_is_taken(value, dtype):
     data = pad(value)([np.ones(1, dtype), np.ones(0, dtype)]).data

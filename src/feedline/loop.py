@@ -64,6 +64,9 @@ class BatchIterator(Iterator[Any]):
         self._passes_over = options.care.on_error != "raise"
         self._said_once = False  # whoever catches every error must come to an end
         self._samples = passed.place.samples if options.stream else 0
+        self._batched = options.batched
+        self.samples_given: int | None = None
+        """How many the latest batch was made of; None if the dataset gives batches of its own."""
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
@@ -96,6 +99,7 @@ class BatchIterator(Iterator[Any]):
             self._meter.gave_none()
             raise outcome.failure.exception()
         self._meter.gave(outcome.size, outcome.batch)
+        self.samples_given = outcome.size if self._batched else None
         if self._recording is not None:
             self._record(self._recording, outcome)
         return outcome.batch

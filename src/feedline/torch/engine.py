@@ -230,7 +230,7 @@ class Engine:
             batch_size=loader.batch_size,
             shuffle=False,
             sampler=None,
-            batch_sampler=None,
+            batch_sampler=loader.batch_sampler,
             num_workers=loader.num_workers,
             collate_fn=None,
             drop_last=loader.drop_last,

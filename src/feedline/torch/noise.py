@@ -26,11 +26,12 @@ def measure_gradient_noise(
     rounds: int = 32,
     *,
     confidence: float = 0.9,
+    count: Callable[[Any], float] | None = None,
 ) -> GradientNoise:
     """The noise scale at the model's present weights, from up to `rounds` groups of `steps` batches of the loader.
 
     `loss(batch)` gives the mean loss of a batch. The loader should shuffle. Noise grows as training goes on: measure
-    more than once.
+    more than once. `count` is that of `accumulate`.
 
     >>> from feedline.torch import DataLoader, TensorDataset
     >>> _ = torch.manual_seed(0)
@@ -51,7 +52,7 @@ def measure_gradient_noise(
     small: list[list[float]] = []
     large: list[float] = []
     size, norms, gradient = 0, list[float](), Sum()
-    for micro in accumulate(loader, steps):
+    for micro in accumulate(loader, steps, count):
         size = size or int(micro.count)
         if micro.count == size and micro.total == size * steps:
             gradients = torch.autograd.grad(loss(micro.batch), weights, allow_unused=True)

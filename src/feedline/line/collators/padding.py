@@ -32,6 +32,7 @@ class Padded(NamedTuple):
     """True where there is data, False where there is padding: samples, then the padded axes in the order of `data`."""
     lengths: Any
     """How long each sample is, int64; with several axes a column for each, in the order they were named in."""
+    samples_first = True  # said to who counts samples (practice.accumulate)
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,7 @@ class pad(Collator):
         making.tally.padding += out.size - int(sizes.prod(1).sum()) * others
         return self._result(making.arrays.wrap(out, dtype), axes, sizes, goal, making)
 
-    def _result(
-        self, data: Any, axes: tuple[int, ...], sizes: IntArray, goal: tuple[int, ...], making: Making
-    ) -> Any:
+    def _result(self, data: Any, axes: tuple[int, ...], sizes: IntArray, goal: tuple[int, ...], making: Making) -> Any:
         if not self.mask and not self.lengths:
             return data
         mask = None
