@@ -221,6 +221,13 @@ def test_a_dataset_of_ready_batches_may_be_collated_too():
     assert [batch.data.tolist() for batch in loader] == [[[1, 0], [2, 3]], [[4]]]
 
 
+def test_single_samples_collated_as_batches_are_explained():
+    for data in ([[1], [2, 3]], [1, 2]):
+        with pytest.raises(Exception) as caught:  # noqa: B017, PT011
+            next(iter(DataLoader(data, batch_size=None, collate=pad())))
+        assert "set batch_size to have batches made of it" in "".join(caught.value.__notes__)
+
+
 def test_detection_in_a_loader():
     data = [(np.ones((3, 4 + i, 6)), {"boxes": np.ones((i, 4))}) for i in range(4)]
     (batch,) = DataLoader(data, 4, collate=detection(mask=True))

@@ -344,6 +344,14 @@ def test_detection_says_what_it_takes():
         detection().make([(np.ones((3, 2, 2)), {}), {"image": 1}], making())
     with pytest.raises(CollateError, match=r"field '\[0\]' of dataset index 71 .*shape \(1, 2, 2\)"):
         detection().make([(np.ones((3, 2, 2)), {}), (np.ones((1, 2, 2)), {})], making())
+    with pytest.raises(CollateError, match=r"the same channels in __getitem__ .*axis=\(0, 1\) for channels last"):
+        detection()([(np.ones((3, 2, 2)), {}), (np.ones((1, 2, 2)), {})])
+    assert pickle.loads(pickle.dumps(detection(multiple=4)))([(np.ones((3, 2, 2)), {})]).images.shape == (1, 3, 4, 4)
+
+
+def test_padding_says_which_axes_would_have_to_be_padded():
+    with pytest.raises(CollateError, match=r"pad several axes: axis=\(1, 2\)"):
+        pad(axis=2)([np.ones((3, 2, 2)), np.ones((3, 4, 2))])
 
 
 def test_composition_keeps_the_containers_types_and_nests():
@@ -450,6 +458,8 @@ def test_collators_travel_and_compare(collator):
         (lambda: pad(length=3, multiple=2), "multiple and length both"),
         (lambda: pad(truncate=True), "truncate=True needs length"),
         (lambda: pad(mask=1), "mask must be True or False"),
+        (lambda: detection(axis=1), "axis must be two axes, that of height and that of width; got 1"),
+        (lambda: detection(axis=(0, 1, 2)), "axis must be two axes"),
         (lambda: pack(0), "length must be at least 1"),
         (lambda: pack(4, "x"), "value"),
         (lambda: pack(4, on_long="cut"), "on_long must be one of 'raise', 'truncate', 'split'; got 'cut'"),

@@ -233,6 +233,11 @@ def test_an_error_of_default_collation_names_field_and_index(kind):
     assert any("field 'label'" in note for note in caught.value.__notes__)
 
 
+def test_the_remedy_for_tensors_that_differ_in_size_is_pad():
+    with pytest.raises(CollateError, match=r"collate=\{'field': pad\(\)\}"):
+        list(DataLoader([torch.ones(1), torch.ones(2)], 2))
+
+
 def test_the_cores_loader_gives_tensors_with_a_collator_for_them():
     (batch,) = feedline.DataLoader([torch.ones(1), torch.ones(2)], 2, collate_fn=pad(lengths=False))
     assert_same(batch.data, torch.tensor([[1.0, 0], [1, 1]]))

@@ -188,6 +188,33 @@ def test_torchs_loader_is_known_to_stack_and_its_lists_of_samples_are_asked_abou
             next(iter(accumulate(loader, steps=2)))
 
 
+def vector(model, batch):
+    return (model(batch[0]) - batch[1]).square()
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (lambda model, batch: vector(model, batch).mean().item(), "must be a tensor, so without .item"),
+        (vector, r"must be a single number, the batch's mean; got shape \(4, 1\)"),
+        (lambda model, batch: vector(model, batch).mean().detach(), "has no gradient: was it computed"),
+        (lambda model, batch: vector(made_model(), batch).mean(), "depends on none of the parameters"),
+    ],
+)
+def test_a_loss_without_a_gradient_to_measure_is_refused(loss, says):
+    model, loader = made_model(), DataLoader(made_data(80), batch_size=4)
+    with pytest.raises(OptionError, match=says):
+        measure_gradient_noise(lambda batch: loss(model, batch), model.parameters(), loader, steps=2)
+
+
+def test_a_model_is_not_its_parameters():
+    model, loader = made_model(), DataLoader(made_data(80), batch_size=4)
+    with pytest.raises(OptionError, match=r"parameters is a model \(Sequential\): pass model.parameters"):
+        measure_gradient_noise(Seen(model), model, loader)
+    with pytest.raises(OptionError, match="parameters must be tensors"):
+        measure_gradient_noise(Seen(model), 3, loader)
+
+
 def test_torchs_own_errors_are_known():
     assert is_out_of_memory(torch.cuda.OutOfMemoryError("tried to allocate"))
     with pytest.raises(RuntimeError) as caught:

@@ -147,9 +147,13 @@ class pad(Collator):
         others = [axis for axis in range(first.ndim) if axis not in axes]
         for position, array in enumerate(arrays) if others else ():
             if any(array.shape[axis] != first.shape[axis] for axis in others):
-                remedy = f", and only axis {self.axis} is padded. Make them equal, or pad several axes: axis=(0, 1)."
+                differing = (axis for axis in others if array.shape[axis] != first.shape[axis])
+                remedy = self._remedy(tuple(sorted({*axes, *differing})))
                 raise making.differ("shape", path, position, array.shape, first.shape, remedy)
         return axes
+
+    def _remedy(self, axes: tuple[int, ...]) -> str:
+        return f", and only axis {self.axis} is padded. Make them equal, or pad several axes: axis={axes}."
 
 
 def check_value(value: Any) -> None:
