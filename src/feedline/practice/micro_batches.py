@@ -5,7 +5,7 @@ hands on the same batches, each with what its loss is to be divided by and wheth
 Promises: with a mean loss, the gradients added up over a group are those of one batch of all its samples, also for a
 short last group and a short last batch. A group is read whole before its first batch is given, because only then
 its size is known; so at the end of a group the loader's own `state_dict()` is exact.
-Its samples are counted by the arrays of a batch where these leave no doubt, else feedline's loaders are asked, and nobody
+Samples are counted by a batch's arrays where these leave no doubt, else feedline's loaders are asked, and nobody
 guesses: a list of arrays may be samples as they are, or the fields of a batch.
 Not its job: calling backward or the optimizer; making layers that mix samples (batch norm) see the large batch.
 """

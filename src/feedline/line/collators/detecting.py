@@ -27,7 +27,11 @@ class DetectionBatch(NamedTuple):
     """Height and width of each image before padding, int64, of shape (images, 2)."""
     mask: Any
     """True where there is image, of shape (images, height, width); None unless it was asked for."""
-    samples_first = True  # said to who counts samples
+
+    @property
+    def samples_first(self) -> bool:
+        """Are its first axes those of samples? `accumulate` asks."""
+        return True
 
 
 class Images(pad):

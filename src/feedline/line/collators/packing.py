@@ -34,7 +34,11 @@ class PackedBatch(NamedTuple):
     """Whose place it is: the number of the sample in the batch, counted from 1; 0 where there is padding."""
     positions: Any
     """The place's number in its sequence, counted from 0; 0 where there is padding."""
-    samples_first = False  # but rows
+
+    @property
+    def samples_first(self) -> bool:
+        """Are its first axes those of samples? No, of rows. `accumulate` asks."""
+        return False
 
 
 class Piece(NamedTuple):

@@ -32,7 +32,11 @@ class Padded(NamedTuple):
     """True where there is data, False where there is padding: samples, then the padded axes in the order of `data`."""
     lengths: Any
     """How long each sample is, int64; with several axes a column for each, in the order they were named in."""
-    samples_first = True  # said to who counts samples (practice.accumulate)
+
+    @property
+    def samples_first(self) -> bool:
+        """Are its first axes those of samples? `accumulate` asks."""
+        return True
 
 
 @dataclass(frozen=True)
