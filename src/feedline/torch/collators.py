@@ -100,7 +100,7 @@ TENSORS = Tensors()
 
 def _is_rounded(made: float, value: Any) -> bool:
     """Is it that value but for rounding? Where a small float has no infinity, sign or zero, torch takes the nearest."""
-    if not math.isfinite(value) or value == 0:
+    if not math.isfinite(value):
         return made == value or (math.isnan(made) and math.isnan(value))
     return math.isfinite(made) and (made == 0 or (made > 0) == (value > 0))
 
