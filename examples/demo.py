@@ -3,7 +3,8 @@
     python examples/demo.py
 
 The first run draws 2,000 small images into build/demo. Every run then trains on them for some seconds, says
-how fast the images came and how long the training waited for them, and writes build/demo/report.html.
+how fast the images came and how long the training waited for them, and writes build/demo/report.html: where the
+time went, for whoever wants to know whether the loader was the bottleneck (loader.report).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,7 @@ import numpy as np
 from PIL import Image
 
 import feedline
-from demo_report import Epoch, Guess, write_report
-from feedline import DataLoader, Dataset
+from feedline import DataLoader, Dataset, Flow
 
 FOLDER = Path(__file__).resolve().parent.parent / "build" / "demo"
 CLASSES = ("disk", "ring", "square", "cross", "stripes", "checks")
@@ -111,38 +110,39 @@ def _flat(images: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Waiting:
-    """Passes batches on and adds up the seconds spent waiting for them."""
+class Learned:
+    """How the classifier does in an epoch."""
 
-    loader: DataLoader
-    seconds: float = 0.0
+    seen: int = 0
+    right: int = 0
+    loss: float = 0.0
+    """Added up over all images."""
+    validation: float = 0.0
 
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        batches = iter(self.loader)
-        while True:
-            asked = time.perf_counter()
-            batch = next(batches, None)
-            self.seconds += time.perf_counter() - asked
-            if batch is None:
-                return
-            yield batch
+    def __str__(self) -> str:
+        seen = max(1, self.seen)
+        return f"loss {self.loss / seen:.3f}   accuracy {self.right / seen:6.1%}"
 
 
-def train_epoch(number: int, model: Classifier, loader: DataLoader) -> Epoch:
-    epoch = Epoch(number)
-    waiting = Waiting(loader)
-    started = time.perf_counter()
-    loss_sum = 0.0
-    for images, labels in waiting:
+def train_epoch(model: Classifier, loader: DataLoader) -> Learned:
+    learned = Learned()
+    for number, (images, labels) in enumerate(loader):
         loss, right = model.step(images, labels, rate=0.01)
-        loss_sum += loss * len(labels)
-        epoch.seen += len(labels)
-        epoch.right += right
-        epoch.loss = loss_sum / epoch.seen
-        epoch.seconds = time.perf_counter() - started
-        epoch.waited = waiting.seconds
-        show(epoch, "")
-    return epoch
+        learned.loss += loss * len(labels)
+        learned.seen += len(labels)
+        learned.right += right
+        if number % 4 == 0 and sys.stdout.isatty():
+            print(f"\r\x1b[K{line(loader, learned)}", end="", flush=True)
+    return learned
+
+
+def line(loader: DataLoader, learned: Learned) -> str:
+    """How the epoch goes; on a terminal it is refreshed while it runs."""
+    flow = loader.stats().epoch
+    return (
+        f"epoch {flow.epoch + 1:2}   {flow.samples_per_second:6,.0f} images/s   {learned}   "
+        f"waited {flow.waiting_share:4.0%} of the time"
+    )
 
 
 def evaluate(model: Classifier, loader: DataLoader) -> np.ndarray:
@@ -150,38 +150,23 @@ def evaluate(model: Classifier, loader: DataLoader) -> np.ndarray:
     return np.concatenate([model.probabilities(images).argmax(axis=1) for images, _ in loader])
 
 
-def show(epoch: Epoch, ending: str) -> None:
-    """The epoch's line; on a terminal it is refreshed while the epoch runs."""
-    line = (
-        f"epoch {epoch.number:2}   {epoch.images_per_second:6,.0f} images/s   loss {epoch.loss:.3f}   "
-        f"accuracy {epoch.accuracy:6.1%}   waited {epoch.waited_share:4.0%} of the time"
-    )
-    if sys.stdout.isatty():
-        print(f"\r\x1b[K{line}{ending}", end="", flush=True)
-    elif ending:
-        print(line + ending, end="", flush=True)
-
-
-def train(folder: Path) -> tuple[list[Epoch], list[Guess]]:
+def train(folder: Path, report: Path) -> tuple[Flow, float]:
+    """How the batches flowed, and the share of validation images that are told right in the end."""
     training, validation = Shapes(folder, "train", augment=True), Shapes(folder, "validation")
     print(f"{len(training):,} images to train on, {len(validation):,} to validate, {len(CLASSES)} classes")
     model = Classifier(VIEW * VIEW, 256, len(CLASSES))
     options = {"batch_size": BATCH, "num_workers": WORKERS, "persistent_workers": True, "seed": 7}
-    epochs: list[Epoch] = []
     with (
         DataLoader(training, shuffle=True, **options) as training_batches,
         DataLoader(validation, **options) as validation_batches,
+        training_batches.report(report),
     ):
-        for number in range(1, EPOCHS + 1):
-            epochs.append(train_epoch(number, model, training_batches))
-            predicted = evaluate(model, validation_batches)
-            epochs[-1].validation = float((predicted == validation.labels).mean())
-            show(epochs[-1], f"   validation {epochs[-1].validation:6.1%}\n")
-    guesses = [
-        Guess(folder / str(path), CLASSES[label], CLASSES[guess])
-        for path, label, guess in zip(validation.paths, validation.labels, predicted, strict=True)
-    ]
-    return epochs, guesses
+        for _ in range(EPOCHS):
+            learned = train_epoch(model, training_batches)
+            learned.validation = float((evaluate(model, validation_batches) == validation.labels).mean())
+            begin = "\r\x1b[K" if sys.stdout.isatty() else ""
+            print(f"{begin}{line(training_batches, learned)}   validation {learned.validation:6.1%}", flush=True)
+        return training_batches.stats().total, learned.validation
 
 
 # ── The images: drawn once ────────────────────────────────────────────────────────────────────────────────
@@ -235,15 +220,11 @@ def draw(name: str, random: np.random.Generator) -> np.ndarray:
 def main() -> int:
     started = time.perf_counter()
     prepare(FOLDER)
-    epochs, guesses = train(FOLDER)
     report = FOLDER / "report.html"
-    write_report(report, epochs, guesses, CLASSES)
-    seen, seconds = sum(epoch.seen for epoch in epochs), sum(epoch.seconds for epoch in epochs)
-    waited = sum(epoch.waited for epoch in epochs)
-    accuracy = epochs[-1].validation
+    flow, accuracy = train(FOLDER, report)
     print(
-        f"\n{seen:,} images in {seconds:.1f} s of training ({seen / seconds:,.0f} images/s), "
-        f"{waited / seconds:.0%} of it waiting for data; validation accuracy {accuracy:.1%}; "
+        f"\n{flow.samples:,} images in {flow.seconds:.1f} s of training ({flow.samples_per_second:,.0f} images/s), "
+        f"{flow.waiting_share:.0%} of it waiting for data; validation accuracy {accuracy:.1%}; "
         f"{time.perf_counter() - started:.0f} s in all\nreport: {report}"
     )
     if accuracy < 2 / len(CLASSES):

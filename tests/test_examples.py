@@ -19,7 +19,7 @@ SHOWS = {
     "language_model_packing.py": r"filled: 9[789]\.\d% .* \d+% of padded ones\na document's .* neighbours: no",
     "distributed.py": r"both ranks have the same model",
 }
-NOT_RUN_HERE = {"demo.py", "demo_report.py"}  # `make demo`: writes files
+NOT_RUN_HERE = {"demo.py"}  # `make demo`: writes files
 
 
 @pytest.mark.parametrize("name", SHOWS)

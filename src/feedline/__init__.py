@@ -70,7 +70,7 @@ from feedline.practice.micro_batches import accumulate
 from feedline.practice.noise import gradient_noise
 from feedline.rng import rng
 from feedline.shared_list import SharedList
-from feedline.stats import CollateStats, Stats, WorkerMemory
+from feedline.stats import CollateStats, Flow, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ __all__ = [
     "DistributedSampler",
     "FeedlineError",
     "Finding",
+    "Flow",
     "IterableDataset",
     "MemoryShortage",
     "Mixture",

@@ -12,7 +12,6 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
 
 from feedline.lasting import Lasting
 from feedline.line.passed import Passed
@@ -20,10 +19,11 @@ from feedline.line.plan import Tasks
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.observe.recording import Recording
+from feedline.observe.report import page_of
 from feedline.observe.trace import trace_of
 from feedline.options import Options
 from feedline.recorder import Recorder, Render
-from feedline.stats import Flow, Stats
+from feedline.stats import Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
 from feedline.workers.contract import Workers
@@ -40,7 +40,6 @@ class Feed:
         self.tell_once = self._lasting.tell_once
         self.drop_kept = self._lasting.drop_workers
         self._marked = False
-        self._latest: weakref.ref[BatchIterator] | None = None
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
     def begin(
@@ -62,7 +61,7 @@ class Feed:
         # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
         iterator = kind(self._lasting, options, tasks, passed, length, workers)
         self._iterators.add(iterator)
-        self._latest = weakref.ref(iterator)
+        self._lasting.latest = weakref.ref(iterator)
         try:
             if kept is None:
                 workers.start()
@@ -79,27 +78,18 @@ class Feed:
 
     def stats(self) -> Stats:
         """How the loader is doing."""
-        latest = self._latest() if self._latest is not None else None
-        lasting = self._lasting
-        workers = lasting.workers if latest is None else latest
-        epochs = [meter.flow() for meter in lasting.meters]
-        if latest is not None:
-            epochs[-1] = latest.flow()
-        return Stats(
-            epoch=epochs[-1] if epochs else Flow(),
-            total=reduce(Flow.plus, epochs, lasting.flow_before),
-            epochs=tuple(epochs),
-            workers=lasting.memory.now([] if workers is None else workers.processes()),
-            collate=lasting.collated.stats(),
-            errors=lasting.mishaps.count,
-        )
+        return self._lasting.stats()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record the epochs to come as trace events."""
-        return self._record(path, lambda recording: json.dumps(trace_of(recording)))
+        return self._record(path, lambda recording, known: json.dumps(trace_of(recording)))
+
+    def report(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs to come as a page."""
+        return self._record(path, lambda recording, known: page_of(recording, known.stats, known.errors))
 
     def _record(self, path: str | os.PathLike[str], render: Render) -> Recorder:
-        recorder = Recorder(path, self._lasting.recording or Recording(), render)
+        recorder = Recorder(path, self._lasting.recording or Recording(), render, self._lasting.known)
         self._lasting.recorders.append(recorder)
         return recorder
 
@@ -110,8 +100,7 @@ class Feed:
         self.drop_kept()
 
     def _kept_workers(self, options: Options, job: Job) -> Workers:
-        latest = self._latest() if self._latest is not None else None
-        if latest is not None:
+        if (latest := self._lasting.latest()) is not None:
             latest.give_up()
         if job.marked and not self._marked:
             self.drop_kept()  # those there are were told to mark nothing

@@ -7,11 +7,18 @@ Promises: as resumable as its loader. Not its job: different data on each rank (
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from feedline.checks import check_whole
 from feedline.errors import FeedlineError, StateError
+from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead
+
+AHEAD = (
+    "Lightning has taken a batch of forever(…) ahead of the step it saves, because a loader beside it has no length: "
+    "that batch will be missing after resuming. Give that loader's dataset a __len__, or use forever(…) of it, too"
+)
 
 
 class Forever:
@@ -60,6 +67,8 @@ class Forever:
 
     def state_dict(self) -> dict[str, Any]:
         """Where it stands: the loader's own state, and how many batches this virtual epoch has given."""
+        if is_ahead(asking_loop()):
+            warnings.warn(AHEAD, stacklevel=2)
         return {"given": self._given, "loader": self.loader.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -70,7 +79,7 @@ class Forever:
         if isinstance(given, bool) or not isinstance(given, int) or given < 0:
             raise StateError(f"the state is damaged: {given!r} is no number of batches given")
         self.loader.load_state_dict(state["loader"])
-        self._given, self._goes_on, self._batches = given, True, None
+        self._given, self._goes_on, self._batches = 0 if epoch_is_over(asking_loop()) else given, True, None
 
 
 class _Virtual(Iterator[Any]):

@@ -17,6 +17,7 @@ from typing import Any
 from feedline.care import Care
 from feedline.errors import StalledSample, WorkerDied, WorkerTimeout, add_note
 from feedline.messages import Failure, Outcome, Task
+from feedline.observe.meter import Meter
 from feedline.progress import INITIALISING, SETTING_UP
 from feedline.supervise import telling
 from feedline.supervise.policy import Patience, Step, What, birth_due, judge, stuck, unborn, until_stuck
@@ -42,6 +43,7 @@ class Guard:
         describe: telling.Describe,
         warn: Warn,
         quarantine: dict[Any, str],
+        meter: Meter,
     ) -> None:
         self.workers = workers
         self._care = care
@@ -54,7 +56,7 @@ class Guard:
         self._killed: dict[int, str] = {}  # worker → why we ended it
         self._stillborn: dict[int, int] = {}
         self._may_be_unborn = workers.count > 0
-        self.restarts = 0
+        self._meter = meter
         self._empty: dict[int, bool] = {}  # places without a worker, and whether it is to be started in another way
         self._again_at = math.inf
 
@@ -211,7 +213,7 @@ class Guard:
         for worker, elsewhere in list(self._empty.items()):
             try:
                 self.workers.revive(worker, elsewhere)
-                self.restarts += 1
+                self._meter.restarts += 1
             except OSError as error:
                 if not self.workers.standing():
                     add_note(error, "feedline: no worker is left, and no new one could be started in its place")

@@ -14,21 +14,35 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
 from feedline.collated import Collated
 from feedline.messages import Notice
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter
 from feedline.observe.recording import Recording
-from feedline.recorder import Recorder
-from feedline.stats import Flow
+from feedline.recorder import Known, Recorder
+from feedline.stats import Flow, Stats
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.contract import Workers
 
 KEPT = 100
 """Epochs that are kept one by one."""
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Iteration(Protocol):
+    """What is asked of an epoch under way (loop.BatchIterator)."""
+
+    def flow(self) -> Flow:
+        """How it goes."""
+
+    def processes(self) -> list[tuple[int, int]]:
+        """Number and pid of its worker processes."""
+
+    def give_up(self) -> None:
+        """Another one takes over its workers."""
 
 
 class Lasting:
@@ -44,10 +58,18 @@ class Lasting:
         self.flow_before = Flow()
         """Of all epochs whose meters are not kept any more."""
         self.recorders: list[Recorder] = []
+        self.latest: Callable[[], Iteration | None] = lambda: None
+        """The epoch begun last, as long as somebody has its iterator."""
         self._warned: set[str] = set()
         self._owner = os.getpid()
         self._workers: Workers | None = None
         self._stop_workers: Callable[[], object] | None = None
+
+    def say(self, message: str) -> None:
+        """Warn of something that has happened, which is part of a recording."""
+        if (recording := self.recording) is not None:
+            recording.happened(message)
+        tell(message)
 
     def tell_once(self, message: str) -> None:
         """Warn, unless that has been said before."""
@@ -69,6 +91,8 @@ class Lasting:
         if len(self.meters) == KEPT:
             self.flow_before = self.flow_before.plus(self.meters[0].flow())
         self.meters.append(meter)
+        if (recording := self.recording) is not None:
+            recording.meters.append(meter)
         return meter
 
     @property
@@ -77,11 +101,32 @@ class Lasting:
         self.recorders = [recorder for recorder in self.recorders if recorder.on]
         return self.recorders[0].recording if self.recorders else None
 
+    def stats(self) -> Stats:
+        """How the loader is doing."""
+        latest = self.latest()
+        workers = self.workers if latest is None else latest
+        epochs = [meter.flow() for meter in self.meters]
+        if latest is not None:
+            epochs[-1] = latest.flow()
+        return Stats(
+            epoch=epochs[-1] if epochs else Flow(),
+            total=reduce(Flow.plus, epochs, self.flow_before),
+            epochs=tuple(epochs),
+            workers=self.memory.now([] if workers is None else workers.processes()),
+            collate=self.collated.stats(),
+            errors=self.mishaps.count,
+        )
+
+    def known(self) -> Known:
+        """What a recording does not have."""
+        return Known(self.stats(), self.mishaps.samples)
+
     def write_recordings(self) -> None:
         """An epoch is over: have the files there, whatever becomes of the process."""
         for recorder in self.recorders:
             try:
-                recorder.write()
+                if recorder.on:
+                    recorder.write()
             except OSError as error:  # no reason to end a training
                 self.tell_once(f"the recording could not be written to {recorder.path}: {error}")
 

@@ -79,6 +79,7 @@ class DataLoader:
         max_errors: float | None = None,
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
+        on_epoch_end: Callable[[Stats], object] | None = None,
     ) -> None:
         collate_fn = check_collate(collate, collate_fn)
         given = dict(locals())
@@ -205,6 +206,14 @@ class DataLoader:
         file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
         """
         return self._feed.trace(path)
+
+    def report(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs from the next one on, as one HTML page: is the loader the bottleneck, and what to do.
+
+        The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
+        worker, labels per batch, padding and errors. Written as `trace` writes: `with loader.report("run.html"): ...`
+        """
+        return self._feed.report(path)
 
     def close(self) -> None:
         """End all workers and give back their memory. Batches in the user's hands stay valid; the loader usable."""

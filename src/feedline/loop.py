@@ -16,13 +16,13 @@ from typing import Any
 from feedline.datasets import described
 from feedline.errors import add_note
 from feedline.guard import Guard
-from feedline.lasting import Lasting, tell
+from feedline.lasting import Lasting
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.line.stream import DISAGREE
 from feedline.messages import Outcome, Task
-from feedline.observe.meter import Meter
+from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording
 from feedline.options import Options
 from feedline.progress import clock
@@ -46,15 +46,16 @@ class BatchIterator(Iterator[Any]):
         self._lasting = lasting  # keeps it, and with it persistent workers, alive while the loop runs
         self._options = options
         self._workers = workers
+        self._recording = lasting.recording
+        self._meter = lasting.new_meter(Meter(passed.epoch, workers.count, workers.spent()))
+        describe = partial(described, options.dataset)
         self._guard = Guard(
-            workers, options.care, options.timeout, partial(described, options.dataset), self._say, lasting.quarantine
+            workers, options.care, options.timeout, describe, lasting.say, lasting.quarantine, self._meter
         )
         self._owned = not options.persistent_workers
         self._tasks = tasks
         self._passed = passed
         self._length = length
-        self._recording = lasting.recording
-        self._meter = lasting.new_meter(Meter(passed.epoch, workers.count, workers.spent()))
         self._delivery = Delivery(options.in_order)
         self._credits = workers.credits(options.prefetch_factor)
         self._more = True
@@ -66,9 +67,8 @@ class BatchIterator(Iterator[Any]):
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
-        self._stop_workers: Callable[[], object] = (
-            weakref.finalize(self, workers.release) if self._owned else workers.forget
-        )
+        release = workers.release if self._owned else None
+        self._end = weakref.finalize(self, _end, self._meter, workers.spent, release, lasting)
 
     def __len__(self) -> int:
         return self._length()
@@ -93,6 +93,7 @@ class BatchIterator(Iterator[Any]):
             self._finish()
             raise StopIteration
         if outcome.failure is not None:
+            self._meter.gave_none()
             raise outcome.failure.exception()
         self._meter.gave(outcome.size, outcome.batch)
         if self._recording is not None:
@@ -102,11 +103,6 @@ class BatchIterator(Iterator[Any]):
     def _record(self, recording: Recording, outcome: Outcome) -> None:
         epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
         recording.gave(epoch, outcome.seq, outcome.size, asked, queued, self._workers.slots(), outcome.batch)
-
-    def _say(self, message: str) -> None:
-        if self._recording is not None:
-            self._recording.happened(message)
-        tell(message)
 
     def is_ready(self) -> bool:
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
@@ -128,7 +124,7 @@ class BatchIterator(Iterator[Any]):
     def flow(self) -> Flow:
         """How this epoch goes."""
         if self._over is None:
-            self._meter.take(self._workers.spent(), self._guard.restarts)
+            self._meter.take(self._workers.spent())
         return self._meter.flow()
 
     def moved(self, nanoseconds: int) -> None:
@@ -142,18 +138,15 @@ class BatchIterator(Iterator[Any]):
     def _leave(self, over: str) -> None:
         if self._over is None:
             self._over = over
-            self._meter.ended()
-            self._meter.take(self._workers.spent(), self._guard.restarts)
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
-            self._stop_workers()
-            if self._recording is not None:
-                self._lasting.write_recordings()
+            self._end()
+            if not self._owned:
+                self._workers.forget()
 
     def give_up(self) -> None:
         """A newer iteration has taken over the persistent workers."""
         if self._over is None:
-            self._meter.ended()
-            self._meter.take(self._workers.spent(), self._guard.restarts)
+            self._end()
             self._over = (
                 "this iterator was given up when iter() was called again on its loader (persistent_workers=True)"
             )
@@ -254,6 +247,8 @@ class BatchIterator(Iterator[Any]):
         self._lasting.mishaps.judge(self._options.care, at_end=True)
         if self._options.stream:
             self._check_length()
+        if self._options.on_epoch_end is not None:
+            self._options.on_epoch_end(self._lasting.stats())
 
     def _check_length(self) -> None:
         try:
@@ -276,3 +271,15 @@ class BatchIterator(Iterator[Any]):
         self._said_once = True
         if not self._owned:
             self._lasting.drop_workers()
+
+
+def _end(meter: Meter, spent: Callable[[], Spent], release: Callable[[], None] | None, lasting: Lasting) -> None:
+    """Count up an iteration that is over, end its workers if they are its own, and have the recordings written.
+
+    A loop that was left by `break` gets here when its iterator is collected, so nothing here refers to that.
+    """
+    meter.gave_none()
+    meter.take(spent())
+    if release is not None:
+        release()
+    lasting.write_recordings()

@@ -16,6 +16,7 @@ from typing import Any
 from feedline.care import Care, check_care
 from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
@@ -46,6 +47,8 @@ class Options:
     workers: str
     shuffle_buffer: int
     care: Care
+    on_epoch_end: Callable[[Stats], object] | None = None
+    """Called with the loader's stats when an epoch's end has been met."""
 
     @property
     def batched(self) -> bool:
@@ -78,6 +81,7 @@ def check_options(given: dict[str, Any]) -> Options:
         workers=check_kind(given["workers"]),
         shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
         care=check_care(given),
+        on_epoch_end=check_function("on_epoch_end", given["on_epoch_end"]),
     )
     check_start_method(options.workers, options.multiprocessing_context)
     check_buffer(options.shuffle_buffer, options.stream)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from feedline.exposition import Metric, exposition
+
 
 @dataclass(frozen=True)
 class WorkerMemory:
@@ -156,6 +158,62 @@ class Stats:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def scalars(self) -> dict[str, float]:
+        """The latest epoch's numbers by name, for any logger: `for name, value in ...: writer.add_scalar(name, value)`.
+
+        >>> Stats(epoch=Flow(seconds=2.0, waiting=0.5, batches=10, samples=320)).scalars()["loader/waiting_share"]
+        0.25
+        """
+        flow = self.epoch
+        found = {name: getattr(flow, name) for name in _LOGGED}
+        found |= {"errors": self.errors, "memory_bytes": sum(worker.total for worker in self.workers)}
+        if self.collate.padding is not None:
+            found["padding"] = self.collate.padding
+        return {f"loader/{name}": float(value) for name, value in found.items()}
+
+    def prometheus(self, **labels: str) -> str:
+        """All epochs' numbers in Prometheus' text format, to be served or written for its textfile collector.
+
+        `labels` tell several loaders apart.
+
+        >>> text = Stats(total=Flow(batches=10, samples=320)).prometheus(loader="train")
+        >>> [line for line in text.splitlines() if line.startswith("feedline_samples_total")]
+        ['feedline_samples_total{loader="train"} 320']
+        """
+        return exposition(_metrics(self), labels)
+
+
+_LOGGED = (
+    *("samples_per_second", "batches_per_second", "bytes_per_second", "waiting_share", "utilisation", "queued"),
+    *("restarts", "seconds", "waiting", "fetching", "collating", "sending", "transferring", "delivering"),
+)
+
+
+def _metrics(stats: Stats) -> Iterator[Metric]:
+    flow = stats.total
+    counted = {
+        "samples": (flow.samples, "Samples delivered."),
+        "batches": (flow.batches, "Batches delivered."),
+        "bytes": (flow.bytes, "Bytes in the batches delivered, estimated from some of them."),
+        "loop_seconds": (flow.seconds, "Time in which epochs were under way."),
+        "waiting_seconds": (flow.waiting, "Of these, the time that the loop waited for batches."),
+        "restarts": (flow.restarts, "Workers that died or were stuck, and were replaced."),
+        "errors": (stats.errors, "Samples that failed and were left out or replaced."),
+    }
+    for name, (value, text) in counted.items():
+        yield Metric(f"{name}_total", "counter", text, ((value, {}),))
+    spent = ("fetching", "collating", "sending", "transferring", "delivering")
+    stages = tuple((getattr(flow, name), {"stage": name}) for name in spent)
+    yield Metric("stage_seconds_total", "counter", "Time spent in each stage, over all workers.", stages)
+    yield Metric("epoch", "gauge", "The latest epoch's number.", ((stats.epoch.epoch, {}),))
+    yield Metric("workers", "gauge", "Workers of the latest epoch.", ((stats.epoch.num_workers, {}),))
+    yield Metric("ready_batches", "gauge", "Batches ready when one was asked for.", ((stats.epoch.queued, {}),))
+    if stats.workers:
+        memory = tuple((worker.total, {"worker": str(worker.worker)}) for worker in stats.workers)
+        yield Metric("worker_memory_bytes", "gauge", "Memory of each worker process (Rss).", memory)
+    if (padding := stats.collate.padding) is not None:
+        yield Metric("padding_ratio", "gauge", "Share of padded arrays that is padding.", ((padding, {}),))
 
 
 def _lines(stats: Stats) -> Iterator[str]:

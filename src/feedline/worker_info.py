@@ -9,6 +9,7 @@ own. Not its job: starting workers.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class WorkerInfo:
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:  # printing it is no looking
-        return f"WorkerInfo(id={self.id}, num_workers={_count_of(self)}, seed={self.seed}, dataset={self.dataset!r})"
+        return f"WorkerInfo(id={self.id}, num_workers={count_of(self)}, seed={self.seed}, dataset={self.dataset!r})"
 
 
 class _Place:
@@ -73,6 +74,11 @@ def get_worker_info() -> WorkerInfo | None:
     return here.info
 
 
+def of_this_thread() -> WorkerInfo | None:
+    """The worker that this thread alone is; asking so is no question of the dataset's."""
+    return None if _own.place is None else _own.place.info
+
+
 def note_counting() -> None:
     """Somebody has looked at how many workers there are."""
     _here().counted += 1
@@ -85,6 +91,14 @@ def set_worker_info(info: WorkerInfo | None, own_process: bool) -> None:
         _process = _Place(info)
     else:
         _own.place = None if info is None else _Place(info)
+
+
+def _be_nobody() -> None:
+    _own.place = None
+
+
+if hasattr(os, "register_at_fork"):  # a process that a worker thread has forked is not that thread
+    os.register_at_fork(after_in_child=_be_nobody)
 
 
 @contextlib.contextmanager
@@ -133,9 +147,10 @@ def countings() -> int:
 def is_one_of_many() -> bool:
     """Is this thread one of several workers? Asking so is no question of the dataset's."""
     info = _here().info
-    return info is not None and _count_of(info) > 1
+    return info is not None and count_of(info) > 1
 
 
-def _count_of(info: WorkerInfo) -> int:
+def count_of(info: WorkerInfo) -> int:
+    """Its number of workers, without having looked at it."""
     count: int = object.__getattribute__(info, "num_workers")
     return count

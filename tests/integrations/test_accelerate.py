@@ -128,8 +128,11 @@ def test_with_feedline_names_what_it_cannot_take():
         with_feedline([1, 2])
 
 
-def test_two_processes_have_the_losses_of_torch_and_share_the_data(tmp_path):
-    first, second = two_ranks("accelerate_two_ranks.py", tmp_path)
+def test_two_processes_have_the_losses_of_torch_and_share_the_data_and_go_on_after_a_stop(tmp_path):
+    (resumed, *first), (on_the_other, *second) = two_ranks("accelerate_two_ranks.py", tmp_path)
+    for name in resumed:
+        for whole, parts in (resumed[name], on_the_other[name]):
+            assert parts == whole, name
     for rank in (first, second):
         (losses, indices), *others = rank
         for other in others:

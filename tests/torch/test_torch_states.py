@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -79,3 +81,20 @@ def test_a_subclass_may_have_an_epoch_of_its_own() -> None:
             self.epoch = "mine"
 
     assert Own(range(3)).epoch == "mine"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+def test_a_copy_stands_where_the_loader_stands(copied: Any) -> None:
+    loader = ours.DataLoader(range(10), batch_size=2, shuffle=True)
+    iterator = iter(loader)
+    for _ in range(2):
+        next(iterator)
+    state = loader.state_dict()
+    assert copied(loader).state_dict() == state
+    rest = [batch.tolist() for batch in iterator]
+    again = ours.DataLoader(range(10), batch_size=2, shuffle=True)
+    again.load_state_dict(state)
+    for _ in range(2):  # what a copy has read, the loader and another copy have not
+        assert [batch.tolist() for batch in copied(again)] == rest
+    assert [batch.tolist() for batch in again] == rest
+    assert copied(again).epoch == 1

@@ -307,6 +307,9 @@ class Given:
             raise self.ready
         return bool(self.items) and self.ready
 
+    def moved(self, nanoseconds: int) -> None:
+        assert nanoseconds >= 0
+
 
 def pinning(given: Any) -> Any:
     return transferred(given, Transfer(pin=True, device=None))
@@ -368,7 +371,7 @@ def test_a_loop_left_early_leaves_no_thread(
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("feedline")]
 
 
-@kinds
+@pytest.mark.parametrize("kind", [THREADS, FORK], ids=["threads", "fork"])  # without workers none is ever ahead
 def test_a_batch_that_is_made_ready_ahead_does_not_count_as_delivered(
     kind: dict[str, Any], machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

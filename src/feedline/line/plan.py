@@ -17,7 +17,7 @@ import numpy as np
 
 from feedline.line.ranks import share_of, turns_of
 from feedline.line.replay import Again, compare
-from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order
+from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order, is_ours, samplers_in
 from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place, Tail
@@ -156,6 +156,8 @@ class IterablePlan:
         return MapTasks(self._generate(place, indices), indices.state)
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
+        for each in filter(is_ours, samplers_in(self._indices)):
+            each.by_hand = self._seed, place.epoch  # one of ours in another's hands, which keep no place
         first = place.samples
         for seq, batch in enumerate(self._lists(source), place.batches):
             yield Task(seq, place.epoch, self._seed, batch, first)

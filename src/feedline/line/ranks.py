@@ -238,22 +238,22 @@ def name_of(sampler: Any) -> str:
     return f"{type(sampler).__name__}({', '.join(details)})" if details else type(sampler).__name__
 
 
-class _Listed(Sampler):
-    """A foreign sampler's indices, which have to be taken one after the other."""
+class Listed(Sampler):
+    """A foreign sampler's indices, which have to be taken one after the other, and may be drawn when they are."""
 
     repeats = True
 
-    def __init__(self, indices: Iterable[Any]) -> None:
+    def __init__(self, sampler: Iterable[Any]) -> None:
         super().__init__()
-        self._indices = indices
+        self.sampler = sampler
 
     def __len__(self) -> int:
-        return len(self._indices)  # type: ignore[arg-type]
+        return len(self.sampler)  # type: ignore[arg-type]
 
     def order(self, seed: int, epoch: int) -> Order:
-        if callable(follow := getattr(self._indices, "set_epoch", None)):
+        if callable(follow := getattr(self.sampler, "set_epoch", None)):
             follow(epoch)
-        return np.fromiter(iter(self._indices), np.int64)
+        return np.fromiter(iter(self.sampler), np.int64)
 
 
 def _sampler(source: Any, shuffle: bool) -> Sampler:
@@ -262,7 +262,7 @@ def _sampler(source: Any, shuffle: bool) -> Sampler:
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return RandomSampler(source) if shuffle else SequentialSampler(source)
     if hasattr(source, "__iter__") and hasattr(source, "__len__"):
-        return _Listed(source)
+        return Listed(source)
     raise OptionTypeError(
         f"dataset must be a map-style dataset or a sampler with a length; got {type(source).__name__}"
     )

@@ -71,13 +71,20 @@ class Sampler:
         return len(self.order(0, 0))
 
     def __iter__(self) -> Iterator[Any]:
-        seed = self.seed
-        if seed is None:
-            if self._drawn_seed is None:
-                self._drawn_seed = secrets.randbits(64)
-            seed = self._drawn_seed
+        seed, epoch = self.by_hand
         self._epoch += 1
-        return self._walk(seed, self._epoch - 1)
+        return self._walk(seed if self.seed is None else self.seed, epoch)
+
+    @property
+    def by_hand(self) -> tuple[int, int]:
+        """For iterating by hand: the seed where none was given, and the epoch that comes next. A loader sets them."""
+        if self._drawn_seed is None:
+            self._drawn_seed = secrets.randbits(63)
+        return self._drawn_seed, self._epoch
+
+    @by_hand.setter
+    def by_hand(self, seed_and_epoch: tuple[int, int]) -> None:
+        self._drawn_seed, self._epoch = seed_and_epoch
 
     def _walk(self, seed: int, epoch: int) -> Iterator[Any]:
         """What iterating by hand gives."""
@@ -129,6 +136,33 @@ class BatchOrderSampler(Sampler):
 
     def _walk(self, seed: int, epoch: int) -> Iterator[list[int]]:
         return each_batch(self.batches(seed, epoch))
+
+
+def samplers_in(sampler: Any) -> Iterator[Any]:
+    """A sampler and those it is made of, from the outside: whatever it holds that is iterated, but not indexed.
+
+    >>> from feedline import BatchSampler, RandomSampler
+    >>> [type(each).__name__ for each in samplers_in(BatchSampler(RandomSampler(10), 2))]
+    ['BatchSampler', 'RandomSampler']
+    """
+    found = [sampler]
+    for each in found:
+        yield each
+        # What is called so comes first: of two samplers that are told an epoch, that one is meant.
+        named = [getattr(each, name, None) for name in ("sampler", "batch_sampler")]
+        for value in (*named, *getattr(each, "__dict__", {}).values()):
+            is_new = _is_iterated(value) and not any(value is other for other in found)
+            if is_new and len(found) < MOST_SAMPLERS:
+                found.append(value)
+
+
+MOST_SAMPLERS = 16
+"""Nobody stacks more; a sampler that holds a thousand things is not searched."""
+
+
+def _is_iterated(value: Any) -> bool:
+    kind = type(value)
+    return hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__") and not hasattr(kind, "__next__")
 
 
 class MakesBatches(Protocol):

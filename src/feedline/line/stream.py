@@ -58,8 +58,8 @@ GENERATOR_OVER = (
 )
 GIVEN_UP = "the IterableDataset failed {times} times in a row, so it was taken to have ended"
 CHANGED_SHARING = (
-    "the state cannot be continued here, because {then} then, and {now} now: continue with the dataset, "
-    "worker_init_fn and kind of workers that saved it"
+    "the state cannot be continued here, because {then} then, and {now} now (one that shares itself out asks "
+    "get_worker_info() whenever it is opened): continue with the dataset and the worker_init_fn that saved it"
 )
 FAILURES_IN_A_ROW = 1_000
 """More than a file of broken records may hold, and soon over."""
@@ -99,6 +99,8 @@ class StreamReader:
         self.asked = False
         """Has the dataset asked which worker it is in? Then it shards itself, in later epochs too."""
         self._late = False
+        self._asks: bool | None = None
+        """Went it on from a state, and has it asked again? None if nothing is to be found out."""
         self._first = task._replace(seq=0, place=None)
         self._ended = False
         self._on_error = on_error
@@ -116,7 +118,8 @@ class StreamReader:
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
             self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key)
-        self._go_on(record)
+        with watch_for_question(self._note_again):
+            self._go_on(record)
 
     @property
     def whole(self) -> bool:
@@ -147,7 +150,7 @@ class StreamReader:
             try:
                 self._batch(task._replace(seq=self._at))
             except Exception as error:  # it is reported by the task whose batch this is
-                if self._late:  # which other workers need not notice
+                if self._late or isinstance(error, StateError):  # which other workers need not notice
                     raise
                 log.debug("batch %d, passed over, failed: %r", self._at, error)
         return Taken([], True, short=True) if self._ended else self._batch(task)
@@ -157,6 +160,8 @@ class StreamReader:
             self._shuffled.begin_batch(task.seq, self._source.record)
         self._seed_batch(task.seq)
         self._at += self._step
+        if self._asks is not None:
+            return self._read_knowing(task)
         if not self._whole or self._shards == 1:
             return self._read(task)
         with watch_for_question(self._note_late):
@@ -164,6 +169,16 @@ class StreamReader:
         if self._late:
             self._ended = True
             raise RuntimeError(ASKED_LATE)
+        return taken
+
+    def _read_knowing(self, task: Task) -> Taken:
+        """The first batch after going on from a state: by its end the dataset has asked who it is, as it did then."""
+        with watch_for_question(self._note_again):
+            taken = self._read(task)
+        asks, self._asks = self._asks, None
+        if asks == self._whole:
+            self._ended = True
+            raise _changed_sharing(then_own=not self._whole)
         return taken
 
     def _seed_batch(self, seq: int) -> None:
@@ -218,8 +233,10 @@ class StreamReader:
             with watch_for_question(self._note_question):
                 elements = self._opened(dataset, None)
                 elements = chain(self._peek(elements), elements)
-        else:  # what it would ask it has been asked, and a first element read now would have another seed
-            elements = self._opened(dataset, source)
+        else:  # a first element read now would have another seed, and it may ask only then
+            self._asks = False if not is_own_share else None
+            with watch_for_question(self._note_again):
+                elements = self._opened(dataset, source)
         self._check_sharing(record)
         if self._whole:
             self.notices.append(READ_WHOLE.format(shards=self._shards))
@@ -236,8 +253,7 @@ class StreamReader:
 
     def _check_sharing(self, record: Record) -> None:
         if record.get("own", not self._whole) == self._whole:
-            words = {True: "each worker read its own share", False: "each worker read the whole stream"}
-            raise StateError(CHANGED_SHARING.format(then=words[record["own"]], now=words[not self._whole]))
+            raise _changed_sharing(then_own=self._whole)
 
     def _peek(self, elements: Iterator[Any]) -> Iterator[Any]:
         """The first element, read now: a generator's code runs only when it is asked for something."""
@@ -252,6 +268,10 @@ class StreamReader:
         if not self.asked:
             self.asked = True
             self._begin_own()
+
+    def _note_again(self) -> None:
+        if self._asks is not None:
+            self._asks = True
 
     def _note_late(self) -> None:
         # Nothing is raised here: this is the user's code, which torch would have given an answer.
@@ -275,6 +295,11 @@ class StreamReader:
     def _begin(self) -> None:
         self._seed(self._first)
         enter_sample(self._first.seq)  # opening the stream is no element
+
+
+def _changed_sharing(then_own: bool) -> StateError:
+    words = {True: "each worker read its own share", False: "each worker read the whole stream"}
+    return StateError(CHANGED_SHARING.format(then=words[then_own], now=words[not then_own]))
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -40,7 +40,7 @@ class Meter:
 
     >>> meter = Meter(epoch=0, workers=2, spent=Spent())
     >>> meter.asked(); meter.gave(32, [0.5])
-    >>> meter.take(Spent(1_000, 500, 0), restarts=0)
+    >>> meter.take(Spent(1_000, 500, 0))
     >>> flow = meter.flow()
     >>> flow.batches, flow.samples, flow.fetching
     (1, 32, 1e-06)
@@ -49,8 +49,9 @@ class Meter:
     def __init__(self, epoch: int, workers: int, spent: Spent) -> None:
         self.blocked = 0
         """Nanoseconds in which the user waited for a worker (or, without workers, for the batch to be made)."""
+        self.restarts = 0
+        """Workers that had to be replaced."""
         self._transferring = 0
-        self._restarts = 0
         self._epoch = epoch
         self._workers = workers
         self._before = spent
@@ -83,16 +84,17 @@ class Meter:
         """The user waited for a batch that was here to be somewhere else."""
         self._transferring += nanoseconds
         self._waiting += nanoseconds
+        self._gave = clock()
 
-    def ended(self) -> None:
-        """There are no more batches, or nobody wants them."""
-        if self.latest > self._gave:  # asked for one more, and was told that there is none
+    def gave_none(self) -> None:
+        """There are no more batches, nobody wants them any more, or instead of one there was an error."""
+        if self.latest > self._gave:
             self._gave = clock()
             self._waiting += self._gave - self.latest
 
-    def take(self, spent: Spent, restarts: int) -> None:
-        """What the workers have spent so far, and how many had to be replaced."""
-        self._spent, self._restarts = spent, restarts
+    def take(self, spent: Spent) -> None:
+        """What the workers have spent so far."""
+        self._spent = spent
 
     def flow(self) -> Flow:
         """What has been counted, up to the latest batch."""
@@ -101,7 +103,7 @@ class Meter:
         return Flow(
             epoch=self._epoch,
             num_workers=self._workers,
-            seconds=(self._gave - self._first) / 1e9,
+            seconds=max(0, self._gave - self._first) / 1e9,
             waiting=self._waiting / 1e9,
             batches=self._batches,
             samples=self._samples,
@@ -112,7 +114,7 @@ class Meter:
             transferring=self._transferring / 1e9,
             delivering=max(0, self._waiting - self.blocked - self._transferring) / 1e9,
             queued=self._queued / self._batches if self._batches else 0.0,
-            restarts=self._restarts,
+            restarts=self.restarts,
         )
 
 

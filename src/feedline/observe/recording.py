@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feedline.observe.marks import Marks
+from feedline.observe.meter import Meter
 from feedline.progress import COLLATING, clock
 
 MOST = 20_000
@@ -63,6 +64,8 @@ class Recording:
         self.marks: list[Marks] = []
         self.delivered: list[Delivered] = []
         self.events: list[Event] = []
+        self.meters: list[Meter] = []
+        """Those of the epochs that are recorded."""
         self.left_out = 0
         """Batches beyond `MOST`."""
 
@@ -83,10 +86,9 @@ class Recording:
         self.events.append(Event(clock(), text))
 
 
-def spans_of(marks: Marks) -> tuple[int, int]:
-    """When collating began, or the end if the batch was gathered at once; and when the first sample was."""
-    began = next((t for place, t in zip(marks.places, marks.times, strict=True) if place == COLLATING), marks.made)
-    return began, marks.times[0] if marks.times else marks.began
+def collating_since(marks: Marks) -> int:
+    """When its samples began to be made a batch; the end if they were gathered at once."""
+    return marks.times[marks.places.index(COLLATING)] if COLLATING in marks.places else marks.made
 
 
 def sample_times(marks: Marks) -> list[tuple[int, int, int]]:

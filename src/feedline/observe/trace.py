@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from feedline.observe.marks import Marks
-from feedline.observe.recording import Delivered, Recording, sample_times, spans_of
+from feedline.observe.recording import Delivered, Recording, collating_since, sample_times
 
 LOOP = 0
 """The row of the user's loop; worker n has row n + 1, and without workers row 1 is the loop's own loading."""
@@ -67,7 +67,7 @@ def _span(name: str, row: int, start: int, end: int, began: int, args: dict[str,
 
 
 def _made(marks: Marks, began: int) -> Iterator[Event]:
-    collating, _ = spans_of(marks)
+    collating = collating_since(marks)
     args: dict[str, Any] = {"batch": marks.seq, "epoch": marks.epoch}
     if marks.indices is not None:
         args["indices"] = [str(index) for index in marks.indices[:SHOWN]]

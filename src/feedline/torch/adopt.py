@@ -48,6 +48,8 @@ def with_feedline(loader: Any, **options: Any) -> Any:
         # Accelerate saves and loads the place of a loader that says so; torchdata it needs only to make one itself.
         loader.use_stateful_dataloader = True
         loader.dl_state_dict = loader.base_dataloader.state_dict()
+        if hasattr(type(loader), "_fetch_batches"):
+            loader._fetch_batches = WholeSteps(loader)
         return loader
     if not isinstance(loader, torch.utils.data.DataLoader):
         raise TypeError(f"a torch DataLoader is needed, not {type(loader).__name__}")
@@ -57,6 +59,24 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     ours = loader._feedline.own.by_name() if isinstance(loader, DataLoader) else {}
     carried = {name: getattr(loader, name) for name in _CARRIED} | ours
     return DataLoader(loader.dataset, **_batching(loader, options) | carried | options)
+
+
+class WholeSteps:
+    """How Accelerate's dispatcher fetches the batches of one step, one for each rank, and what it then saves.
+
+    It fetches one step ahead of the step it gives, and takes the loader's state before each batch of it; for
+    torchdata's states it then counts back. Here the state from before the whole step is kept.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __call__(self, iterator: Any) -> Any:
+        loader = self._loader
+        before = loader.base_dataloader.state_dict()
+        fetched = type(loader)._fetch_batches(loader, iterator)
+        loader.dl_state_dict = before
+        return fetched
 
 
 def _warn_of_what_is_lost(kind: type[Any]) -> None:

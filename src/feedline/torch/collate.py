@@ -18,6 +18,7 @@ from feedline.errors import CollateError, add_note
 from feedline.line import own as line_own
 from feedline.line.fetch import brief
 from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
+from feedline.worker_info import of_this_thread
 
 _stock = _utils.collate
 _STOCK_TENSOR = _stock.collate_tensor_fn
@@ -63,6 +64,19 @@ def collate_without_shared_files() -> None:
         _stock.default_collate_fn_map[torch.Tensor] = _stack_plainly
 
 
+def collate_by_thread() -> None:
+    """In worker threads the same; torch's own as it is for whoever else calls it in this process."""
+    if _function_for(torch.Tensor) is _STOCK_TENSOR:
+        _stock.default_collate_fn_map[torch.Tensor] = _stack_by_thread
+
+
+def _stack_by_thread(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+    if of_this_thread() is not None:
+        return _slow_stack(batch)
+    stacked: torch.Tensor = _STOCK_TENSOR(batch, collate_fn_map=collate_fn_map)
+    return stacked
+
+
 def _stack_plainly(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
     return _slow_stack(batch)
 
@@ -88,7 +102,14 @@ def _slow_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack(list(batch))
 
 
-_STOCK = (_STOCK_TENSOR, _stack_plainly, _stock.collate_numpy_array_fn, _stock.collate_numpy_scalar_fn, None)
+_STOCK = (
+    _STOCK_TENSOR,
+    _stack_plainly,
+    _stack_by_thread,
+    _stock.collate_numpy_array_fn,
+    _stock.collate_numpy_scalar_fn,
+    None,
+)
 
 
 def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] | None) -> CollateError:

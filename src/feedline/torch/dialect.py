@@ -8,7 +8,7 @@ from feedline.torch.collate import collate_into, own
 from feedline.torch.collators import TENSORS
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
-from feedline.torch.worker import TorchGenerator, acting, enter_worker
+from feedline.torch.worker import TorchGenerator, acting, enter_thread, enter_worker
 from feedline.workers.dialect import Dialect
 
 TORCH = Dialect(
@@ -22,5 +22,6 @@ TORCH = Dialect(
     reducers=REDUCERS,
     preload=("feedline.workers.process_main", "feedline.torch.dialect"),
     enter_worker=enter_worker,
+    enter_thread=enter_thread,
     acting=acting,
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import random
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -73,9 +73,11 @@ class _NumPys:
 class Generators:
     """The generators a loader's order may be drawn from: the global ones, and the user's."""
 
-    def __init__(self, loaders: Any, samplers: Any) -> None:
-        users = {"loader": loaders, "sampler": None if samplers is loaders else samplers}
-        self._users = {name: _Torchs(each) for name, each in users.items() if isinstance(each, torch.Generator)}
+    def __init__(self, loaders: Any, samplers: Sequence[torch.Generator]) -> None:
+        users = {} if loaders is None else {"loader": loaders}
+        others = [each for each in samplers if each is not loaders]
+        users |= {"sampler" if not number else f"sampler {number}": each for number, each in enumerate(others)}
+        self._users = {name: _Torchs(each) for name, each in users.items()}
         self._all: dict[str, Generator] = {"torch": _Torchs(torch.default_generator)}
         self._all |= {"python": _Pythons(), "numpy": _NumPys(), **self._users}
 
@@ -132,6 +134,10 @@ class Drawn:
     base_seed: int | None = None
     sampler_epoch: int | None = None
     """Of a sampler with `set_epoch`."""
+    by_hand: list[list[int]] = field(default_factory=list)
+    """Of feedline's samplers that another sampler iterates: the seed and the epoch of each."""
+    asked_twice: bool = False
+    """Is the sampler asked twice for an epoch, as by torch with workers? Then so it is later, whoever reads."""
     asked: dict[str, bytes] = field(default_factory=dict)
     """Generators as they stood before the sampler was asked for its iterator, if that drew from them."""
     taken: dict[str, bytes] | None = None
@@ -141,7 +147,7 @@ class Drawn:
     left: dict[str, bytes] = field(default_factory=dict)
     """The user's generators after the epoch was begun; without those that are in `taken`."""
     now: dict[str, bytes] = field(default_factory=dict)
-    """The user's generators after an epoch's last batch, for who goes on with the next epoch."""
+    """The user's generators when Lightning had had enough of the epoch, which then goes on with the next one."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON would have it."""
@@ -149,6 +155,10 @@ class Drawn:
         for name in ("sampler_epoch", "seed"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
+        if self.by_hand:
+            found["by_hand"] = self.by_hand
+        if self.asked_twice:
+            found["asked_twice"] = True
         for name in ("asked", "taken", "left", "now"):
             states = getattr(self, name)
             if states or (name == "taken" and states is not None):
@@ -163,6 +173,8 @@ class Drawn:
                 _flag(found["begun"]),
                 _number(base_seed),
                 _number(found.get("sampler_epoch")),
+                [[_count(seed), _count(epoch)] for seed, epoch in found.get("by_hand", [])],
+                bool(found.get("asked_twice")),
                 _states(found.get("asked", {})),
                 None if found.get("taken") is None else _states(found["taken"]),
                 _number(found.get("seed")),
@@ -197,6 +209,12 @@ def _number(value: Any) -> int | None:
 def _flag(value: Any) -> bool:
     if value is not True and value is not False:
         raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no count")
     return value
 
 

@@ -9,13 +9,13 @@ Not its job: torch's options and their checks (loader), the order (orders), the 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.utils.data
-from torch._C._autograd import _profiler_enabled
 from torch.utils.data import IterableDataset, default_collate, default_convert
 
 from feedline.care import Care
@@ -24,16 +24,19 @@ from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.sampler import is_ours
-from feedline.loop import BatchIterator
+from feedline.line.sampler import is_ours, samplers_in
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
+from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
-from feedline.torch.orders import Asking, follow_epoch, generator_of, hint_about, kind_of, samplers_in, sharing_in
+from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
+from feedline.torch.known import hint_about, kind_of, sharing_in
+from feedline.torch.orders import Asking, follow_epoch, generators_of
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
+from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
 from feedline.workers.body import Job
 from feedline.workers.stored_generators import keyed
 
@@ -48,6 +51,7 @@ class Own:
     shuffle_buffer: int
     device: torch.device | None
     care: Care
+    on_epoch_end: Callable[[Stats], object] | None
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -55,6 +59,7 @@ class Own:
             "workers": self.workers,
             "shuffle_buffer": self.shuffle_buffer,
             "device": self.device,
+            "on_epoch_end": self.on_epoch_end,
             **vars(self.care),
         }
 
@@ -72,13 +77,18 @@ class Engine:
         self.feed = Feed()
         self._progress = Progress()
         self._put_off = False
+        self._behind = Behind()
         self._base_seed: int | None = None
+        self._asks_twice: bool | None = None  # as the run did that was loaded
 
-    def __getstate__(self) -> Own:  # a copy, or another process's, begins with nothing under way
-        return self.own
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or another process's, stands where this one does, and has no workers."""
+        progress = copy.deepcopy(self._progress)
+        return {"own": self.own, "_progress": progress, "_put_off": self._put_off, "_asks_twice": self._asks_twice}
 
-    def __setstate__(self, own: Own) -> None:
-        self.__init__(own)  # type: ignore[misc]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["own"])  # type: ignore[misc]
+        self.__dict__.update(state)
 
     def begin(self, loader: Loader) -> Iterator[Any]:
         """An epoch; draws from the generator exactly as torch's loader does."""
@@ -108,7 +118,9 @@ class Engine:
         batches = self.feed.begin(options, tasks, passed, loader.__len__, job, TorchIterator)
         if loader.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
-        return transferred(batches, transfer, passed.settle)
+        delivered = transferred(batches, transfer, passed.settle)
+        self._behind = Behind()
+        return OneBehind(delivered, loader.__len__, passed, self._behind) if is_iterating() else delivered
 
     @property
     def epoch(self) -> int:
@@ -123,21 +135,25 @@ class Engine:
 
     def state(self, loader: Loader) -> dict[str, Any]:
         """Where the run stands, and what its order was drawn from."""
+        loop = asking_loop()
         place = self._progress.place
+        if is_ahead(loop) and self._behind.place is not None:
+            place = self._behind.place
         drawn: Drawn | None = place.drawn
         if drawn is None:  # between two epochs
             seed = self._base_seed if loader.persistent_workers else None
-            drawn = Drawn(False, seed, left=_generators(loader).users_states())
-        elif not drawn.now and _is_whole(loader, place):
+            drawn = Drawn(False, seed, asked_twice=self._twice(loader), left=_generators(loader).users_states())
+        elif not drawn.now and epoch_is_over(loop):
             drawn = replace(drawn, now=_generators(loader).users_states())
         return {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
 
-    def load(self, loader: Loader, state: dict[str, Any], into_next: bool = False) -> None:
+    def load(self, loader: Loader, state: dict[str, Any]) -> None:
         """Have the next epoch go on there.
 
-        With `into_next` a place after the last batch is the beginning of the next epoch, which is begun with its first
-        batch and not before: loader says why.
+        Where Lightning's epoch is over, that is the beginning of the next one, which is begun with its first batch and
+        not before (under_lightning says why).
         """
+        loop = asking_loop()
         kind = _kind(loader, None)
         place = from_dict(state, kind)
         if "torch" not in state:
@@ -145,9 +161,14 @@ class Engine:
         # A sampler of the user's own may come by its generator as it likes.
         must_agree = kind.sampler.startswith("torch.")
         drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
-        self._put_off = into_next and (not drawn.begun or _is_whole(loader, place))
+        if loop is not None and kind.batched_by == "batch_size":
+            _check_batch_size(loader, place, epoch_is_over(loop))
+        self._put_off = epoch_is_over(loop)
+        self._behind = Behind()
         if self._put_off and drawn.begun:
-            place, drawn = Place(place.epoch + 1), Drawn(False, drawn.base_seed, left=drawn.now)
+            place = Place(place.epoch + 1)
+            drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
+        self._asks_twice = drawn.asked_twice
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
@@ -182,13 +203,17 @@ class Engine:
         else:
             # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
             asking.ask()
+            drawn.asked_twice = self._twice(loader)
             drawn.base_seed, is_new = self._draw_base_seed(loader)
-            if is_new and loader.num_workers:
-                # torch asks once more after starting workers, and a sampler may draw (or count) when it is asked.
+            if is_new and drawn.asked_twice:
                 asking.ask()
             drawn.left = generators.users_states()
         assert drawn.base_seed is not None
         return asking.tasks(drawn.base_seed)
+
+    def _twice(self, loader: Loader) -> bool:
+        """torch asks once more after starting workers, and a sampler may draw (or count) when it is asked."""
+        return loader.num_workers > 0 if self._asks_twice is None else self._asks_twice
 
     def _draw_base_seed(self, loader: Loader) -> tuple[int, bool]:
         # torch draws it once for persistent workers, and once per iteration otherwise.
@@ -220,6 +245,7 @@ class Engine:
             workers=self.own.workers,
             shuffle_buffer=self.own.shuffle_buffer,
             care=self.own.care,
+            on_epoch_end=self.own.on_epoch_end,
         )
 
     def _job(self, loader: Loader) -> Job:
@@ -250,47 +276,24 @@ def _kind(loader: Loader, seed: int | None) -> Kind:
 
 def _kind_of(loader: Loader, seed: int | None) -> Kind:
     if streams(loader.dataset):
-        return Kind(seed, None, type(loader.dataset).__name__, "stream")
+        buffer = loader._feedline.own.shuffle_buffer  # type: ignore[attr-defined]
+        reading = f"batch_size={loader.batch_size}, shuffle_buffer={buffer}"
+        return Kind(seed, None, type(loader.dataset).__name__, "stream", reading)
     return kind_of(loader._index_sampler, loader._auto_collation, seed)
 
 
-def _is_whole(loader: Loader, place: Place) -> bool:
-    """Has the epoch's last batch been delivered? Of a stream only its end tells."""
-    if streams(loader.dataset):
-        return False
-    try:
-        return place.batches >= len(loader) > 0
-    except Exception:  # it has no length, or none that can be had
-        return False
+def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
+    """Lightning ends an epoch after len(loader) batches, those before the checkpoint counted."""
+    step = loader._index_sampler.batch_size * sharing_in(loader._index_sampler).ranks
+    most = place.batches * step
+    if place.samples != most and not (is_over and most - step < place.samples < most):
+        raise StateError(
+            f"the state stands after {place.batches} batches with {place.samples} samples, of another batch_size (or "
+            f"number of ranks) than {loader.batch_size}. Lightning counts an epoch in batches, so it would end at the "
+            "wrong sample: keep batch_size times ranks as it was"
+        )
 
 
 def _generators(loader: Loader) -> Generators:
-    samplers = None if streams(loader.dataset) else generator_of(loader._index_sampler)
+    samplers = [] if streams(loader.dataset) else generators_of(loader._index_sampler)
     return Generators(loader.generator, samplers)
-
-
-class PutOff(Iterator[Any]):
-    """An epoch that begins with its first batch. Dropped before that, it has drawn nothing."""
-
-    def __init__(self, begin: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
-        self._begin = begin
-        self._length = length
-        self._batches: Iterator[Any] | None = None
-
-    def __len__(self) -> int:
-        return self._length()
-
-    def __next__(self) -> Any:
-        if self._batches is None:
-            self._batches = self._begin()
-        return next(self._batches)
-
-
-class TorchIterator(BatchIterator):
-    """One epoch, whose waiting a profiler sees under the name it looks for."""
-
-    def __next__(self) -> Any:
-        if not _profiler_enabled():
-            return super().__next__()
-        with torch.autograd.profiler.record_function("enumerate(DataLoader)#TorchIterator.__next__"):
-            return super().__next__()

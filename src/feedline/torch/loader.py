@@ -8,8 +8,8 @@ Not its job: an epoch (engine), the order (orders), tensors (tensors, collate).
 
 from __future__ import annotations
 
+import copy
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -20,7 +20,7 @@ import torch.utils.data
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.care import check_care
-from feedline.checks import check_whole
+from feedline.checks import check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
@@ -89,6 +89,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         max_errors: float | None = None,
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
+        on_epoch_end: Callable[[Stats], object] | None = None,
         device: str | torch.device | None = None,
     ) -> None:
         own = Own(
@@ -96,6 +97,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_whole("shuffle_buffer", shuffle_buffer, least=0),
             None if device is None else torch.device(device),
             check_care(locals()),
+            check_function("on_epoch_end", on_epoch_end),
         )
         collate_fn = check_collate(collate, collate_fn, compose)
         check_start_method(own.workers, multiprocessing_context)
@@ -178,7 +180,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         if _is_pipe(self.dataset):
             warnings.warn("a data pipe has no state: it will be read from its beginning", stacklevel=2)
         else:
-            self._feedline.load(self, state, into_next=_lightning_asks())
+            self._feedline.load(self, state)
 
     @property
     def errors(self) -> list[BadSample]:
@@ -197,6 +199,14 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         """
         return self._feedline.feed.trace(path)
 
+    def report(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs from the next one on, as one HTML page: is the loader the bottleneck, and what to do.
+
+        The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
+        worker, labels per batch, padding and errors. Written as `trace` writes: `with loader.report("run.html"): ...`
+        """
+        return self._feedline.feed.report(path)
+
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""
         self._feedline.close()
@@ -210,18 +220,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         self._feedline.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_feedline": Engine(self._feedline.own)}
-
-
-def _lightning_asks() -> bool:
-    """Is it Lightning that loads a state?
-
-    It saves after an epoch's last batch without having met the epoch's end, and on loading such a checkpoint calls
-    iter() at once, for the next epoch: an iterator with nothing left would be an epoch without batches. Sometimes it
-    then calls iter() once more, so that the first one must not have drawn anything.
-    """
-    frame = sys._getframe(2)
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("lightning", "pytorch_lightning")
+        return {**self.__dict__, "_feedline": copy.copy(self._feedline)}
 
 
 def _is_pipe(dataset: Any) -> bool:

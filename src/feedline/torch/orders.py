@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
-from feedline.line.last_batch import lone_sample
-from feedline.line.passed import Sharing
 from feedline.line.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
 from feedline.line.ranks import DistributedSampler as OwnDistributed
-from feedline.line.ranks import global_length, name_of, ranks_of
+from feedline.line.ranks import Listed
 from feedline.line.replay import Again, compare
-from feedline.line.sampler import has_batches, has_order, is_ours
+from feedline.line.sampler import Sampler, has_batches, has_order, is_ours, samplers_in
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
 from feedline.messages import AsGiven, Task
-from feedline.state import Kind, Place, Tail
+from feedline.state import Place, Tail
 from feedline.torch.drawn import Drawn, Generators
 
 _BLOCK = 1 << 16
@@ -71,6 +69,7 @@ class Asking:
         drawn = self._drawn
         _, drawn.sampler_epoch = _told(self._index_sampler)
         if _own_plan(self._index_sampler, self._batched, 0) is None:
+            drawn.by_hand = [list(each.by_hand) for each in self._iterated_by_hand()]
             drawn.asked = {}
             with self._generators.watched(drawn.asked):
                 found = self._ask()
@@ -85,16 +84,12 @@ class Asking:
             told.set_epoch(drawn.sampler_epoch)
         if _own_plan(self._index_sampler, self._batched, 0) is not None:
             return
+        for each, (seed, epoch) in zip(self._iterated_by_hand(), drawn.by_hand, strict=False):
+            each.by_hand = seed, epoch
         with self._generators.replayed(drawn.asked):
             found = self._ask()
         self._generators.put(drawn.left)
-        if drawn.taken is None:
-            batches = self._taken(found.batches)
-        else:
-            with self._generators.replayed(drawn.taken):
-                first = list(islice(found.batches, 1))  # which takes all before it, too
-            batches = chain(first, found.batches)
-        self._indices = found._replace(batches=batches)
+        self._indices = found._replace(batches=self._taken_again(found.batches))
 
     def tasks(self, seed: int) -> Tasks:
         """The tasks of that base seed."""
@@ -102,7 +97,22 @@ class Asking:
             return self._indices.tasks(seed, self._place)
         plan = _own_plan(self._index_sampler, self._batched, seed)
         assert plan is not None
-        return plan.tasks_from(self._place)
+        tasks = plan.tasks_from(self._place)
+        if not any(isinstance(each, Listed) for each in samplers_in(self._index_sampler)):
+            return tasks
+        return MapTasks(self._taken_again(iter(tasks.__next__, None)))  # a foreign sampler, shared out, may draw
+
+    def _iterated_by_hand(self) -> list[Sampler]:
+        """feedline's samplers inside of others, which know nothing of the loader's seed and epoch."""
+        return [each for each in samplers_in(self._index_sampler) if is_ours(each)]
+
+    def _taken_again(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """With the first one taken as it was then; for the first time if it was not."""
+        if self._drawn.taken is None:
+            return self._taken(batches)
+        with self._generators.replayed(self._drawn.taken):
+            first = list(islice(batches, 1))  # which takes all before it, too
+        return chain(first, batches)
 
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
         drawn = self._drawn
@@ -162,20 +172,13 @@ def _own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
     return None
 
 
-def samplers_in(index_sampler: Any) -> Iterator[Any]:
-    """A sampler and those it is made of, from the outside."""
-    for _ in range(4):
-        if index_sampler is None:
-            return
-        yield index_sampler
-        inner = getattr(index_sampler, "sampler", None)
-        index_sampler = inner if inner is not None else getattr(index_sampler, "batch_sampler", None)
-
-
-def generator_of(index_sampler: Any) -> Any:
-    """The user's generator that a sampler draws from; None for none."""
-    found = (getattr(each, "generator", None) for each in samplers_in(index_sampler))
-    return next((each for each in found if each is not None), None)
+def generators_of(index_sampler: Any) -> list[torch.Generator]:
+    """The user's generators that a sampler, or one it is made of, draws from."""
+    found: dict[int, torch.Generator] = {}
+    for each in samplers_in(index_sampler):
+        held = (getattr(each, "generator", None), *getattr(each, "__dict__", {}).values())
+        found |= {id(one): one for one in held if isinstance(one, torch.Generator)}
+    return list(found.values())
 
 
 def _told(index_sampler: Any) -> tuple[Any, int | None]:
@@ -193,44 +196,6 @@ def follow_epoch(index_sampler: Any, epoch: int) -> None:
     for each in samplers_in(index_sampler):
         if callable(follow := getattr(each, "set_epoch", None)):
             follow(epoch)
-
-
-def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
-    """What a state must agree with to be continued."""
-    if not batched:
-        return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "nobody")
-    if type(index_sampler) is BatchSampler:
-        return Kind(seed, _length_of(index_sampler.sampler), _name_of(index_sampler.sampler), "batch_size")
-    return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "batch_sampler")
-
-
-def hint_about(index_sampler: Any) -> str | None:
-    """What to tell the user once about an order of batches, if anything."""
-    if type(index_sampler) not in (BatchSampler, OwnBatchSampler):
-        return None
-    return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last)
-
-
-def sharing_in(index_sampler: Any) -> Sharing:
-    """How its order is shared out over ranks."""
-    is_batched = type(index_sampler) in (BatchSampler, OwnBatchSampler)
-    size, inner = (index_sampler.batch_size, index_sampler.sampler) if is_batched else (None, index_sampler)
-    return Sharing(ranks_in(index_sampler), has_batches(index_sampler), size, _length_of(inner))
-
-
-def ranks_in(index_sampler: Any) -> int:
-    """Over how many ranks the order is shared out by a sampler that is known."""
-    inner = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
-    return inner.num_replicas if type(inner) is DistributedSampler else ranks_of(index_sampler)
-
-
-def _length_of(sampler: Any) -> int | None:
-    return len(sampler.dataset) if type(sampler) is DistributedSampler else global_length(sampler)  # type: ignore[arg-type]
-
-
-def _name_of(sampler: Any) -> str:
-    # torch's RandomSampler has another order than the one of that name in feedline.
-    return ("torch." if type(sampler).__module__.startswith("torch.utils.data") else "") + name_of(sampler)
 
 
 def _as_given(indices: Any) -> list[Any]:

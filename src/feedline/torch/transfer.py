@@ -26,8 +26,8 @@ from feedline.loop import BatchIterator
 from feedline.progress import clock
 from feedline.torch.moving import moved
 
-_USERS_LINE = 5
-"""As seen from `Transfer.chosen`: Engine.begin, _get_iterator, __iter__, the loop."""
+_USERS_LINE = 6
+"""As seen from `Transfer.chosen`: Engine._begin, Engine.begin, _get_iterator, __iter__, the loop."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """A worker in torch's eyes: its generator, its threads, its `get_worker_info()`.
 
-Takes: who the worker is. Promises: `torch.utils.data.get_worker_info()` answers in a worker process as under torch's
-loader, and that it was asked is noticed (a stream that asks shards itself); one intra-op thread.
-Not its job: worker threads, which torch has no notion of per thread: ask `feedline.get_worker_info()` there.
+Takes: who the worker is. Promises: `torch.utils.data.get_worker_info()` answers in a worker, process or thread, as
+under torch's loader, and that it was asked is noticed (a stream that asks shards itself); a process has one intra-op
+thread.
+Not its job: threads that a dataset starts in a worker thread, which are nobody's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ import torch
 from torch.utils.data import _utils
 
 from feedline import worker_info
-from feedline.torch.collate import collate_without_shared_files
+from feedline.torch.collate import collate_by_thread, collate_without_shared_files
 
 _Stock: Any = _utils.worker.WorkerInfo
 
@@ -60,6 +62,28 @@ def enter_worker(info: worker_info.WorkerInfo) -> None:
     collate_without_shared_files()
 
 
+def enter_thread(info: worker_info.WorkerInfo) -> None:
+    """Once in each new worker thread.
+
+    torch keeps its answer in a global, which all threads see. Its function is what user code holds, imported by name
+    long before, so it is the function itself that from now on looks which thread calls it.
+    """
+    function: Any = _utils.worker.get_worker_info
+    if isinstance(function, types.FunctionType) and not hasattr(_utils.worker, "_feedline_answer"):
+        collate_by_thread()
+        _utils.worker._feedline_answer = _answer_here  # type: ignore[attr-defined]
+        function.__code__ = _asked.__code__
+
+
+def _asked() -> Any:  # with the globals of torch's module
+    return _feedline_answer(_worker_info)  # type: ignore[name-defined]  # noqa: F821
+
+
+def _answer_here(of_process: Any) -> Any:
+    info = worker_info.of_this_thread()
+    return of_process if info is None else _answer(info)
+
+
 @contextlib.contextmanager
 def acting(info: worker_info.WorkerInfo) -> Iterator[None]:
     """While this lasts, torch is told that this is that worker."""
@@ -71,4 +95,4 @@ def acting(info: worker_info.WorkerInfo) -> Iterator[None]:
 
 
 def _answer(info: worker_info.WorkerInfo) -> Any:
-    return _AskedWorkerInfo(id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset)
+    return _AskedWorkerInfo(id=info.id, num_workers=worker_info.count_of(info), seed=info.seed, dataset=info.dataset)

@@ -99,8 +99,7 @@ class Body:
         seed = self._job.seed + self._worker  # torch's way
         info = WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset)
         set_worker_info(info, self._own_process)
-        if self._own_process:
-            self._job.dialect.enter_worker(info)
+        (self._job.dialect.enter_worker if self._own_process else self._job.dialect.enter_thread)(info)
         if self._job.worker_init_fn is not None:
             try:
                 shares = self._initialise(info)
@@ -203,7 +202,9 @@ class Body:
             return self.failed(task, error)._replace(ended=True)
         if part.info is None:
             return self._run_part(part, task, empty)
-        is_thread = self._worker is not None and not self._own_process  # of which a framework knows nothing
+        is_thread = (
+            self._worker is not None and not self._own_process
+        )  # what a framework says to all threads is not its
         acting = NUMPY.acting if is_thread else self._job.dialect.acting
         with acting_as(part.info), acting(part.info):
             return self._run_part(part, task, empty)

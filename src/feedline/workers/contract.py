@@ -50,9 +50,6 @@ class Workers(Protocol):
     def standing(self) -> list[Standing]:
         """Where each worker is."""
 
-    def spent(self) -> Spent:
-        """What they have spent their time on since they were started, those that have died since included."""
-
     def slots(self) -> Slots:
         """Who has how many places for batches."""
 
@@ -68,6 +65,9 @@ class Workers(Protocol):
     def revive(self, number: int, elsewhere: bool) -> None:
         """Put a new worker in the place of a dead one, by another start method if `elsewhere`."""
 
+    spent: Callable[[], Spent]
+    """What they have spent their time on since they were started, those that have died since included."""
+
     release: Callable[[], None]
-    """Ends the workers and gives everything back. May be called twice, and in any state. It holds nothing of the job,
-    so that a job which refers to its own loader does not keep that alive."""
+    """Ends the workers and gives everything back. May be called twice, and in any state. Like `spent` it holds nothing
+    of the job, so that a job which refers to its own loader does not keep that alive."""

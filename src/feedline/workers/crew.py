@@ -21,6 +21,7 @@ from typing import Any
 
 from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
+from feedline.observe.meter import Spent, spent_by
 from feedline.progress import PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
@@ -60,9 +61,9 @@ class Crew:
         """Where that worker is, or was."""
         return self._board[WIDTH * (1 + number) : WIDTH * (2 + number)]  # type: ignore[no-any-return]
 
-    def rows(self) -> list[Row]:
-        """Those of all places, as long as there is a board."""
-        return [] if self._board is None else [self.row(number) for number in range(self.count)]
+    def spent(self) -> Spent:
+        """What all that have been in those places have spent their time on, as long as there is a board."""
+        return spent_by([] if self._board is None else [self.row(number) for number in range(self.count)])
 
     def lane_of(self, number: int) -> Lane:
         """The pipe from which a worker (or a stream's shard) gets its tasks."""

@@ -62,6 +62,8 @@ class Dialect:
     """Modules that every worker needs, imported once in the server that spawned workers come from."""
     enter_worker: Callable[[WorkerInfo], None] = _nothing
     """What to set up once in a new worker process."""
+    enter_thread: Callable[[WorkerInfo], None] = _nothing
+    """The same in a new worker thread."""
     acting: Callable[[WorkerInfo], contextlib.AbstractContextManager[None]] = _nobody_else
     """While that lasts, what else says who a worker process (or the loop itself) is says this."""
 

@@ -33,7 +33,8 @@ class InlineWorkers:
         self._body = Body(job, None, ambient, own_process=False, row=self._row)
         self._pool = pool
         self._memory = LocalMemory(pool)
-        # Not a method of ours: what ends us must not keep the job alive, which may refer to the loader.
+        # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.
+        self.spent: Callable[[], Spent] = partial(spent_by, [self._row])
         self.release: Callable[[], None] = partial(_release, ambient, pool)
 
     def processes(self) -> list[tuple[int, int]]:
@@ -52,9 +53,6 @@ class InlineWorkers:
         finally:
             self._memory.finish()
             count_making(self._row, began, clock())
-
-    def spent(self) -> Spent:
-        return spent_by([self._row])
 
     def submit(self, task: Task, urgent: bool = False) -> None:
         raise AssertionError("there is no worker")

@@ -23,7 +23,7 @@ from feedline.arena.packing import unpack
 from feedline.arena.slots import Slot
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
-from feedline.observe.meter import Spent, spent_by
+from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
 from feedline.progress import IDLE, INDEX, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
 from feedline.supervise import last_words
@@ -52,6 +52,7 @@ class ProcessWorkers:
         self._run = 0
         self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
         self._killed: dict[int, float] = {}  # by us, and when
+        self.spent: Callable[[], Spent] = self._crew.spent
         self.release: Callable[[], None] = self._crew.end
 
     def processes(self) -> list[tuple[int, int]]:
@@ -140,9 +141,6 @@ class ProcessWorkers:
 
     def standing(self) -> list[Standing]:
         return [self._stands(number) for number in sorted(self._crew.members)]
-
-    def spent(self) -> Spent:
-        return spent_by(self._crew.rows())
 
     def slots(self) -> Slots:
         return Slots(*self._crew.pool.occupancy())

@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from feedline.ambient import PerThread
 from feedline.arena import segment
@@ -56,6 +57,7 @@ class ThreadWorkers:
         self._now = _Now()
         self._threads: dict[int, _Worker] = {}
         self._rows: list[Row] = []  # also of threads that were given up
+        self.spent: Callable[[], Spent] = partial(spent_by, self._rows)
         self.release: Callable[[], None] = self._stop
 
     def processes(self) -> list[tuple[int, int]]:
@@ -99,9 +101,6 @@ class ThreadWorkers:
 
     def standing(self) -> list[Standing]:
         return [worker.stands(number) for number, worker in sorted(self._threads.items())]
-
-    def spent(self) -> Spent:
-        return spent_by(self._rows)
 
     def slots(self) -> Slots:
         return Slots() if self._pool is None else Slots(*self._pool.occupancy())

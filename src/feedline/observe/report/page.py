@@ -1,0 +1,141 @@
+"""The page: all parts in one file that needs no other.
+
+Takes: a recording and what the loader knows beside it. Gives: HTML.
+Promises: no request leaves the page (a content security policy says so to the browser); nothing that comes from the
+data can become markup or script; any text can be written as UTF-8.
+Not its job: the parts (sections), the file (recorder).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from functools import reduce
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from feedline.observe.recording import Recording
+from feedline.observe.report import measured, sections
+from feedline.observe.report.markup import legend, section, sentence
+from feedline.observe.report.sections import Failed
+from feedline.observe.report.timeline import timeline
+from feedline.observe.report.verdict import notes, verdict
+from feedline.stats import Flow, Stats
+
+STRIP = 240
+"""Moments of the timeline on paper."""
+
+
+def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str:
+    """The whole page."""
+    flows = [meter.flow() for meter in recording.meters]
+    flow = reduce(Flow.plus, flows, Flow())
+    span = measured.whole(recording)
+    spread, found = measured.samples(recording.marks), measured.composition(recording.delivered)
+    judged = verdict(flow, measured.waits(recording.delivered), len(os.sched_getaffinity(0)))
+    parts = [
+        _head(recording, flows, flow),
+        sections.judgement(judged, notes(stats, flow.restarts, spread, found)),
+        sections.cards(flow, stats),
+    ]
+    if recording.marks or recording.delivered:
+        seen = measured.moments(recording, max(1, flow.num_workers))
+        parts += [
+            section("timeline", "Timeline", _timeline(recording, span)),
+            section("time", "Waiting over time", sections.over_time(seen, span, flow.num_workers > 0)),
+            section(
+                "work",
+                "Utilisation and memory" if stats.workers else "Utilisation",
+                sections.workers(measured.workers(recording), stats),
+                sections.stages(flow),
+            ),
+            section("epochs", "Epochs", sections.epochs(flows)),
+            section("slowest", "Slowest samples", sections.slowest(spread, span.start)),
+            section("labels", "Labels in batches", sections.labels(found)),
+        ]
+    parts += [
+        section("padding", "Padding", sections.padding(stats.collate)),
+        section("errors", "Errors", sections.errors(stats.errors, failed)),
+        section("events", "Events", sections.events(recording.events, span.start)),
+    ]
+    body = "\n".join(part for part in parts if part)
+    data = embedded(timeline(recording, span))
+    return writable(_PAGE.format(style=_part("page.css"), body=body, data=data, script=_part("page.js")))
+
+
+def embedded(data: Any) -> str:
+    """JSON that can stand in a script element, whatever texts are in it.
+
+    >>> embedded({"label": "</script><b>"})
+    '{"label":"\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e"}'
+    """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def writable(text: str) -> str:
+    """Without what UTF-8 has no way to say: a path's undecodable bytes arrive as half a character."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _head(recording: Recording, flows: list[Flow], flow: Flow) -> str:
+    now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    workers = f"{flow.num_workers} workers" if flow.num_workers else "no workers"
+    epochs = "1 epoch" if len(flows) == 1 else f"{len(flows)} epochs"
+    told = f"{epochs}, {flow.batches:,} batches, {flow.samples:,} samples, {workers}; written {now}"
+    lines = [told]
+    if recording.left_out:
+        lines.append(
+            f"The timeline has the first {len(recording.delivered):,} batches; {recording.left_out:,} came later."
+        )
+    return f"<header><h1>feedline report</h1>{''.join(map(sentence, lines))}</header>"
+
+
+def _timeline(recording: Recording, span: measured.Span) -> str:
+    edges = np.linspace(span.start, span.end, STRIP + 1).astype(np.int64)
+    waiting, computing = measured.loop_occupancy(recording.delivered, edges)
+    loop = {"wait": waiting, "compute": computing}
+    rows = measured.occupancy(recording.marks, edges)
+    return legend(sections.LEGEND) + _CANVAS + sections.overview(loop, rows, span)
+
+
+_CANVAS = """<div class="live">
+<p class=controls><button data-do="in">Zoom in</button> <button data-do="out">Zoom out</button>
+<button data-do="left" aria-label="Earlier">←</button> <button data-do="right" aria-label="Later">→</button>
+<button data-do="all">Whole run</button> <output id=range></output></p>
+<div class=box><canvas id=canvas tabindex=0 role=img aria-label="Timeline of the training loop and the workers. Keys:
+plus and minus zoom, arrows move, 0 shows the whole run."></canvas><div id=tip role=status hidden></div></div>
+<p class=small>Wheel or pinch to zoom, drag to move, hover or tap for details; with the keyboard + − ← → 0.</p>
+</div>"""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<title>feedline report</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+<script type="application/json" id="data">{data}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""

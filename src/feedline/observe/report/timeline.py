@@ -1,0 +1,100 @@
+"""The spans of the timeline, as the page's script reads them.
+
+Takes: a `Recording`. Gives: a dict of flat lists of integers, microseconds from the run's begin.
+Promises: a few megabytes at most: beyond `SAMPLES` samples only batches, beyond `INDICES` indices only the first of
+each batch.
+Not its job: drawing (page.js; charts for paper).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from feedline.observe.marks import Marks
+from feedline.observe.recording import Delivered, Recording, collating_since
+from feedline.observe.report.measured import Span
+from feedline.progress import COLLATING
+
+SAMPLES = 30_000
+"""Drawn one by one up to so many in all: 20,000 batches of 64 are then a page of 2 MB, and not of 11 MB
+(tests/test_report.py)."""
+INDICES = 60_000
+PER_BATCH = 64
+LONGEST = 60
+"""Letters of an index that is no number."""
+
+
+def timeline(recording: Recording, span: Span) -> dict[str, Any]:
+    """All of it."""
+    marks = sorted(recording.marks, key=lambda one: one.began)
+    numbers = sorted({-1 if one.worker is None else one.worker for one in marks})
+    rows = {number: row for row, number in enumerate(numbers, start=1)}
+    return {
+        "length": (span.end - span.start) // 1000 + 1,
+        "rows": ["training loop", *("loading" if number < 0 else f"worker {number}" for number in numbers)],
+        "made": _made(marks, rows, span.start),
+        "given": _given(recording.delivered, span.start),
+        "events": [[(one.time - span.start) // 1000, one.text.splitlines()[0][:200]] for one in recording.events],
+    }
+
+
+def _made(marks: list[Marks], rows: dict[int, int], zero: int) -> dict[str, Any]:
+    turns = [collating_since(one) for one in marks]
+    starts = [(one.began - zero) // 1000 for one in marks]
+    found: dict[str, Any] = {
+        "row": [rows[-1 if one.worker is None else one.worker] for one in marks],
+        "epoch": [one.epoch for one in marks],
+        "seq": [one.seq for one in marks],
+        "start": _steps(starts),
+        "fetch": [(turn - one.began) // 1000 for one, turn in zip(marks, turns, strict=True)],
+        "collate": [(one.made - turn) // 1000 for one, turn in zip(marks, turns, strict=True)],
+        "size": [-1 if one.indices is None else len(one.indices) for one in marks],
+        "indices": _indices(marks),
+    }
+    if sum(len(one.times) for one in marks) <= SAMPLES:
+        found["samples"] = [_samples(one) for one in marks]
+    return found
+
+
+def _given(delivered: list[Delivered], zero: int) -> dict[str, Any]:
+    return {
+        "epoch": [one.epoch for one in delivered],
+        "seq": [one.seq for one in delivered],
+        "size": [one.size for one in delivered],
+        "asked": _steps([(one.asked - zero) // 1000 for one in delivered]),
+        "waited": [(one.gave - one.asked) // 1000 for one in delivered],
+        "queued": [one.queued for one in delivered],
+    }
+
+
+def _steps(values: list[int]) -> list[int]:
+    """Each as the difference to the one before: fewer digits."""
+    return [value - before for value, before in zip(values, [0, *values], strict=False)]
+
+
+def _indices(marks: list[Marks]) -> list[list[Any]]:
+    each = min(PER_BATCH, INDICES // max(1, len(marks)))
+    return [[named(index) for index in (one.indices or ())[:each]] for one in marks]
+
+
+def _samples(marks: Marks) -> list[int]:
+    """Place and begin of each sample read by itself, from the batch's begin, one after the other; then the end."""
+    flat: list[int] = []
+    for place, time in zip(marks.places, marks.times, strict=True):
+        if place >= 0 or place == COLLATING:
+            flat += (place, (time - marks.began) // 1000)
+    return flat
+
+
+def named(index: Any) -> Any:
+    """An index as JSON has it.
+
+    >>> named(5), named("a.jpg"), named((1, 2))
+    (5, 'a.jpg', '(1, 2)')
+    """
+    if type(index) is int:
+        return index
+    try:
+        return str(index)[:LONGEST]
+    except Exception:  # whatever the index's own code raises
+        return type(index).__name__

@@ -1,0 +1,72 @@
+"""An epoch's batches as a torch loader's iterator gives them.
+
+Takes: the loop's iterator, or how to begin one. Gives: iterators of the same batches.
+Promises: a profiler sees the waiting; an epoch that is put off draws nothing before its first batch; for who takes one
+batch ahead there is the place before that batch.
+Not its job: the loop (loop), when which of them is used (engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._C._autograd import _profiler_enabled
+
+from feedline.line.passed import Passed
+from feedline.loop import BatchIterator
+from feedline.state import Place
+
+
+class PutOff(Iterator[Any]):
+    """An epoch that begins with its first batch. Dropped before that, it has drawn nothing."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
+        self._begin = begin
+        self._length = length
+        self._batches: Iterator[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            self._batches = self._begin()
+        return next(self._batches)
+
+
+class TorchIterator(BatchIterator):
+    """One epoch, whose waiting a profiler sees under the name it looks for."""
+
+    def __next__(self) -> Any:
+        if not _profiler_enabled():
+            return super().__next__()
+        with torch.autograd.profiler.record_function("enumerate(DataLoader)#TorchIterator.__next__"):
+            return super().__next__()
+
+
+class Behind:
+    """Where the run stood before the latest batch was taken; None if none is out."""
+
+    place: Place | None = None
+
+
+class OneBehind(Iterator[Any]):
+    """Batches as they are, and the place before the latest of them."""
+
+    def __init__(self, batches: Iterator[Any], length: Callable[[], int], passed: Passed, behind: Behind) -> None:
+        self._batches = batches
+        self._length = length
+        self._passed = passed
+        self._behind = behind
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __next__(self) -> Any:
+        before = self._passed.place
+        self._behind.place = None  # at the end nothing is out
+        batch = next(self._batches)
+        self._behind.place = before
+        return batch
