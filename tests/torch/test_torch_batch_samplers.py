@@ -101,6 +101,34 @@ def test_given_as_sampler_it_is_refused() -> None:
         DataLoader(Augmented(), sampler=MAKERS["buckets"](), batch_size=4)
 
 
+FEEDLINES: dict[str, Any] = {
+    "weighted": lambda: feedline.WeightedRandomSampler([0.0] * 40 + [1.0] * 13, 53),
+    "buckets": MAKERS["buckets"],
+    "batches": lambda: feedline.BatchSampler(range(53), 4),
+}
+
+
+@pytest.mark.parametrize("name", FEEDLINES)
+def test_torchs_sampler_for_ranks_over_one_of_ours_is_refused(name: str) -> None:
+    """It would take the sampler for a dataset, and deal out 0, 1, 2, … whatever the sampler gives."""
+    shared = feedline.torch.DistributedSampler(FEEDLINES[name](), 2, 0)
+    wrongs: list[dict[str, Any]] = [{"sampler": shared}, {"batch_sampler": shared}]
+    wrongs += [{"batch_sampler": feedline.torch.BatchSampler(shared, 4, False)}]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match="use feedline.DistributedSampler, which shares out samplers"):
+            DataLoader(Augmented(), **wrong)
+    DataLoader(Augmented(), sampler=feedline.torch.DistributedSampler(Augmented(), 2, 0))
+
+
+def test_a_subclass_that_shares_out_samplers_itself_is_let_be() -> None:
+    class OfSamplers(feedline.torch.DistributedSampler[Any]):
+        def __iter__(self) -> Any:
+            return iter(list(self.dataset)[self.rank :: self.num_replicas])
+
+    shared = OfSamplers(feedline.SequentialSampler(9), 2, 1)  # type: ignore[arg-type]
+    assert [batch.tolist() for batch in DataLoader(range(9), batch_size=3, sampler=shared)] == [[1, 3, 5], [7]]
+
+
 def test_weights_of_a_tensor_of_labels_go_into_torchs_sampler() -> None:
     weights = weights_from_labels(LABELS)
     sampler = feedline.torch.WeightedRandomSampler(weights, 3000, generator=torch.Generator().manual_seed(0))

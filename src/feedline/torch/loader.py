@@ -29,6 +29,7 @@ from feedline.recorder import Recorder
 from feedline.stats import Stats
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
+from feedline.torch.known import check_ranks
 
 T = TypeVar("T", covariant=True)
 
@@ -104,6 +105,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         check_restart(own.care, timeout)
         check_buffer(own.shuffle_buffer, streams(dataset))
         check_sampler(sampler)
+        check_ranks(sampler)
+        check_ranks(batch_sampler)
         super().__init__(
             dataset,
             batch_size,
