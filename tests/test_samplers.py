@@ -17,6 +17,7 @@ from kinds import few
 
 from feedline import (
     BatchSampler,
+    OptionError,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -305,6 +306,23 @@ def test_without_replacement_the_heavy_come_first() -> None:
         assert indices(sampler.order(7, epoch))[:3] == [4321, 77, 2500]
 
 
+@pytest.mark.parametrize("replacement", [True, False])
+def test_other_weights_are_followed_and_never_ignored(replacement: bool) -> None:
+    """torch's sampler follows its weights; one that has made a table of them must not go by the old ones."""
+    sampler = WeightedRandomSampler(np.ones(6), 3, replacement, seed=1)
+    for each in (sampler, pickle.loads(pickle.dumps(sampler))):
+        with pytest.raises(ValueError, match="read-only"):
+            each.weights[0] = 0
+        each.weights = np.array([0, 0, 0, 1, 1, 1])
+        assert set(each) <= {3, 4, 5}
+        with pytest.raises(OptionError, match=r"weights\[1\] is -1"):
+            each.weights = [1, -1]
+        assert each.weights.tolist() == [0, 0, 0, 1, 1, 1]
+    if not replacement:
+        with pytest.raises(OptionError, match="more than the 2 weights that are not zero"):
+            sampler.weights = [0, 1, 2]
+
+
 def test_more_than_two_to_the_24_weights() -> None:
     n = 2**24 + 1000
     weights = np.zeros(n, np.float32)
@@ -375,6 +393,8 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (WeightedRandomSampler, ([1, -2], 1), ValueError, r"weights\[1\] is -2"),
     (WeightedRandomSampler, ([0, 0], 1), ValueError, "weights must have a positive sum"),
     (WeightedRandomSampler, ([], 1), ValueError, "weights must have a positive sum"),
+    (WeightedRandomSampler, (["1"], 1), TypeError, "weights must be a one-dimensional sequence of numbers"),
+    (WeightedRandomSampler, ([[1], [1, 2]], 1), TypeError, r"weights must be one value for each sample, but weights\[0\] is a list"),
     (WeightedRandomSampler, (["a"], 1), TypeError, "weights must be a one-dimensional sequence of numbers"),
     (WeightedRandomSampler, ([1, 2], 0), ValueError, "num_samples must be at least 1; got 0"),
     (WeightedRandomSampler, ([1, 0, 2], 3, False), ValueError, "more than the 2 weights that are not zero"),
