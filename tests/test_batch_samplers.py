@@ -134,6 +134,44 @@ def test_batches_of_something_else_are_named(wrong: Any) -> None:
         list(Wrong())
 
 
+@pytest.mark.parametrize("way", [list, lambda sampler: list(DataLoader(np.arange(9), batch_sampler=sampler))])
+def test_an_empty_batch_and_another_number_of_them_are_refused(way: Any) -> None:
+    class Own(BatchOrderSampler):
+        def __init__(self, batches: Any, length: int) -> None:
+            self.given, self.length = batches, length
+
+        def __len__(self) -> int:
+            return self.length
+
+        def batches(self, seed: int, epoch: int) -> Any:
+            return self.given
+
+    with pytest.raises(OptionError, match="at least one index to each batch, but batch 1 is empty"):
+        way(Own([[1], [], [2]], 3))
+    with pytest.raises(OptionError, match=r"Own has a length of 2, but batches\(seed, epoch=0\) has 1"):
+        way(Own([[1]], 2))
+    with pytest.raises(OptionError, match=r"Own has a length of 2, but batches\(seed, epoch=0\) has 1"):
+        way(DistributedSampler(Own([[1]], 2), 1, 0))
+
+
+@pytest.mark.parametrize("make", [lambda: StratifiedBatchSampler([0, 1] * 3, 2), lambda: BucketBatchSampler([5] * 6, 2)])
+def test_labels_and_lengths_must_be_those_of_the_dataset(make: Callable[[], Any]) -> None:
+    """With fewer of them, samples would never come, and nobody would notice."""
+    for sampler in (make(), DistributedSampler(make(), 2, 0)):
+        for size in (5, 7):
+            with pytest.raises(OptionError, match=f"made for 6 samples, but the dataset has {size}"):
+                DataLoader(np.arange(size), batch_sampler=sampler)
+        assert len(list(DataLoader(np.arange(6), batch_sampler=sampler))) == len(sampler)
+    some = feedline.Subset(np.arange(9), [8, 7, 6, 5, 4, 3])
+    assert sorted(flat(batch.tolist() for batch in DataLoader(some, batch_sampler=make()))) == [3, 4, 5, 6, 7, 8]
+
+    class Endless:
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    assert len(list(DataLoader(Endless(), batch_sampler=make()))) == 3  # one that has no length is not asked
+
+
 def test_a_sampler_of_batches_is_no_sampler_of_indices() -> None:
     for sampler in (Thirds(), DistributedSampler(Thirds(), 2, 0)):
         with pytest.raises(OptionError, match="pass it as batch_sampler"):

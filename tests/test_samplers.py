@@ -17,7 +17,10 @@ from kinds import few
 
 from feedline import (
     BatchSampler,
+    DataLoader,
+    DistributedSampler,
     OptionError,
+    OptionTypeError,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -135,6 +138,53 @@ def test_order_is_all_a_sampler_needs() -> None:
     assert (len(sampler), list(sampler), list(sampler)) == (5, [0, 2, 4, 6, 8], [1, 3, 5, 7, 9])
     assert sampler.seed is None
     assert not sampler.repeats
+
+
+class Given(Sampler):
+    def __init__(self, order: Any, length: int | None = None) -> None:
+        self.given = order
+        self.length = len(order) if length is None else length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def order(self, seed: int, epoch: int) -> Any:
+        return self.given
+
+
+WAYS: dict[str, Callable[[Sampler], Any]] = {
+    "by hand": list,
+    "loader": lambda sampler: [int(each) for batch in DataLoader(np.arange(10), 2, sampler=sampler) for each in batch],
+    "one by one": lambda sampler: [int(each) for each in DataLoader(np.arange(10), None, sampler=sampler)],
+    "batches": lambda sampler: list(itertools.chain(*BatchSampler(sampler, 2))),
+    "rank": lambda sampler: list(DistributedSampler(sampler, 1, 0)),
+}
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+@every_way
+@pytest.mark.parametrize("order", [[3, 1, 2], range(1, 4), np.array([3, 1, 2], np.uint8), (0, 9), []], ids=str)
+def test_an_order_may_be_anything_that_is_sliced(way: str, order: Any) -> None:
+    assert WAYS[way](Given(order)) == list(order)
+
+
+@every_way
+@pytest.mark.parametrize(
+    "order", [np.arange(10) > 6, np.array([3.7, 1.2]), ["1", "2"], np.ones((2, 2), int), [None, 1]], ids=str
+)
+def test_an_order_of_something_else_is_refused(way: str, order: Any) -> None:
+    """A mask would be read as the indices 0 and 1, and 3.7 as 3."""
+    with pytest.raises(OptionTypeError, match=r"order\(seed, epoch\) must give one-dimensional integers, but from 0 on"):
+        WAYS[way](Given(order))
+    with pytest.raises(OptionTypeError, match="np.flatnonzero"):
+        WAYS[way](Given(np.arange(10) > 6))
+
+
+@every_way
+@pytest.mark.parametrize("length", [2, 4])
+def test_a_length_that_is_not_the_orders_is_refused(way: str, length: int) -> None:
+    with pytest.raises(OptionError, match=rf"Given has a length of {length}, but order\(seed, epoch=0\) has 3"):
+        WAYS[way](Given([3, 1, 2], length))
 
 
 def test_a_sampler_written_for_torch_works_by_iteration() -> None:
@@ -403,6 +453,7 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (BatchSampler, (range(5), True, False), TypeError, "batch_size must be a whole number of at least 1; got True"),
     (BatchSampler, (range(5), 2.0, False), TypeError, "batch_size must be a whole number of at least 1; got 2.0"),
     (BatchSampler, (range(5), 2, 1), TypeError, "drop_last must be True or False; got 1"),
+    (DistributedSampler, (BatchSampler(range(10), 2), 2, 0), TypeError, r"BatchSampler\(DistributedSampler\(sampler\)"),
     (BatchSampler, (5, 2, False), TypeError, "sampler must be an iterable of indices, got int"),
 ]
 
@@ -420,3 +471,15 @@ def test_bad_epochs_are_named() -> None:
         RandomSampler(5).set_epoch(-1)
     with pytest.raises(TypeError, match="epoch must be"):
         RandomSampler(5).set_epoch(1.5)  # type: ignore[arg-type]
+
+
+def test_what_gives_no_indices_is_not_shared_out() -> None:
+    class Batches:
+        def __len__(self) -> int:
+            return 1
+
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter([[1, 2]])
+
+    with pytest.raises(OptionTypeError, match="Batches must give indices to be shared out: 'list' object"):
+        list(DistributedSampler(Batches(), 2, 0))

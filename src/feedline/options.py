@@ -113,10 +113,23 @@ def check_sampler(sampler: Any) -> None:
         )
 
 
+def check_population(batch_sampler: Any, dataset: Any) -> None:
+    """A sampler made of one label or length per sample must have been made for this dataset."""
+    population = getattr(batch_sampler, "population", None)
+    if population is None or not hasattr(type(dataset), "__len__"):
+        return
+    if (size := len(dataset)) != population:
+        raise OptionError(
+            f"batch_sampler was made for {population} samples, but the dataset has {size}: give it one label or length for "
+            "each sample; to load only some of them, make a Subset(dataset, indices)"
+        )
+
+
 def _check_sampling(options: Options) -> None:
     check_sampler(options.sampler)
     if options.stream:
         _check_stream(options)
+    check_population(options.batch_sampler, options.dataset)
     if options.batch_sampler is not None:
         others = {
             f"batch_size={options.batch_size}": options.batch_size != 1,

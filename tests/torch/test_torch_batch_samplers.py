@@ -96,6 +96,13 @@ def test_other_ranks_go_on_with_the_same_global_batches() -> None:
     assert got == whole[:9]
 
 
+def test_labels_and_lengths_must_be_those_of_the_dataset() -> None:
+    for name, make in MAKERS.items():
+        with pytest.raises(ValueError, match="made for 53 samples, but the dataset has 54"):
+            DataLoader(range(54), batch_sampler=make())
+        assert len(DataLoader(range(53), batch_sampler=make())), name
+
+
 def test_given_as_sampler_it_is_refused() -> None:
     with pytest.raises(ValueError, match="pass it as batch_sampler"):
         DataLoader(Augmented(), sampler=MAKERS["buckets"](), batch_size=4)

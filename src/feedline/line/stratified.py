@@ -59,6 +59,7 @@ class StratifiedBatchSampler(BatchOrderSampler):
         super().__init__(seed)
         classes = classes_of(labels)
         self.classes = classes.names
+        self.population = len(classes.codes)
         self.batch_size = check_whole("batch_size", batch_size, least=1)
         self.share = check_choice("share", share, SHARES)
         self.drop_last = check_flag("drop_last", drop_last)
