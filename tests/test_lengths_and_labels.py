@@ -229,11 +229,19 @@ def test_a_column_is_taken_as_it_is() -> None:
     assert columns.reads == 0
 
 
+def test_a_single_field_needs_no_name() -> None:
+    assert lengths_of(ArrayDataset(np.zeros((3, 5)))).tolist() == [5, 5, 5]
+    assert lengths_of(ArrayDataset(words=np.array([3, 4]))).tolist() == [3, 4]
+    assert lengths_of([("ab",), ("c",)]).tolist() == [2, 1]
+    assert lengths_of([{"x": "ab"}, {"x": "c"}]).tolist() == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("data", "key", "words"),
     [
         ([("a", 1)], None, r"several fields: say by key which one's length counts, of \[0, 1\]"),
-        ([{"x": 1}], None, r"of \['x'\]"),
+        ([{"x": 1, "y": 2}], None, r"of \['x', 'y'\]"),
+        ([{}], None, r"of \[\]"),
         (["ab", 2.5], None, "sample 1 has no length: it is a float"),
         ([{"x": 2.5}], "x", "field 'x' of sample 0 has no length"),
         ([{"x": "a"}, {}], "x", r"sample 1 \(dict\) has no field 'x'"),

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from feedline.checks import check_whole
+from feedline.checks import check_seed, check_whole
 from feedline.datasets import Mixture, apportion, weights_of
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import LARGEST, ComputedOrder, IntArray, Order, Permutation, Repeated
@@ -63,7 +63,7 @@ class MixtureSampler(Sampler):
         num_samples: int | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(check_whole("seed", seed, least=0))
+        super().__init__(check_seed(seed))
         if not isinstance(data_source, Mixture):
             raise OptionTypeError(f"data_source must be a feedline.Mixture; got {type(data_source).__name__}")
         self.data_source = data_source

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from feedline.checks import check_whole
+from feedline.checks import check_seed, check_whole
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import BLOCK, IntArray, Order
 
@@ -58,7 +58,7 @@ class Sampler:
         return types.GenericAlias(cls, item)  # code written for torch says Sampler[int]
 
     def __init__(self, seed: int | None = None) -> None:
-        self.seed = None if seed is None else check_whole("seed", seed, least=0)
+        self.seed = None if seed is None else check_seed(seed)
 
     def order(self, seed: int, epoch: int) -> Order:
         """The indices of that epoch: a pure function of seed and epoch."""

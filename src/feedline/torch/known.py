@@ -30,11 +30,12 @@ def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
     return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "batch_sampler")
 
 
-def hint_about(index_sampler: Any) -> str | None:
-    """What to tell the user once about an order of batches, if anything."""
+def hint_about(index_sampler: Any, is_given: bool) -> str | None:
+    """What to tell the user once about an order of batches, if anything; the batch sampler may be the user's own."""
     if type(index_sampler) not in (BatchSampler, OwnBatchSampler):
         return None
-    return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last)
+    of = " to the BatchSampler" if is_given else ""
+    return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last, of)
 
 
 def check_ranks(sampler: Any) -> None:
