@@ -261,6 +261,46 @@ def test_equal_shares_go_on_over_the_epochs(sizes: list[int], more: int, epochs:
             assert own.min() >= epochs
 
 
+@settings(max_examples=few(100), deadline=None)
+@given(CLASS_SIZES, st.integers(0, 12), st.integers(0, 99), st.booleans())
+def test_equal_shares_hold_no_sample_twice_where_there_are_enough(
+    sizes: list[int], more: int, seed: int, drop: bool
+) -> None:
+    labels = labels_of(sizes)
+    size = len(sizes) + more
+    sampler = StratifiedBatchSampler(labels, size, share="equal", drop_last=drop, seed=seed)
+    enough = [label * 10 for label, count in enumerate(sizes) if count >= 2 * -(-size // len(sizes)) - 1]
+    for epoch in range(4):
+        for batch in lists(sampler.batches(seed, epoch)):
+            own = [index for index in batch if labels[index] in enough]
+            assert len(set(own)) == len(own)
+
+
+def test_a_class_that_goes_on_over_epochs_has_all_its_samples_before_any_comes_again() -> None:
+    """What keeps a sample from coming twice in a batch must be the same in the next epoch, which goes on with the turn."""
+    sampler = StratifiedBatchSampler([0] * 13 + [1] * 15, 14, share="equal")  # 7 of 15, 14 in an epoch
+    for seed in range(15):
+        counts = np.zeros(15, int)
+        for batch in itertools.chain(*(lists(sampler.batches(seed, epoch)) for epoch in range(20))):
+            own = np.array(batch)[np.array(batch) >= 13] - 13
+            counts[own] += 1
+            assert len(set(own)) == 7
+            assert counts.max() - counts.min() <= 1
+
+
+def test_at_the_seam_of_two_turns_every_sample_is_still_as_likely() -> None:
+    """Of 5 samples 3 come in each batch: 2 of the first turn and 1 of the next, which is none of these two."""
+    pairs: Counter[Any] = Counter()
+    sampler = StratifiedBatchSampler([0] * 5, 3, share="equal")
+    for epoch in range(1500):
+        first, second = lists(sampler.batches(7, epoch))
+        assert set(first) | set(second) == set(range(5))
+        pairs[tuple(sorted(second))] += 1
+    expected = 1500 / 10
+    assert len(pairs) == 10
+    assert sum((count - expected) ** 2 / expected for count in pairs.values()) < 27.9  # chi-square, 9 degrees, 0.1 %
+
+
 def test_every_turn_and_every_class_is_shuffled_by_itself() -> None:
     # Of 40 batches of two common samples and one of each rare class, the rare ones come in four turns of ten.
     sampler = StratifiedBatchSampler(np.repeat([0, 1, 2], [80, 10, 10]), 4)
