@@ -97,7 +97,8 @@ class Engine:
             return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
-        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler)) is not None:
+        is_given = loader.batch_size is None
+        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler, is_given)) is not None:
             self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
         place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler))
