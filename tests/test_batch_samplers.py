@@ -134,6 +134,44 @@ def test_batches_of_something_else_are_named(wrong: Any) -> None:
         list(Wrong())
 
 
+@pytest.mark.parametrize("way", [list, lambda sampler: list(DataLoader(np.arange(9), batch_sampler=sampler))])
+def test_an_empty_batch_and_another_number_of_them_are_refused(way: Any) -> None:
+    class Own(BatchOrderSampler):
+        def __init__(self, batches: Any, length: int) -> None:
+            self.given, self.length = batches, length
+
+        def __len__(self) -> int:
+            return self.length
+
+        def batches(self, seed: int, epoch: int) -> Any:
+            return self.given
+
+    with pytest.raises(OptionError, match="at least one index to each batch, but batch 1 is empty"):
+        way(Own([[1], [], [2]], 3))
+    with pytest.raises(OptionError, match=r"Own has a length of 2, but batches\(seed, epoch=0\) has 1"):
+        way(Own([[1]], 2))
+    with pytest.raises(OptionError, match=r"Own has a length of 2, but batches\(seed, epoch=0\) has 1"):
+        way(DistributedSampler(Own([[1]], 2), 1, 0))
+
+
+@pytest.mark.parametrize("make", [lambda: StratifiedBatchSampler([0, 1] * 3, 2), lambda: BucketBatchSampler([5] * 6, 2)])
+def test_labels_and_lengths_must_be_those_of_the_dataset(make: Callable[[], Any]) -> None:
+    """With fewer of them, samples would never come, and nobody would notice."""
+    for sampler in (make(), DistributedSampler(make(), 2, 0)):
+        for size in (5, 7):
+            with pytest.raises(OptionError, match=f"made for 6 samples, but the dataset has {size}"):
+                DataLoader(np.arange(size), batch_sampler=sampler)
+        assert len(list(DataLoader(np.arange(6), batch_sampler=sampler))) == len(sampler)
+    some = feedline.Subset(np.arange(9), [8, 7, 6, 5, 4, 3])
+    assert sorted(flat(batch.tolist() for batch in DataLoader(some, batch_sampler=make()))) == [3, 4, 5, 6, 7, 8]
+
+    class Endless:
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    assert len(list(DataLoader(Endless(), batch_sampler=make()))) == 3  # one that has no length is not asked
+
+
 def test_a_sampler_of_batches_is_no_sampler_of_indices() -> None:
     for sampler in (Thirds(), DistributedSampler(Thirds(), 2, 0)):
         with pytest.raises(OptionError, match="pass it as batch_sampler"):
@@ -221,6 +259,46 @@ def test_equal_shares_go_on_over_the_epochs(sizes: list[int], more: int, epochs:
             assert own.max() - own.min() <= 1
         else:
             assert own.min() >= epochs
+
+
+@settings(max_examples=few(100), deadline=None)
+@given(CLASS_SIZES, st.integers(0, 12), st.integers(0, 99), st.booleans())
+def test_equal_shares_hold_no_sample_twice_where_there_are_enough(
+    sizes: list[int], more: int, seed: int, drop: bool
+) -> None:
+    labels = labels_of(sizes)
+    size = len(sizes) + more
+    sampler = StratifiedBatchSampler(labels, size, share="equal", drop_last=drop, seed=seed)
+    enough = [label * 10 for label, count in enumerate(sizes) if count >= 2 * -(-size // len(sizes)) - 1]
+    for epoch in range(4):
+        for batch in lists(sampler.batches(seed, epoch)):
+            own = [index for index in batch if labels[index] in enough]
+            assert len(set(own)) == len(own)
+
+
+def test_a_class_that_goes_on_over_epochs_has_all_its_samples_before_any_comes_again() -> None:
+    """What keeps a sample from coming twice in a batch must be the same in the next epoch, which goes on with the turn."""
+    sampler = StratifiedBatchSampler([0] * 13 + [1] * 15, 14, share="equal")  # 7 of 15, 14 in an epoch
+    for seed in range(15):
+        counts = np.zeros(15, int)
+        for batch in itertools.chain(*(lists(sampler.batches(seed, epoch)) for epoch in range(20))):
+            own = np.array(batch)[np.array(batch) >= 13] - 13
+            counts[own] += 1
+            assert len(set(own)) == 7
+            assert counts.max() - counts.min() <= 1
+
+
+def test_at_the_seam_of_two_turns_every_sample_is_still_as_likely() -> None:
+    """Of 5 samples 3 come in each batch: 2 of the first turn and 1 of the next, which is none of these two."""
+    pairs: Counter[Any] = Counter()
+    sampler = StratifiedBatchSampler([0] * 5, 3, share="equal")
+    for epoch in range(1500):
+        first, second = lists(sampler.batches(7, epoch))
+        assert set(first) | set(second) == set(range(5))
+        pairs[tuple(sorted(second))] += 1
+    expected = 1500 / 10
+    assert len(pairs) == 10
+    assert sum((count - expected) ** 2 / expected for count in pairs.values()) < 27.9  # chi-square, 9 degrees, 0.1 %
 
 
 def test_every_turn_and_every_class_is_shuffled_by_itself() -> None:
@@ -378,6 +456,63 @@ def test_a_sample_longer_than_the_budget() -> None:
     assert sorted(flat(allowed)) == [0, 1, 2, 3, 4]
 
 
+@settings(max_examples=few(100))
+@given(st.lists(st.integers(1, 300), max_size=60), st.integers(1, 9))
+def test_the_batch_that_is_not_full_is_where_it_pads_least(lengths: list[int], size: int) -> None:
+    batches = list(BucketBatchSampler(lengths, size, max_padding=0, seed=3))
+    assert sorted(flat(batches)) == list(range(len(lengths)))
+    assert sorted(map(len, batches))[1:] == [size] * (-(-len(lengths) // size) - 1)
+    cells = sum(len(batch) * max(lengths[index] for index in batch) for batch in batches)
+    ends = sorted(lengths)[::-1]
+    from_the_longest = [ends[start : start + size] for start in range(0, len(ends), size)]
+    from_the_shortest = [ends[::-1][start : start + size] for start in range(0, len(ends), size)]
+    ways = (sum(len(batch) * max(batch) for batch in way) for way in (from_the_longest, from_the_shortest))
+    assert cells <= min(ways)
+
+
+def test_little_data_pads_as_little_as_when_sorted() -> None:
+    lengths = np.random.default_rng(0).lognormal(5, 1, 1000).astype(int) + 1
+    ascending = np.sort(lengths)
+    cut = [ascending[start : start + 64] for start in range(0, 1000, 64)]
+    bucketed = [lengths[batch] for batch in BucketBatchSampler(lengths, 64, seed=1)]
+    cells, least = (sum(len(batch) * batch.max() for batch in batches) for batches in (bucketed, cut))
+    assert cells < 1.05 * least
+
+
+@settings(max_examples=few(60))
+@given(st.lists(st.integers(0, 200), max_size=40), st.integers(1, 50), st.sampled_from(["drop", "allow"]))
+def test_a_budget_counts_what_is_padded_to_a_multiple(lengths: list[int], multiple: int, too_long: str) -> None:
+    budget = 256
+    sampler = BucketBatchSampler(lengths, max_tokens=budget, multiple=multiple, too_long=too_long, seed=1)
+    padded = [-(-length // multiple) * multiple for length in lengths]
+    batches = list(sampler)
+    for batch in batches:
+        cells = max(padded[index] for index in batch) * len(batch)
+        assert cells <= budget or (too_long == "allow" and len(batch) == 1)
+    kept = [i for i, length in enumerate(padded) if length <= budget or too_long == "allow"]
+    assert sorted(flat(batches)) == kept
+
+
+def test_only_what_is_too_long_is_a_batch_by_itself() -> None:
+    sampler = BucketBatchSampler([20, 19, 9, 8, 8, 7], max_tokens=18, max_padding=0.9, too_long="allow", seed=1)
+    assert sorted(len(batch) for batch in sampler) == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("limit", [{"batch_size": 10**30}, {"max_tokens": 1e30}, {"max_tokens": 10**30}], ids=str)
+def test_a_limit_beyond_all_numbers_is_none(limit: dict[str, Any]) -> None:
+    assert sorted(flat(BucketBatchSampler([3, 1, 2], max_padding=0.9, **limit))) == [0, 1, 2]
+    assert list(BucketBatchSampler([3, 1, 2], **limit, drop_last=True)) == []
+    assert len(StratifiedBatchSampler([0, 1, 0], 10**30)) == 1
+    assert sorted(flat(StratifiedBatchSampler([0, 1, 0], 10**30))) == [0, 1, 2]
+
+
+def test_lengths_of_few_bits_and_of_pythons_own_numbers() -> None:
+    short = BucketBatchSampler(np.full(4, 60000, np.float16), max_tokens=120000, seed=1)  # a warning would be an error
+    assert len(short) == 2
+    nullable = BucketBatchSampler(np.array([5, 1, 5, 1], object), 2, seed=1)
+    assert sorted(map(sorted, nullable)) == [[0, 2], [1, 3]]
+
+
 def test_lengths_may_be_seconds() -> None:
     seconds = np.array([0.5, 12.0, 3.25, 11.5, 0.0])
     batches = list(BucketBatchSampler(seconds, max_tokens=25.0, seed=1))
@@ -396,6 +531,12 @@ BAD: list[tuple[Any, str]] = [
     (lambda: BucketBatchSampler([1, float("nan")], 2), r"lengths\[1\] is nan"),
     (lambda: BucketBatchSampler([[1]], 2), "one number for each sample, got 2-d of int64; lengths_of"),
     (lambda: BucketBatchSampler(["a", "b"], 2), "one number for each sample"),
+    (lambda: BucketBatchSampler([[1, 2], [3]], 2), r"one value for each sample, but lengths\[0\] is a list"),
+    (lambda: BucketBatchSampler(np.array([1, 2**63 + 5], np.uint64), 2), r"lengths\[1\] is 9223372036854775813"),
+    (lambda: BucketBatchSampler([1, 10**30], 2), r"lengths\[1\] is 1000000000000000000000000000000|of object"),
+    (lambda: BucketBatchSampler(np.ma.array([1, 2], mask=[0, 1]), 2), "one number for each sample, got 1-d of object"),
+    (lambda: BucketBatchSampler([1], 2, multiple=0), "multiple must be at least 1"),
+    (lambda: BucketBatchSampler([9], max_tokens=10, multiple=8), r"lengths\[0\] is 9, rounded up to a multiple of 8, more"),
     (lambda: BucketBatchSampler([1], 2, too_long="cut"), "too_long must be one of"),
     (lambda: BucketBatchSampler([1], 2, drop_last=1), "drop_last must be True or False"),
     (lambda: StratifiedBatchSampler([1], 2, share="fair"), "share must be one of 'proportional', 'at_least_one'"),

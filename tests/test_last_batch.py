@@ -115,7 +115,9 @@ def test_of_others_it_is_not(options):
 
 
 def test_batch_samplers_are_asked_if_they_are_known():
-    assert said(DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(33), 8)))
+    assert "Pass drop_last=True;" in str(said(DataLoader(DATA, batch_size=8, sampler=RandomSampler(33))))
+    (hint,) = said(DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(33), 8)))
+    assert "Pass drop_last=True to the BatchSampler;" in str(hint)  # the loader would refuse it
     assert not said(DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(33), 8, drop_last=True)))
     assert not said(DataLoader(DATA, batch_sampler=[[0, 1], [2]]))
 

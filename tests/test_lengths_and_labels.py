@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline import ArrayDataset, OptionError, WeightedRandomSampler, lengths_of, weights_from_labels
+from feedline import (
+    ArrayDataset,
+    BucketBatchSampler,
+    OptionError,
+    OptionTypeError,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    lengths_of,
+    split,
+    weights_from_labels,
+)
 from feedline.datasets import classes_of
 from feedline.line import lengths as lengths_module
 from feedline.line.sorting import places_by
@@ -68,6 +79,58 @@ def test_labels_that_are_none_are_named() -> None:
         classes_of("abc")
     with pytest.raises(OptionError, match="one label for each sample; got 5"):
         classes_of(5)
+
+
+NAN = [0.0, float("nan"), 0.0, float("nan"), 2.0, float("nan")]
+MISSING: dict[str, Any] = {
+    "array": np.array(NAN),
+    "list": NAN,
+    "objects": np.array(NAN, object),
+    "NumPy's": [np.float32(value) for value in NAN],
+    "complex": [complex(value) for value in NAN],
+    "decimals": [Decimal(value) for value in NAN],
+    "masked": np.ma.array([0, 7, 0, 8, 2, 9], mask=[value != value for value in NAN]),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_missing_labels_are_one_class(name: str) -> None:
+    codes, names = classes_of(MISSING[name])
+    assert len(names) == 3
+    assert [codes.tolist().index(code) for code in codes] == [0, 1, 0, 1, 4, 1]
+    groups = split(range(6), {"a": 0.5, "b": 0.5}, groups=MISSING[name])
+    assert sum(1 in part.indices for part in groups.values()) == 1
+    assert all({1, 3, 5} <= set(part.indices) or not {1, 3, 5} & set(part.indices) for part in groups.values())
+
+
+def test_a_mask_that_hides_nothing_is_no_mask() -> None:
+    assert classes_of(np.ma.array([3, 4, 3])).names == [3, 4]
+
+
+def test_tensors_that_numpy_cannot_hold_are_refused_with_the_remedy() -> None:
+    torch = pytest.importorskip("torch")
+    short = torch.ones(3, dtype=torch.bfloat16)
+    for name, make in {
+        "labels": lambda: weights_from_labels(short),
+        "groups": lambda: split(range(3), {"a": 1.0}, groups=short),
+        "weights": lambda: WeightedRandomSampler(short, 3),
+        "lengths": lambda: BucketBatchSampler(short, 3),
+        "indices": lambda: SubsetRandomSampler(short),
+    }.items():
+        with pytest.raises(OptionTypeError, match=rf"{name} must be .*pass {name}.detach\(\).cpu\(\).float\(\)"):
+            make()
+    needs_gradient = torch.ones(3, requires_grad=True)
+    with pytest.raises(OptionTypeError, match=r"pass weights.detach\(\)"):
+        WeightedRandomSampler(needs_gradient, 3)
+
+
+def test_tensors_are_taken_without_a_warning() -> None:
+    torch = pytest.importorskip("torch")  # warnings are errors here
+    weights, indices = torch.ones(3), torch.arange(3)
+    samplers = WeightedRandomSampler(weights, 3), SubsetRandomSampler(indices)
+    weights[:], indices[:] = 7, 7  # a copy was made
+    assert samplers[0].weights.tolist() == [1, 1, 1]
+    assert samplers[1].indices.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("as_tensors", ["tensor", "list of tensors"])
@@ -166,11 +229,19 @@ def test_a_column_is_taken_as_it_is() -> None:
     assert columns.reads == 0
 
 
+def test_a_single_field_needs_no_name() -> None:
+    assert lengths_of(ArrayDataset(np.zeros((3, 5)))).tolist() == [5, 5, 5]
+    assert lengths_of(ArrayDataset(words=np.array([3, 4]))).tolist() == [3, 4]
+    assert lengths_of([("ab",), ("c",)]).tolist() == [2, 1]
+    assert lengths_of([{"x": "ab"}, {"x": "c"}]).tolist() == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("data", "key", "words"),
     [
         ([("a", 1)], None, r"several fields: say by key which one's length counts, of \[0, 1\]"),
-        ([{"x": 1}], None, r"of \['x'\]"),
+        ([{"x": 1, "y": 2}], None, r"of \['x', 'y'\]"),
+        ([{}], None, r"of \[\]"),
         (["ab", 2.5], None, "sample 1 has no length: it is a float"),
         ([{"x": 2.5}], "x", "field 'x' of sample 0 has no length"),
         ([{"x": "a"}, {}], "x", r"sample 1 \(dict\) has no field 'x'"),

@@ -406,3 +406,12 @@ def test_wrong_types_are_refused_by_name(make: Any, what: str) -> None:
 def test_an_empty_source_is_refused() -> None:
     with pytest.raises(OptionError, match=r"sources\['b'\] is empty"):
         Mixture({"a": [1], "b": []})
+
+
+def test_proportions_cannot_be_changed_without_a_word() -> None:
+    sampler = pickle.loads(pickle.dumps(MixtureSampler(Mixture({"a": range(9), "b": range(9)}), {"a": 1, "b": 1})))
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        sampler.proportions["a"] = 2
+    with pytest.raises(OptionError, match="cannot be changed"):
+        sampler.proportions = {"a": 2, "b": 1}
+    assert sampler.proportions == {"a": 1, "b": 1}

@@ -17,6 +17,10 @@ from kinds import few
 
 from feedline import (
     BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    OptionError,
+    OptionTypeError,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -134,6 +138,53 @@ def test_order_is_all_a_sampler_needs() -> None:
     assert (len(sampler), list(sampler), list(sampler)) == (5, [0, 2, 4, 6, 8], [1, 3, 5, 7, 9])
     assert sampler.seed is None
     assert not sampler.repeats
+
+
+class Given(Sampler):
+    def __init__(self, order: Any, length: int | None = None) -> None:
+        self.given = order
+        self.length = len(order) if length is None else length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def order(self, seed: int, epoch: int) -> Any:
+        return self.given
+
+
+WAYS: dict[str, Callable[[Sampler], Any]] = {
+    "by hand": list,
+    "loader": lambda sampler: [int(each) for batch in DataLoader(np.arange(10), 2, sampler=sampler) for each in batch],
+    "one by one": lambda sampler: [int(each) for each in DataLoader(np.arange(10), None, sampler=sampler)],
+    "batches": lambda sampler: list(itertools.chain(*BatchSampler(sampler, 2))),
+    "rank": lambda sampler: list(DistributedSampler(sampler, 1, 0)),
+}
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+@every_way
+@pytest.mark.parametrize("order", [[3, 1, 2], range(1, 4), np.array([3, 1, 2], np.uint8), (0, 9), []], ids=str)
+def test_an_order_may_be_anything_that_is_sliced(way: str, order: Any) -> None:
+    assert WAYS[way](Given(order)) == list(order)
+
+
+@every_way
+@pytest.mark.parametrize(
+    "order", [np.arange(10) > 6, np.array([3.7, 1.2]), ["1", "2"], np.ones((2, 2), int), [None, 1]], ids=str
+)
+def test_an_order_of_something_else_is_refused(way: str, order: Any) -> None:
+    """A mask would be read as the indices 0 and 1, and 3.7 as 3."""
+    with pytest.raises(OptionTypeError, match=r"order\(seed, epoch\) must give one-dimensional integers, but from 0 on"):
+        WAYS[way](Given(order))
+    with pytest.raises(OptionTypeError, match="np.flatnonzero"):
+        WAYS[way](Given(np.arange(10) > 6))
+
+
+@every_way
+@pytest.mark.parametrize("length", [2, 4])
+def test_a_length_that_is_not_the_orders_is_refused(way: str, length: int) -> None:
+    with pytest.raises(OptionError, match=rf"Given has a length of {length}, but order\(seed, epoch=0\) has 3"):
+        WAYS[way](Given([3, 1, 2], length))
 
 
 def test_a_sampler_written_for_torch_works_by_iteration() -> None:
@@ -305,6 +356,23 @@ def test_without_replacement_the_heavy_come_first() -> None:
         assert indices(sampler.order(7, epoch))[:3] == [4321, 77, 2500]
 
 
+@pytest.mark.parametrize("replacement", [True, False])
+def test_other_weights_are_followed_and_never_ignored(replacement: bool) -> None:
+    """torch's sampler follows its weights; one that has made a table of them must not go by the old ones."""
+    sampler = WeightedRandomSampler(np.ones(6), 3, replacement, seed=1)
+    for each in (sampler, pickle.loads(pickle.dumps(sampler))):
+        with pytest.raises(ValueError, match="read-only"):
+            each.weights[0] = 0
+        each.weights = np.array([0, 0, 0, 1, 1, 1])
+        assert set(each) <= {3, 4, 5}
+        with pytest.raises(OptionError, match=r"weights\[1\] is -1"):
+            each.weights = [1, -1]
+        assert each.weights.tolist() == [0, 0, 0, 1, 1, 1]
+    if not replacement:
+        with pytest.raises(OptionError, match="more than the 2 weights that are not zero"):
+            sampler.weights = [0, 1, 2]
+
+
 def test_more_than_two_to_the_24_weights() -> None:
     n = 2**24 + 1000
     weights = np.zeros(n, np.float32)
@@ -359,6 +427,7 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (RandomSampler, (5, False, True), TypeError, "num_samples must be a whole number of at least 1; got True"),
     (RandomSampler, ([], False, 3), ValueError, "num_samples=3 cannot be drawn from an empty data_source"),
     (RandomSampler, (5, False, None, -1), ValueError, "seed must be at least 0; got -1"),
+    (RandomSampler, (5, False, None, 2**63), ValueError, "seed must be below 2"),
     (RandomSampler, (5, False, None, "7"), TypeError, "seed must be .* got '7'"),
     (SubsetRandomSampler, ([1.0, 2.0],), TypeError, "indices must be a one-dimensional sequence of integers"),
     (SubsetRandomSampler, ([[1, 2]],), TypeError, "indices must be one-dimensional|one-dimensional sequence"),
@@ -375,6 +444,8 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (WeightedRandomSampler, ([1, -2], 1), ValueError, r"weights\[1\] is -2"),
     (WeightedRandomSampler, ([0, 0], 1), ValueError, "weights must have a positive sum"),
     (WeightedRandomSampler, ([], 1), ValueError, "weights must have a positive sum"),
+    (WeightedRandomSampler, (["1"], 1), TypeError, "weights must be a one-dimensional sequence of numbers"),
+    (WeightedRandomSampler, ([[1], [1, 2]], 1), TypeError, r"weights must be one value for each sample, but weights\[0\] is a list"),
     (WeightedRandomSampler, (["a"], 1), TypeError, "weights must be a one-dimensional sequence of numbers"),
     (WeightedRandomSampler, ([1, 2], 0), ValueError, "num_samples must be at least 1; got 0"),
     (WeightedRandomSampler, ([1, 0, 2], 3, False), ValueError, "more than the 2 weights that are not zero"),
@@ -383,6 +454,7 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (BatchSampler, (range(5), True, False), TypeError, "batch_size must be a whole number of at least 1; got True"),
     (BatchSampler, (range(5), 2.0, False), TypeError, "batch_size must be a whole number of at least 1; got 2.0"),
     (BatchSampler, (range(5), 2, 1), TypeError, "drop_last must be True or False; got 1"),
+    (DistributedSampler, (BatchSampler(range(10), 2), 2, 0), TypeError, r"BatchSampler\(DistributedSampler\(sampler\)"),
     (BatchSampler, (5, 2, False), TypeError, "sampler must be an iterable of indices, got int"),
 ]
 
@@ -400,3 +472,15 @@ def test_bad_epochs_are_named() -> None:
         RandomSampler(5).set_epoch(-1)
     with pytest.raises(TypeError, match="epoch must be"):
         RandomSampler(5).set_epoch(1.5)  # type: ignore[arg-type]
+
+
+def test_what_gives_no_indices_is_not_shared_out() -> None:
+    class Batches:
+        def __len__(self) -> int:
+            return 1
+
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter([[1, 2]])
+
+    with pytest.raises(OptionTypeError, match="Batches must give indices to be shared out: 'list' object"):
+        list(DistributedSampler(Batches(), 2, 0))

@@ -306,6 +306,34 @@ def test_a_key_has_its_part_in_another_process() -> None:
     assert said.strip() == str(here)
 
 
+def test_whole_numbers_are_the_same_keys_whatever_holds_them() -> None:
+    torch = pytest.importorskip("torch")
+    numbers = list(range(-50, 50))
+    expected = split_indices(100, THREE, keys=numbers)["test"].tolist()
+    assert 0 < len(expected) < 100
+    for keys in (
+        np.array(numbers),
+        np.array(numbers, object),
+        [np.int16(number) for number in numbers],
+        torch.tensor(numbers),
+        list(torch.tensor(numbers)),
+    ):
+        assert split_indices(100, THREE, keys=keys)["test"].tolist() == expected
+    large = [*range(2**63, 2**63 + 50), *range(-50, 0)]  # as floats, half of them would be one number
+    found = split_indices(100, THREE, keys=large)["test"].tolist()
+    assert [place for place in found if place < 50] == split_indices(
+        50, THREE, keys=np.array(large[:50], np.uint64)
+    )["test"].tolist()
+    assert {place - 50 for place in found if place >= 50} == {place for place in expected if place < 50}
+
+
+def test_fractions_of_32_bits_mean_what_is_written() -> None:
+    fine, short = ({"a": kind(0.8), "b": kind(0.2)} for kind in (float, np.float32))
+    assert split_indices(10, short)["b"].tolist() == split_indices(10, fine)["b"].tolist()
+    thirds = split_indices(9, {name: np.float32(1 / 3) for name in "abc"})
+    assert [len(part) for part in thirds.values()] == [3, 3, 3]
+
+
 def test_equal_keys_go_together_whatever_their_type() -> None:
     def parts(keys: Any) -> list[int]:
         return number_of_part(split_indices(len(keys), TENTHS, keys=keys), len(keys)).tolist()  # type: ignore[no-any-return]
@@ -367,6 +395,7 @@ def test_an_empty_part_that_was_asked_for_is_not(way: str) -> None:
         ({"groups": np.zeros((10, 2))}, r"groups must be one-dimensional, one for each sample; got shape \(10, 2\)"),
         ({"keys": np.zeros((10, 2), int)}, r"keys must be one-dimensional, one for each sample; got shape \(10, 2\)"),
         ({"seed": -1}, "seed must be at least 0"),
+        ({"fractions": {"a": 0.8, "b": 0.20001}}, "which sum to 1.00001"),
     ],
 )
 def test_wrong_values_are_refused_by_name(wrong: dict[str, Any], what: str) -> None:
@@ -384,8 +413,11 @@ def test_wrong_values_are_refused_by_name(wrong: dict[str, Any], what: str) -> N
         ({"labels": [[1]] * 10}, r"labels must be numbers, strings or anything hashable, but labels\[0\] is a list"),
         ({"keys": [0.5] * 10}, r"but keys\[0\] is 0.5 \(float\): pass \[str\(key\) for key in keys\]"),
         ({"keys": ["a"] * 9 + [None]}, r"but keys\[9\] is None"),
+        ({"keys": [1] * 8 + ["a", 1]}, r"but keys\[8\] is 'a' \(str\), and keys\[0\] is 1: choose one kind for good"),
+        ({"keys": [1] * 9 + [True]}, r"but keys\[9\] is True \(bool\)"),
+        ({"keys": np.ma.array(range(10), mask=[0, 1] * 5)}, r"but keys\[1\] is None"),
         ({"dataset": range(70_000), "keys": ["a"] * 69_999 + [1]}, r"but keys\[69999\] is 1"),
-        ({"keys": [2**70] * 10}, r"below 2\*\*63"),
+        ({"keys": [1] * 9 + [2**70]}, r"integers must fit into 64 bits, but keys\[9\] is 1180591620717411303424"),
         ({"seed": 1.5}, "seed must be a whole number"),
     ],
 )

@@ -23,6 +23,14 @@ def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
     return int(value)
 
 
+def check_seed(value: Any) -> int:
+    """A seed: what an int64 can hold."""
+    seed = check_whole("seed", value, least=0, otherwise=" and below 2**63")
+    if seed >= 1 << 63:
+        raise OptionError(f"seed must be below 2**63; got {seed}")
+    return seed
+
+
 def check_number(name: str, value: Any) -> float:
     """A number, whole or not."""
     if isinstance(value, bool) or not isinstance(value, Real):

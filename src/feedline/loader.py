@@ -233,7 +233,7 @@ def _hint(options: Options) -> str | None:
         return None
     chosen = options.batch_sampler
     if type(chosen) is BatchSampler:
-        return lone_sample(chosen.sampler, chosen.batch_size, chosen.drop_last)
+        return lone_sample(chosen.sampler, chosen.batch_size, chosen.drop_last, of=" to the BatchSampler")
     return lone_sample(_sampler(options), options.batch_size, options.drop_last) if chosen is None else None
 
 

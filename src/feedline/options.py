@@ -14,7 +14,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.care import Care, check_care
-from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_whole
+from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_seed, check_whole
 from feedline.errors import OptionError, OptionTypeError
 from feedline.stats import Stats
 
@@ -113,10 +113,27 @@ def check_sampler(sampler: Any) -> None:
         )
 
 
+def check_population(batch_sampler: Any, dataset: Any) -> None:
+    """A sampler made of one label or length per sample must have been made for this dataset."""
+    population = getattr(batch_sampler, "population", None)
+    if population is None:
+        return
+    try:
+        size = len(dataset)
+    except Exception:  # it need not have a length, where a sampler says what there is
+        return
+    if size != population:
+        raise OptionError(
+            f"batch_sampler was made for {population} samples, but the dataset has {size}: give it one label or length for "
+            "each sample; to load only some of them, make a Subset(dataset, indices)"
+        )
+
+
 def _check_sampling(options: Options) -> None:
     check_sampler(options.sampler)
     if options.stream:
         _check_stream(options)
+    check_population(options.batch_sampler, options.dataset)
     if options.batch_sampler is not None:
         others = {
             f"batch_size={options.batch_size}": options.batch_size != 1,
@@ -235,10 +252,7 @@ def _persistent(value: Any, num_workers: int) -> bool:
 def _seed(value: Any) -> int:
     if value is None:
         return secrets.randbits(62)
-    seed = check_whole("seed", value, least=0, otherwise=" and below 2**63")
-    if seed >= 1 << 63:
-        raise OptionError(f"seed must be below 2**63; got {seed}")
-    return seed
+    return check_seed(value)
 
 
 def check_kind(value: Any) -> str:

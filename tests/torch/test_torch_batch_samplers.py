@@ -96,9 +96,44 @@ def test_other_ranks_go_on_with_the_same_global_batches() -> None:
     assert got == whole[:9]
 
 
+def test_labels_and_lengths_must_be_those_of_the_dataset() -> None:
+    for name, make in MAKERS.items():
+        with pytest.raises(ValueError, match="made for 53 samples, but the dataset has 54"):
+            DataLoader(range(54), batch_sampler=make())
+        assert len(DataLoader(range(53), batch_sampler=make())), name
+
+
 def test_given_as_sampler_it_is_refused() -> None:
     with pytest.raises(ValueError, match="pass it as batch_sampler"):
         DataLoader(Augmented(), sampler=MAKERS["buckets"](), batch_size=4)
+
+
+FEEDLINES: dict[str, Any] = {
+    "weighted": lambda: feedline.WeightedRandomSampler([0.0] * 40 + [1.0] * 13, 53),
+    "buckets": MAKERS["buckets"],
+    "batches": lambda: feedline.BatchSampler(range(53), 4),
+}
+
+
+@pytest.mark.parametrize("name", FEEDLINES)
+def test_torchs_sampler_for_ranks_over_one_of_ours_is_refused(name: str) -> None:
+    """It would take the sampler for a dataset, and deal out 0, 1, 2, … whatever the sampler gives."""
+    shared = feedline.torch.DistributedSampler(FEEDLINES[name](), 2, 0)
+    wrongs: list[dict[str, Any]] = [{"sampler": shared}, {"batch_sampler": shared}]
+    wrongs += [{"batch_sampler": feedline.torch.BatchSampler(shared, 4, False)}]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match="use feedline.DistributedSampler, which shares out samplers"):
+            DataLoader(Augmented(), **wrong)
+    DataLoader(Augmented(), sampler=feedline.torch.DistributedSampler(Augmented(), 2, 0))
+
+
+def test_a_subclass_that_shares_out_samplers_itself_is_let_be() -> None:
+    class OfSamplers(feedline.torch.DistributedSampler[Any]):
+        def __iter__(self) -> Any:
+            return iter(list(self.dataset)[self.rank :: self.num_replicas])
+
+    shared = OfSamplers(feedline.SequentialSampler(9), 2, 1)  # type: ignore[arg-type]
+    assert [batch.tolist() for batch in DataLoader(range(9), batch_size=3, sampler=shared)] == [[1, 3, 5], [7]]
 
 
 def test_weights_of_a_tensor_of_labels_go_into_torchs_sampler() -> None:

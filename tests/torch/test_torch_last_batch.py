@@ -87,3 +87,11 @@ def test_where_it_is_an_error_nothing_was_drawn():
 def test_batch_norm_indeed_fails_on_it():
     with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
         torch.nn.BatchNorm1d(3)(torch.zeros(1, 3))
+
+
+def test_drop_last_belongs_to_whoever_makes_the_batches() -> None:
+    batches = BatchSampler(RandomSampler(range(33)), 8, drop_last=False)
+    with pytest.warns(UserWarning, match="Pass drop_last=True to the BatchSampler;"):
+        next(iter(DataLoader(DATA, batch_sampler=batches)))
+    with pytest.warns(UserWarning, match="Pass drop_last=True;"):
+        next(iter(DataLoader(range(33), batch_size=8, shuffle=True)))

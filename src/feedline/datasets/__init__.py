@@ -16,7 +16,7 @@ It may also have `describe(index)`, which says in a few words what sample that i
 that sample then names it.
 
 Inside, each file imports only those to its left: reading, merging, joining, selecting, splitting (with
-apportioning, labels and stable_hash); joining, mixture; mapped_file, arrays.
+apportioning, per_sample, labels and stable_hash); joining, mixture; mapped_file, arrays.
 """
 
 from feedline.datasets.apportioning import apportion, weights_of
@@ -31,6 +31,7 @@ from feedline.datasets.joining import (
 )
 from feedline.datasets.labels import Classes, classes_of
 from feedline.datasets.mixture import Mixture
+from feedline.datasets.per_sample import array_of, as_numbers
 from feedline.datasets.reading import (
     GATHER_INTO_SLOT,
     Array,
@@ -63,6 +64,8 @@ __all__ = [
     "Subset",
     "TensorDataset",
     "apportion",
+    "array_of",
+    "as_numbers",
     "classes_of",
     "described",
     "length_of",

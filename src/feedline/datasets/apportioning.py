@@ -14,6 +14,8 @@ from fractions import Fraction
 from numbers import Rational, Real
 from typing import Any
 
+import numpy as np
+
 from feedline.errors import OptionError, OptionTypeError
 
 
@@ -25,8 +27,8 @@ def fractions_of(name: str, given: Mapping[str, Any]) -> list[int]:
     """
     exact = _exact(name, given)
     total = sum(exact)
-    if not math.isclose(total, 1):
-        raise OptionError(f"{name} must sum to 1; got {dict(given)}, which sum to {float(total):g}")
+    if not math.isclose(total, 1, rel_tol=1e-6):  # what 32 bits can tell apart
+        raise OptionError(f"{name} must sum to 1; got {dict(given)}, which sum to {float(total):.10g}")
     return _whole(exact)
 
 
@@ -75,7 +77,9 @@ def _number(name: str, value: Any) -> Fraction:
         raise OptionTypeError(f"{name} must be a number; got {value!r}")
     if not 0 <= float(value) < math.inf:
         raise OptionError(f"{name} must be a finite number of at least 0; got {value!r}")
-    return Fraction(value) if isinstance(value, Rational) else Fraction(repr(float(value)))
+    if isinstance(value, Rational):
+        return Fraction(value)
+    return Fraction(str(value) if isinstance(value, np.floating) else repr(float(value)))
 
 
 def _whole(exact: list[Fraction]) -> list[int]:

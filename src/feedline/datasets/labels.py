@@ -2,19 +2,25 @@
 
 Takes: one label per sample: an array of numbers or strings, a tensor, or a list of anything hashable.
 Gives: for each sample the number of its class, and the classes. Promises: linear time for whole numbers that lie close
-together, which labels mostly do. Not its job: what is done with classes (splitting; line/weighted,
+together, which labels mostly do; all NaN are one class, and so are all masked values. Not its job: what is done with classes (splitting; line/weighted,
 line/stratified).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from feedline.datasets.per_sample import array_of
 from feedline.datasets.reading import Array, IntArray
 from feedline.errors import OptionError, OptionTypeError
+
+
+_MAY_BE_NAN = (float, complex, np.inexact, Decimal)
 
 
 class Classes(NamedTuple):
@@ -57,7 +63,7 @@ def classes_of(labels: Any, name: str = "labels") -> Classes:
 def _as_array(labels: Any, name: str) -> Array | None:
     """None for what NumPy would change: in a list of 1 and "1" both would become strings."""
     if hasattr(labels, "__array__"):
-        return np.asarray(labels)
+        return array_of(name, labels)
     if isinstance(labels, (str, bytes)) or not hasattr(labels, "__iter__"):
         raise OptionTypeError(f"{name} must be a sequence with one label for each sample; got {labels!r}")
     return np.array(labels) if isinstance(labels, list) and set(map(type, labels)) == {int} else None
@@ -81,8 +87,10 @@ def _hashed(labels: Iterable[Any], count: int, name: str) -> Classes:
         try:
             # Of a list of tensors the values are meant: as keys each of them would be a class by itself.
             key = label.item() if hasattr(label, "__array__") and hasattr(label, "item") else label
+            if isinstance(key, _MAY_BE_NAN) and key != key:
+                key = math.nan  # no two NaN are equal, but a dict finds the same object
             codes[place] = numbers.setdefault(key, len(numbers))
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
             raise OptionTypeError(
                 f"{name} must be numbers, strings or anything hashable, but {name}[{place}] is a "
                 f"{type(label).__name__} ({error})"

@@ -23,6 +23,7 @@ from feedline.checks import check_whole
 from feedline.datasets.apportioning import apportion, fractions_of
 from feedline.datasets.joining import length_of
 from feedline.datasets.labels import classes_of
+from feedline.datasets.per_sample import array_of
 from feedline.datasets.reading import Array, Indexable, IntArray, T_co
 from feedline.datasets.selecting import Subset
 from feedline.datasets.stable_hash import stable_words
@@ -218,7 +219,7 @@ def _checked(name: str, values: Any, size: int) -> Any:
         raise OptionTypeError(f"{name} must be an array or list with one value per sample; got {type(values).__name__}")
     if len(values) != size:
         raise OptionError(f"{name} must have one value per sample: the dataset has {size}, and {name} {len(values)}")
-    return np.asarray(values) if hasattr(values, "__array__") else values
+    return array_of(name, values) if hasattr(values, "__array__") else values
 
 
 def _tell_of_empty(parts: dict[str, Any], fractions: Mapping[str, float]) -> None:

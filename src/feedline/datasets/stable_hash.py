@@ -12,6 +12,7 @@ times the cost (measured: 1.2 s for a million paths, against 0.4 s).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import Any
 from zlib import crc32
 
@@ -35,25 +36,42 @@ def stable_words(keys: Sequence[Any] | Array, seed: int) -> Words:
     >>> stable_words(["a", b"b", "c"], seed=0) == stable_words(np.array(["a", "b", "d"]), seed=0)
     array([ True,  True, False])
     """
-    array = keys if isinstance(keys, np.ndarray) else _array_of_integers(keys)
-    if array is not None and array.ndim != 1:
-        raise OptionTypeError(f"keys must be one-dimensional, one for each sample; got shape {array.shape}")
-    if array is not None and array.dtype.kind in "iu":
-        return _mixed(array.astype(np.int64, casting="unsafe").view(np.uint64), mix(_KEYS, seed, 0))
+    if isinstance(keys, np.ndarray) and keys.ndim != 1:
+        raise OptionTypeError(f"keys must be one-dimensional, one for each sample; got shape {keys.shape}")
+    integers = _integers(keys)
+    if integers is not None:
+        return _mixed(integers, mix(_KEYS, seed, 0))
     sums = np.empty(len(keys), np.uint64)
-    for start, some in _in_parts(keys if array is None else array):
-        sums[start : start + len(some)] = [crc32(_bytes(key, start + n)) for n, key in enumerate(some)]
+    for start, some in _in_parts(keys):
+        try:
+            sums[start : start + len(some)] = [crc32(_bytes(key)) for key in some]
+        except TypeError as error:
+            raise _refusal(keys) from error
     return _mixed(sums, mix(_KEYS, seed, 1))
 
 
-def _array_of_integers(keys: Sequence[Any]) -> Array | None:
-    if not len(keys) or isinstance(keys[0], (str, bytes)):  # asked first: an array of ten million texts is large
+def _integers(keys: Sequence[Any] | Array) -> Words | None:
+    """Whole numbers, those below 0 as their two's complement; None if there are others."""
+    if isinstance(keys, np.ndarray) and keys.dtype.kind != "O":
+        return keys.astype(np.int64, casting="unsafe").view(np.uint64) if keys.dtype.kind in "iu" else None
+    if not len(keys) or isinstance(keys[0], (str, bytes)) or not all(map(_is_integer, keys)):
         return None
     try:
-        array = np.asarray(keys)
-    except ValueError:  # of different lengths
-        return None
-    return array if array.dtype.kind in "iu" else None
+        return np.array(list(map(int, keys)), np.int64).view(np.uint64)
+    except OverflowError:  # by itself NumPy would make floats of [1, 2**63]
+        return np.array([_in_64_bits(int(key), place) for place, key in enumerate(keys)], np.uint64)
+
+
+def _in_64_bits(number: int, place: int) -> int:
+    if not -(1 << 63) <= number < 1 << 64:
+        raise OptionTypeError(f"keys that are integers must fit into 64 bits, but keys[{place}] is {number}")
+    return number & (1 << 64) - 1
+
+
+def _is_integer(key: Any) -> bool:
+    if type(key) is int or isinstance(key, Integral):  # asked first: it is what nearly all are
+        return type(key) is not bool
+    return getattr(key, "shape", None) == () and np.asarray(key).dtype.kind in "iu"  # a tensor of one number
 
 
 def _in_parts(keys: Sequence[Any] | Array) -> Iterator[tuple[int, list[Any]]]:
@@ -62,15 +80,24 @@ def _in_parts(keys: Sequence[Any] | Array) -> Iterator[tuple[int, list[Any]]]:
         yield start, some.tolist() if isinstance(some, np.ndarray) else list(some)
 
 
-def _bytes(key: Any, place: int) -> bytes:
+def _bytes(key: Any) -> bytes:
     if isinstance(key, str):
         return key.encode("utf-8", "surrogatepass")  # a file's name need not be valid
     if isinstance(key, bytes):
         return key
-    raise OptionTypeError(
-        f"keys must be all integers (below 2**63) or all texts or bytes, but keys[{place}] is {key!r} "
-        f"({type(key).__name__}): pass [str(key) for key in keys]"
-    )
+    raise TypeError(f"{type(key).__name__} has no bytes")
+
+
+def _refusal(keys: Sequence[Any] | Array) -> OptionTypeError:
+    """Names the first key that is of no kind there is, or of another kind than the first one."""
+    kinds = ["integer" if _is_integer(key) else "text" if isinstance(key, (str, bytes)) else "" for key in keys]
+    place = kinds.index("") if "" in kinds else next(n for n, kind in enumerate(kinds) if kind != kinds[0])
+    said = f"keys[{place}] is {keys[place]!r} ({type(keys[place]).__name__})"
+    if kinds[place]:
+        remedy = f", and keys[0] is {keys[0]!r}: choose one kind for good, because a text's part is not its integer's"
+    else:
+        remedy = ": pass [str(key) for key in keys], if that is the same text in every run"
+    return OptionTypeError(f"keys must be all integers, or all texts or bytes, but {said}{remedy}")
 
 
 def _mixed(words: Words, key: int) -> Words:

@@ -14,8 +14,10 @@ from typing import Any
 _SHUFFLING = {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "MixtureSampler"}
 
 
-def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool) -> str | None:
+def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str = "") -> str | None:
     """What to say of a shuffled epoch whose last batch would have one sample; None if it has more, or does not shuffle.
+
+    `of` says whose argument drop_last is, if not the loader's.
 
     >>> from feedline import RandomSampler, SequentialSampler
     >>> print(lone_sample(RandomSampler(1001), 100, drop_last=False)[:75])
@@ -32,7 +34,7 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool) -> str | 
         return None
     return (
         f"the last batch of each epoch has a single sample ({length:,} in batches of {batch_size:,}): batch norm fails "
-        "on it, and its gradient is mostly noise. Pass drop_last=True; as the order is shuffled, that leaves out "
+        f"on it, and its gradient is mostly noise. Pass drop_last=True{of}; as the order is shuffled, that leaves out "
         "another sample each epoch"
     )
 

@@ -25,7 +25,7 @@ SECONDS_BETWEEN = 0.2
 def lengths_of(dataset: Any, key: Any = None) -> IntArray:
     """The length of each sample, or of its field `key` (a name, or a place in a tuple).
 
-    A field that is a whole number is taken as the length itself. An `ArrayDataset` (and any dataset with
+    Where samples have a single field, that one is meant. A field that is a whole number is taken as the length itself. An `ArrayDataset` (and any dataset with
     `column_names`) is asked for the column; others are read once, with a progress bar on stderr if that is a terminal.
     Keep the result (`np.save`) if reading takes long.
 
@@ -50,6 +50,7 @@ def lengths_of(dataset: Any, key: Any = None) -> IntArray:
 def _column(dataset: Any, key: Any) -> Any:
     if isinstance(dataset, ArrayDataset):
         names = range(len(dataset.arrays)) if dataset.names is None else dataset.names
+        key = names[0] if key is None and len(names) == 1 else key
         return dataset.arrays[names.index(key)] if key in names else None
     return dataset[key] if isinstance(key, str) and key in (getattr(dataset, "column_names", None) or ()) else None
 
@@ -75,7 +76,9 @@ def _each(values: Iterable[Any], count: int, key: Any) -> IntArray:
 
 def _length(sample: Any, key: Any, index: int) -> int:
     value = sample
-    if key is not None:
+    if key is None and isinstance(sample, (tuple, Mapping)) and len(sample) == 1:
+        (value,) = sample.values() if isinstance(sample, Mapping) else sample
+    elif key is not None:
         try:
             value = getattr(sample, key) if isinstance(key, str) and not _has_items(sample) else sample[key]
         except (AttributeError, KeyError, IndexError, TypeError) as error:

@@ -16,10 +16,11 @@ before place k, and its next one is place j mod n of its shuffle number j div n,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
-from feedline.checks import check_whole
+from feedline.checks import check_seed, check_whole
 from feedline.datasets import Mixture, apportion, weights_of
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import LARGEST, ComputedOrder, IntArray, Order, Permutation, Repeated
@@ -62,16 +63,28 @@ class MixtureSampler(Sampler):
         num_samples: int | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(check_whole("seed", seed, least=0))
+        super().__init__(check_seed(seed))
         if not isinstance(data_source, Mixture):
             raise OptionTypeError(f"data_source must be a feedline.Mixture; got {type(data_source).__name__}")
         self.data_source = data_source
-        self.proportions = dict(proportions) if isinstance(proportions, Mapping) else proportions
+        self._proportions = dict(proportions) if isinstance(proportions, Mapping) else proportions
         self.num_samples = len(data_source) if num_samples is None else check_whole("num_samples", num_samples, least=1)
         self._plan = _Plan(data_source.lengths, _weights(data_source, proportions))
 
     def __len__(self) -> int:
         return self.num_samples
+
+    @property
+    def proportions(self) -> Mapping[str, float]:
+        """Read-only: passes go on from epoch to epoch, so with others it would not be known where they stand."""
+        return MappingProxyType(self._proportions)
+
+    @proportions.setter
+    def proportions(self, proportions: Mapping[str, float]) -> None:
+        raise OptionError(
+            "proportions of a MixtureSampler cannot be changed, because its passes over the sources go on from epoch to "
+            "epoch: make another MixtureSampler, whose passes begin anew"
+        )
 
     @property
     def settings(self) -> str:

@@ -13,11 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-import numpy as np
-
 from feedline.line.ranks import share_of, turns_of
 from feedline.line.replay import Again, compare
-from feedline.line.sampler import MakesBatches, Sampler, has_batches, has_order, is_ours, samplers_in
+from feedline.line.sampler import (
+    MakesBatches,
+    Sampler,
+    has_batches,
+    has_order,
+    indices_at,
+    is_ours,
+    order_of,
+    samplers_in,
+)
 from feedline.line.samplers import BatchSampler
 from feedline.messages import Task
 from feedline.state import Place, Tail
@@ -85,14 +92,14 @@ class OrderPlan:
 
     def _generate(self, place: Place) -> Iterator[Task]:
         own_seed, epoch, start, samples = self._sampler.seed, place.epoch, place.batches, place.samples
-        order = self._sampler.order(self._seed if own_seed is None else own_seed, epoch)
+        order = order_of(self._sampler, self._seed if own_seed is None else own_seed, epoch)
         compare(place, lambda: order[max(0, samples - Tail.LONGEST) : samples])
         size, seed, repeats = self._size, self._seed, self._sampler.repeats
         ranks, rank = turns_of(self._sampler)
         begin = samples - start * size  # not 0 if the batches before had another size
         for seq in range(start, start + count_batches(len(order) - samples, size, self._drop_last)):
             first = begin + seq * size
-            indices = np.asarray(order[first : first + size], np.int64)
+            indices = indices_at(order, first, first + size)
             if repeats:
                 yield Task(seq, epoch, seed, indices, first * ranks + rank, stride=ranks)
             else:

@@ -10,6 +10,7 @@ Not its job: starting processes, or talking between them.
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -25,9 +26,12 @@ from feedline.line.sampler import (
     MakesBatches,
     Sampler,
     batch_at,
+    batches_of,
     each_batch,
     has_batches,
+    indices_at,
     is_ours,
+    order_of,
 )
 from feedline.line.samplers import RandomSampler, SequentialSampler
 
@@ -88,18 +92,23 @@ class DistributedSampler(Sampler):
         of a sample must not depend on the number of ranks."""
         return bool(self.sampler.repeats)
 
+    @property
+    def population(self) -> int | None:  # type: ignore[override]
+        """For how many samples what is shared out was made."""
+        return self.sampler.population
+
     def __len__(self) -> int:
         return share_length(len(self.sampler), self.num_replicas, self.rank, self.uneven)
 
     def order(self, seed: int, epoch: int) -> Order:
         """This rank's indices of that epoch."""
-        return Share(self.sampler.order(*self._key(seed, epoch)), self.num_replicas, self.rank, self.uneven)
+        return Share(order_of(self.sampler, *self._key(seed, epoch)), self.num_replicas, self.rank, self.uneven)
 
     def batches(self, seed: int, epoch: int) -> BatchShare:
         """This rank's batches of that epoch, of a sampler that makes batches."""
         if not has_batches(self.sampler):
             raise TypeError(f"{type(self.sampler).__name__} gives single indices: ask for order(seed, epoch)")
-        batches = self.sampler.batches(*self._key(seed, epoch))
+        batches = batches_of(self.sampler, *self._key(seed, epoch))
         return BatchShare(batches, self.num_replicas, self.rank, self.uneven)
 
     def _key(self, seed: int, epoch: int) -> tuple[int, int]:
@@ -134,7 +143,7 @@ class Share:
     def __getitem__(self, span: slice, /) -> IntArray:
         start, stop = bounds(span, self._length)
         first, last = start * self._ranks, stop * self._ranks
-        whole = np.asarray(self._order[first:last])
+        whole = indices_at(self._order, first, last)
         missing = last - first - len(whole)
         if missing and stop > start:
             whole = np.concatenate([whole, self._from_the_front(first + len(whole), missing)])
@@ -144,7 +153,7 @@ class Share:
         """What stands in for the places beyond the end: the order once more from its beginning."""
         length = len(self._order)
         places = np.arange(place, place + count) % length
-        return np.concatenate([np.asarray(self._order[at : at + 1]) for at in places.tolist()])
+        return np.concatenate([indices_at(self._order, at, at + 1) for at in places.tolist()])
 
 
 class BatchShare:
@@ -183,7 +192,7 @@ def share_of(sampler: MakesBatches, seed: int, epoch: int) -> tuple[BatchShare, 
     """A sampler's batches, shared out or all of them, and whether an index comes twice in all of them together."""
     if isinstance(sampler, DistributedSampler):
         return sampler.batches(seed, epoch), sampler.sampler.repeats
-    return BatchShare(sampler.batches(seed, epoch)), sampler.repeats
+    return BatchShare(batches_of(sampler, seed, epoch)), sampler.repeats
 
 
 def share_length(length: int, ranks: int, rank: int, uneven: str) -> int:
@@ -253,7 +262,10 @@ class Listed(Sampler):
     def order(self, seed: int, epoch: int) -> Order:
         if callable(follow := getattr(self.sampler, "set_epoch", None)):
             follow(epoch)
-        return np.fromiter(iter(self.sampler), np.int64)
+        try:
+            return np.fromiter(map(operator.index, self.sampler), np.int64)
+        except TypeError as error:
+            raise OptionTypeError(f"{type(self.sampler).__name__} must give indices to be shared out: {error}") from error
 
 
 def _sampler(source: Any, shuffle: bool) -> Sampler:
@@ -261,6 +273,11 @@ def _sampler(source: Any, shuffle: bool) -> Sampler:
         return source
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return RandomSampler(source) if shuffle else SequentialSampler(source)
+    if any(kind.__name__ == "BatchSampler" for kind in type(source).__mro__):  # torch's, or ours
+        raise OptionTypeError(
+            "a BatchSampler gives lists of indices, which are not shared out: share out what is in it, "
+            "BatchSampler(DistributedSampler(sampler), batch_size)"
+        )
     if hasattr(source, "__iter__") and hasattr(source, "__len__"):
         return Listed(source)
     raise OptionTypeError(

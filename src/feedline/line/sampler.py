@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from feedline.checks import check_whole
-from feedline.errors import OptionTypeError
+from feedline.checks import check_seed, check_whole
+from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import BLOCK, IntArray, Order
 
 
@@ -50,6 +50,7 @@ class Sampler:
     seed: int | None = None
     repeats: bool = False  # True when an index may come twice in one epoch
     makes_batches: bool = False  # True for a BatchOrderSampler: the loader then takes it as batch_sampler
+    population: int | None = None  # how many samples it was made for, where it must be all that the dataset has
     _drawn_seed: int | None = None
     _epoch: int = 0
 
@@ -57,7 +58,7 @@ class Sampler:
         return types.GenericAlias(cls, item)  # code written for torch says Sampler[int]
 
     def __init__(self, seed: int | None = None) -> None:
-        self.seed = None if seed is None else check_whole("seed", seed, least=0)
+        self.seed = None if seed is None else check_seed(seed)
 
     def order(self, seed: int, epoch: int) -> Order:
         """The indices of that epoch: a pure function of seed and epoch."""
@@ -88,7 +89,7 @@ class Sampler:
 
     def _walk(self, seed: int, epoch: int) -> Iterator[Any]:
         """What iterating by hand gives."""
-        return _each(self.order(seed, epoch))
+        return _each(order_of(self, seed, epoch))
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration by hand that epoch's.
@@ -135,7 +136,7 @@ class BatchOrderSampler(Sampler):
         return len(self.batches(0, 0))
 
     def _walk(self, seed: int, epoch: int) -> Iterator[list[int]]:
-        return each_batch(self.batches(seed, epoch))
+        return each_batch(batches_of(self, seed, epoch))
 
 
 def samplers_in(sampler: Any) -> Iterator[Any]:
@@ -172,6 +173,8 @@ class MakesBatches(Protocol):
 
     @property
     def repeats(self) -> bool: ...
+    @property
+    def population(self) -> int | None: ...
     def __len__(self) -> int: ...
     def batches(self, seed: int, epoch: int) -> Batches: ...
 
@@ -191,19 +194,49 @@ def has_batches(sampler: object) -> TypeGuard[MakesBatches]:
     return is_ours(sampler) and sampler.makes_batches
 
 
+def order_of(sampler: Sampler, seed: int, epoch: int) -> Order:
+    """A sampler's order of that epoch, as long as the sampler says it is."""
+    order = sampler.order(seed, epoch)
+    _check_length(sampler, "order", len(order), epoch)
+    return order
+
+
+def batches_of(sampler: MakesBatches, seed: int, epoch: int) -> Batches:
+    """A sampler's batches of that epoch, as many as the sampler says there are."""
+    batches = sampler.batches(seed, epoch)
+    _check_length(sampler, "batches", len(batches), epoch)
+    return batches
+
+
+def _check_length(sampler: Sampler | MakesBatches, method: str, found: int, epoch: int) -> None:
+    if (said := len(sampler)) != found:
+        raise OptionError(
+            f"{type(sampler).__name__} has a length of {said}, but {method}(seed, epoch={epoch}) has {found}: let __len__ "
+            "say how many come, and let it be the same number in every epoch"
+        )
+
+
+def indices_at(order: Order, start: int, stop: int) -> IntArray:
+    """A stretch of an order, as an array; an error that says so if there is something else.
+
+    >>> indices_at([3, 1, 2], 1, 99)
+    array([1, 2])
+    """
+    return _indices(order[start:stop], f"order(seed, epoch) must give one-dimensional integers, but from {start} on it")
+
+
 def batch_at(batches: Batches, number: int) -> IntArray:
     """One batch, as an array; an error that names it if it is none.
 
     >>> batch_at([[3, 1], [2]], 0)
     array([3, 1])
     """
-    found = np.asarray(batches[number])
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise OptionTypeError(
-            f"batches(seed, epoch) must give one-dimensional integers, but batch {number} is "
-            f"{found.ndim}-d of {found.dtype}"
-        )
-    return found.astype(np.int64, copy=False)
+    found = _indices(
+        batches[number], f"batches(seed, epoch) must give one-dimensional integers, but batch {number}"
+    )
+    if not found.size:
+        raise OptionError(f"batches(seed, epoch) must give at least one index to each batch, but batch {number} is empty")
+    return found
 
 
 def each_batch(batches: Batches) -> Iterator[list[int]]:
@@ -214,4 +247,12 @@ def each_batch(batches: Batches) -> Iterator[list[int]]:
 
 def _each(order: Order) -> Iterator[int]:
     for start in range(0, len(order), BLOCK):
-        yield from order[start : start + BLOCK].tolist()
+        yield from indices_at(order, start, start + BLOCK).tolist()
+
+
+def _indices(found: Any, otherwise: str) -> IntArray:
+    array = np.asarray(found)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        remedy = "; np.flatnonzero(mask) has the indices of a mask" if array.dtype.kind == "b" else ""
+        raise OptionTypeError(f"{otherwise} is {array.ndim}-d of {array.dtype}{remedy}")
+    return array.astype(np.int64, copy=False)

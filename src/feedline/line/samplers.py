@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.checks import check_flag, check_whole
+from feedline.datasets import array_of, as_numbers
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import Counting, Draws, IntArray, Order, Picked, Repeated
 from feedline.line.sampler import Sampler
@@ -148,10 +149,10 @@ def _length(data_source: Sized | SupportsIndex) -> int:
 
 
 def _index_array(indices: object) -> IntArray:
-    array = np.array(indices)  # a copy: changing the list later must not change a running epoch
+    array = as_numbers(array_of("indices", indices))
     if array.dtype == np.bool_ and array.size:
         raise OptionTypeError("indices must be integers, got a mask of booleans; np.flatnonzero(mask) has them")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         got = f"{array.ndim}-d of {array.dtype}"
         raise OptionTypeError(f"indices must be a one-dimensional sequence of integers, got {got}")
-    return array.astype(np.int64, copy=False)
+    return array.astype(np.int64)  # a copy: changing the list later must not change a running epoch

@@ -74,13 +74,21 @@ class _AtLeastOne(Shares):
         return classes, self.batches + places - self._starts[classes]
 
 
-class _Equal(Shares):
+class EqualShares(Shares):
     """The same number of each class; what is left over in a batch goes round the classes, on into the next batch."""
 
     def before(self, number: int) -> IntArray:
+        return self._before(number, np.arange(len(self.totals)))
+
+    def before_each(self, which: int) -> IntArray:
+        """How many of one class's samples are in the batches before each batch; at last, how many in all."""
+        return self._before(np.arange(self.batches + 1), which)
+
+    def _before(self, number: int | IntArray, which: int | IntArray) -> IntArray:
         count = len(self.totals)
         least, over = divmod(self.size, count)
-        return number * least + (number * over - np.arange(count) + count - 1) // count
+        found: IntArray = number * least + (number * over - which + count - 1) // count
+        return found
 
 
 def shares_of(share: str, sizes: list[int], size: int, drop_last: bool) -> Shares:
@@ -94,7 +102,7 @@ def shares_of(share: str, sizes: list[int], size: int, drop_last: bool) -> Share
         return Shares(0, [], size)
     if share == "equal":
         batches = sum(sizes) // size if drop_last else -(-sum(sizes) // size)
-        shares = _Equal(batches, sizes, size)
+        shares = EqualShares(batches, sizes, size)
         shares.totals = shares.before(batches)
         return shares
     batches = _fewest(sizes, size)

@@ -8,6 +8,7 @@ Not its job: telling labels apart (labels), how many of each class come into whi
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from feedline.datasets import classes_of
 from feedline.errors import OptionError
 from feedline.line.permutation import IntArray, Order, random_words
 from feedline.line.sampler import Batches, BatchOrderSampler
-from feedline.line.shares import SHARES, Shares, shares_of
+from feedline.line.shares import SHARES, EqualShares, Shares, shares_of
 from feedline.line.shuffling import order_key, shuffled, shuffled_copy
 from feedline.line.sorting import places_by
 
@@ -33,7 +34,8 @@ class StratifiedBatchSampler(BatchOrderSampler):
     - "proportional": as the classes are in the data, but at least one of each. Any two batches are alike, up to one
       sample per class.
     - "at_least_one": one of each class, and the rest as it comes in a plain shuffle.
-    - "equal": the same number of each class, up to one.
+    - "equal": the same number of each class, up to one. No sample comes twice in a batch, of a class that has at least
+      twice as many as a batch takes.
 
     With the first two an epoch goes once through every class that is not cycled: every sample comes at least once. Its
     batches are all of one size, up to one sample, and none is larger than `batch_size`; with `drop_last` all have
@@ -59,6 +61,7 @@ class StratifiedBatchSampler(BatchOrderSampler):
         super().__init__(seed)
         classes = classes_of(labels)
         self.classes = classes.names
+        self.population = len(classes.codes)
         self.batch_size = check_whole("batch_size", batch_size, least=1)
         self.share = check_choice("share", share, SHARES)
         self.drop_last = check_flag("drop_last", drop_last)
@@ -91,10 +94,42 @@ class StratifiedBatchSampler(BatchOrderSampler):
         size, wanted = len(own), int(self._shares.totals[number])
         # One line of turns runs through all epochs, or each epoch begins a new one.
         key, begin = ((seed, _LONG_TURN), epoch * wanted) if self._goes_on[number] else ((seed, epoch, _TURN), 0)
-        turns = range(begin // size, -(-(begin + wanted) // size))
+        turns = range(max(0, begin // size - 1), -(-(begin + wanted) // size))  # one before, whose end counts
         shuffles = [shuffled_copy(own, order_key(*key, number, turn)) for turn in turns]
+        if isinstance(self._shares, EqualShares) and len(turns) > 1:
+            seams = _Seams(self._shares, number, size)
+            for (earlier, later), turn in zip(pairwise(shuffles), turns[1:], strict=True):
+                seams.mend(earlier, later, turn)
         first = begin - turns.start * size
         return np.concatenate([own[:0], *shuffles])[first : first + wanted]
+
+
+class _Seams:
+    """Where one turn of a class ends and the next begins within a batch, which would hold a sample twice by chance.
+
+    The next turn's first ones then change places with later ones of it, but never with its last: these stay as they were
+    shuffled, so any turn is made without those before the one before it. That takes twice as many samples as a batch has.
+    """
+
+    def __init__(self, shares: EqualShares, which: int, size: int) -> None:
+        self._before = shares.before_each(which)
+        self._most = int(np.diff(self._before).max(initial=0))
+        self._size = size
+        self._mends = 2 * self._most - 1 <= size
+
+    def mend(self, earlier: IntArray, later: IntArray, turn: int) -> None:
+        """Change the beginning of that turn, if it shares a batch with the end of the earlier one."""
+        place = turn * self._size % int(self._before[-1])
+        batch = int(np.searchsorted(self._before, place, side="right"))
+        first, last = int(self._before[batch]) - place, place - int(self._before[batch - 1])
+        if not last or not self._mends:
+            return
+        held = earlier[self._size - last :]
+        again = np.flatnonzero(np.isin(later[:first], held))
+        if again.size:
+            free = ~np.isin(later[first : first + last], held)  # the held ones cannot take up all of these
+            others = first + np.flatnonzero(free)[: again.size]
+            later[again], later[others] = later[others], later[again]
 
 
 class _Stratified:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.checks import check_flag, check_whole
-from feedline.datasets import classes_of
+from feedline.datasets import array_of, as_numbers, classes_of
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import IntArray, Order
 from feedline.line.sampler import Sampler
@@ -40,16 +40,35 @@ class WeightedRandomSampler(Sampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(seed)
-        self.weights = _weight_array(weights)
         self.num_samples = check_whole("num_samples", num_samples, least=1)
         self.replacement = self.repeats = check_flag("replacement", replacement)
-        possible = int(np.count_nonzero(self.weights))
-        if not replacement and self.num_samples > possible:
+        self.weights = weights
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """Read-only. Assign others (as many or not), and the next epoch is drawn by them.
+
+        >>> sampler = WeightedRandomSampler([1, 1, 1], num_samples=4, seed=7)
+        >>> sampler.weights = sampler.weights * [0, 0, 1]
+        >>> list(sampler)
+        [2, 2, 2, 2]
+        """
+        # A view made when it is asked for: pickling would forget that an array is read-only.
+        found = self._weights.view()
+        found.flags.writeable = False
+        return found
+
+    @weights.setter
+    def weights(self, weights: Sequence[float] | npt.NDArray[Any]) -> None:
+        array = _weight_array(weights)
+        possible = int(np.count_nonzero(array))
+        if not self.replacement and self.num_samples > possible:
             raise OptionError(
-                f"num_samples={num_samples} is more than the {possible} weights that are not zero: "
+                f"num_samples={self.num_samples} is more than the {possible} weights that are not zero: "
                 "without replacement each can come once; lower it or use replacement=True"
             )
-        self._table = WeightTable(self.weights) if replacement else None
+        self._weights = array
+        self._table = WeightTable(array) if self.replacement else None
 
     def __len__(self) -> int:
         return self.num_samples
@@ -58,7 +77,7 @@ class WeightedRandomSampler(Sampler):
         key = order_key(seed, epoch)
         if self._table is not None:
             return WeightedDraws(self._table, self.num_samples, key)
-        return _weighted_choice(self.weights, self.num_samples, key)
+        return _weighted_choice(self._weights, self.num_samples, key)
 
 
 def weights_from_labels(labels: Any) -> npt.NDArray[np.float64]:
@@ -84,10 +103,10 @@ def _weighted_choice(weights: npt.NDArray[np.float64], count: int, key: int) -> 
 
 
 def _weight_array(weights: object) -> npt.NDArray[np.float64]:
-    try:
-        array = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise OptionTypeError(f"weights must be a one-dimensional sequence of numbers: {error}") from error
+    given = as_numbers(array_of("weights", weights))
+    if given.dtype.kind not in "biuf":
+        raise OptionTypeError(f"weights must be a one-dimensional sequence of numbers, got {given.dtype}")
+    array = given.astype(np.float64)  # a copy, which nobody else changes
     if array.ndim != 1:
         raise OptionError(f"weights must be one-dimensional, got shape {array.shape}")
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))

@@ -97,7 +97,8 @@ class Engine:
             return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
-        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler)) is not None:
+        is_given = loader.batch_size is None
+        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler, is_given)) is not None:
             self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
         place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler))
@@ -230,7 +231,7 @@ class Engine:
             batch_size=loader.batch_size,
             shuffle=False,
             sampler=None,
-            batch_sampler=None,
+            batch_sampler=loader.batch_sampler,
             num_workers=loader.num_workers,
             collate_fn=None,
             drop_last=loader.drop_last,

@@ -12,10 +12,11 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, DistributedSampler
 
+from feedline.errors import OptionError
 from feedline.line.last_batch import lone_sample
 from feedline.line.passed import Sharing
 from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.sampler import has_batches
+from feedline.line.sampler import Sampler, has_batches, samplers_in
 from feedline.line.samplers import BatchSampler as OwnBatchSampler
 from feedline.state import Kind
 
@@ -29,11 +30,24 @@ def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
     return Kind(seed, _length_of(index_sampler), _name_of(index_sampler), "batch_sampler")
 
 
-def hint_about(index_sampler: Any) -> str | None:
-    """What to tell the user once about an order of batches, if anything."""
+def hint_about(index_sampler: Any, is_given: bool) -> str | None:
+    """What to tell the user once about an order of batches, if anything; the batch sampler may be the user's own."""
     if type(index_sampler) not in (BatchSampler, OwnBatchSampler):
         return None
-    return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last)
+    of = " to the BatchSampler" if is_given else ""
+    return lone_sample(index_sampler.sampler, index_sampler.batch_size, index_sampler.drop_last, of)
+
+
+def check_ranks(sampler: Any) -> None:
+    """torch's DistributedSampler takes what it is given for a dataset: of a sampler it deals out the places, not what
+    stands there."""
+    for each in samplers_in(sampler):
+        inner = each.dataset if _shares_out(each) else None
+        if isinstance(inner, (Sampler, OwnBatchSampler)):
+            raise OptionError(
+                f"torch's DistributedSampler takes {type(inner).__name__} for a dataset, and deals out the numbers 0 to "
+                f"{len(inner) - 1} instead of its indices: use feedline.DistributedSampler, which shares out samplers"
+            )
 
 
 def sharing_in(index_sampler: Any) -> Sharing:

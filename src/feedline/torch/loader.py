@@ -24,11 +24,19 @@ from feedline.checks import check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
-from feedline.options import check_buffer, check_kind, check_restart, check_sampler, check_start_method
+from feedline.options import (
+    check_buffer,
+    check_kind,
+    check_population,
+    check_restart,
+    check_sampler,
+    check_start_method,
+)
 from feedline.recorder import Recorder
 from feedline.stats import Stats
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
+from feedline.torch.known import check_ranks
 
 T = TypeVar("T", covariant=True)
 
@@ -104,6 +112,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         check_restart(own.care, timeout)
         check_buffer(own.shuffle_buffer, streams(dataset))
         check_sampler(sampler)
+        check_ranks(sampler)
+        check_ranks(batch_sampler)
+        check_population(batch_sampler, dataset)
         super().__init__(
             dataset,
             batch_size,

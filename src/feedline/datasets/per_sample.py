@@ -1,0 +1,61 @@
+"""What people have one of for each sample (labels, weights, lengths, keys), as a NumPy array.
+
+Takes: an argument's name and an array, a tensor, a column of a table, or a list. Gives: `array_of`; `as_numbers`, for an
+array of Python's objects.
+Promises: a masked value is None, never what lies under the mask; whole numbers stay exact. What cannot be had as an array
+is an error that names the argument. Not its job: which values are right (labels, stable_hash; line/weighted, buckets).
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets.reading import Array
+from feedline.errors import OptionTypeError
+
+
+def array_of(name: str, values: Any) -> Array:
+    """As an array, which may share memory with what was given.
+
+    >>> array_of("labels", np.ma.array([1, 2, 3], mask=[False, True, False]))
+    array([1, None, 3], dtype=object)
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        if not np.ma.is_masked(values):
+            return np.asarray(values.data)
+        unmasked = values.data.astype(object)
+        unmasked[np.ma.getmaskarray(values)] = None
+        return unmasked
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        nested = (f"{name}[{at}] is a {type(each).__name__}" for at, each in enumerate(values) if hasattr(each, "__len__"))
+        raise OptionTypeError(f"{name} must be one value for each sample, but {next(nested, error)}") from error
+    except (TypeError, RuntimeError) as error:
+        # Of a tensor, NumPy has no bfloat16, and asks for one in main memory that needs no gradient.
+        remedy = f"; pass {name}.detach().cpu().float()" if hasattr(values, "detach") else ""
+        raise OptionTypeError(f"{name} must be one value for each sample, as an array: {error}{remedy}") from error
+
+
+def as_numbers(array: Array) -> Array:
+    """Python's numbers (a nullable column has them) as NumPy's; anything else as it is.
+
+    >>> as_numbers(np.array([1, 2], object)), as_numbers(np.array([1, None], object))
+    (array([1, 2]), array([1, None], dtype=object))
+    """
+    if array.dtype.kind != "O":
+        return array
+    kinds = {type(value) for value in array.flat}
+    if not all(issubclass(kind, Real) and not issubclass(kind, bool) for kind in kinds):
+        return array
+    if not all(issubclass(kind, Integral) for kind in kinds):
+        return array.astype(np.float64)
+    # Chosen by the values, because NumPy would make floats of numbers above and below 2**63 together.
+    kind = np.uint64 if array.size and array.max() >= 1 << 63 else np.int64
+    try:
+        return array.astype(kind)
+    except OverflowError:
+        return array
