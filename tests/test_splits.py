@@ -340,9 +340,9 @@ def test_whole_numbers_are_the_same_keys_whatever_holds_them() -> None:
         assert split_indices(100, THREE, keys=keys)["test"].tolist() == expected
     large = [*range(2**63, 2**63 + 50), *range(-50, 0)]  # as floats, half of them would be one number
     found = split_indices(100, THREE, keys=large)["test"].tolist()
-    assert [place for place in found if place < 50] == split_indices(
-        50, THREE, keys=np.array(large[:50], np.uint64)
-    )["test"].tolist()
+    assert [place for place in found if place < 50] == split_indices(50, THREE, keys=np.array(large[:50], np.uint64))[
+        "test"
+    ].tolist()
     assert {place - 50 for place in found if place >= 50} == {place for place in expected if place < 50}
 
 

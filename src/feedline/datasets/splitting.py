@@ -153,7 +153,7 @@ def _counts_by_label(sizes: IntArray, weights: list[int]) -> IntArray:
 
 
 def _rounded(wanted: npt.NDArray[np.float64], total: int, most: int) -> IntArray:
-    """Whole numbers of 0 to `most` that sum to the total, as near as may be to what is wanted; none where that is −inf."""
+    """Whole numbers of 0 to `most` that sum to the total, near to what is wanted; 0 where that is −inf."""
     found = np.where(np.isfinite(wanted), np.clip(np.floor(wanted), 0, most), 0).astype(np.int64)
     for _ in range(abs(total - int(found.sum()))):
         up = total > found.sum()
