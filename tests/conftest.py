@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
+import threading
 from collections.abc import Iterator
 from multiprocessing import forkserver
 
@@ -46,9 +47,17 @@ def servers_have_imported_what_tests_import() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    before = leftovers()
+    here, before = set(threading.enumerate()), leftovers()
     yield
     gc.collect()
-    after = leftovers()
-    left = {kind: sorted(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]}
+    left = since(before)
+    if "threads" in left:  # those that have been told to end may do so
+        for thread in set(threading.enumerate()) - here:
+            thread.join(1)
+        left = since(before)
     assert not left, f"the test left behind: {left}"
+
+
+def since(before: dict[str, set[str]]) -> dict[str, list[str]]:
+    after = leftovers()
+    return {kind: sorted(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]}

@@ -11,9 +11,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import few
+from kinds import QUICK, few
 
-from feedline import DataLoader, OptionError, OptionTypeError, accumulate
+from feedline import (
+    DataLoader,
+    OptionError,
+    OptionTypeError,
+    accumulate,
+    compose,
+    detection,
+    drop_invalid,
+    keep,
+    pack,
+    pad,
+    stack,
+)
 from feedline.practice.micro_batches import samples_in
 
 batches_of_numbers = st.lists(st.integers(-100, 100), min_size=1, max_size=7).map(lambda values: np.array(values) / 7)
@@ -139,6 +151,12 @@ class Record:
         Record(np.zeros(5)),
         ["a", "b", "c", "d", "e"],
         [{"text": "a"}] * 5,
+        ({"x": np.zeros((5, 2))}, {"y": np.zeros((5, 2))}),
+        {"image": np.zeros((5, 2)), "boxes": [np.zeros((3, 4))] * 5},
+        {"label": np.zeros(5), "views": [np.zeros((5, 4)), np.zeros((5, 4))]},
+        detection()([(np.zeros((3, 2, 2)), {"boxes": np.ones((2, 4))})] * 5),
+        (pad()([[1], [1, 2]] * 2 + [[3]]), pad()([[1], [1, 2]] * 2 + [[3]])),
+        compose((pack(9), stack))([([1, 2], 3)] * 5),
     ],
     ids=lambda batch: type(batch).__name__,
 )
@@ -147,11 +165,45 @@ def test_samples_are_counted_in_every_kind_of_batch(batch):
 
 
 @pytest.mark.parametrize(
-    "batch", [7, None, {"a": "b"}, (["a", "b"], ["c", "d"]), [np.zeros((3, 8)), np.zeros((4, 8))], np.array(1.0)]
+    "batch",
+    [
+        7,
+        None,
+        {"a": "b"},
+        (["a", "b"], ["c", "d"]),
+        [np.zeros((3, 8)), np.zeros((4, 8))],
+        np.array(1.0),
+        [np.zeros((3, 2))] * 4,
+        (np.zeros((3, 2)), np.zeros((3, 5))),
+        [np.zeros((3, 2))],
+        pack(4)([[1], [2]]),
+        [{"x": np.zeros(3)}] * 4,
+        [(np.zeros(3), np.zeros(3))] * 4,
+        [Record(np.zeros(3))] * 4,
+    ],
 )
 def test_a_batch_whose_samples_cannot_be_counted_asks_for_count(batch):
     with pytest.raises(OptionTypeError, match="Pass count="):
         samples_in(batch)
+    assert samples_in(batch, told=4) == 4
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_feedlines_loaders_know_how_many_samples_their_batches_have(kind):
+    scenes = [(np.ones((3, 2, 2)), {"boxes": np.ones((3, 4))}) for _ in range(5)]
+    for collate in (keep, detection(), list):
+        with DataLoader(scenes, batch_size=4, collate=collate, **kind) as loader:
+            assert [(micro.count, micro.divisor) for micro in accumulate(loader, steps=2)] == [(4, 1.25), (1, 5)]
+    gaps = DataLoader([None, *scenes], batch_size=4, collate=drop_invalid(keep), **kind)
+    with gaps:
+        assert [micro.count for micro in accumulate(gaps, steps=2)] == [3, 2]
+
+
+def test_batches_of_the_datasets_own_are_not_single_samples():
+    loader = DataLoader([np.ones((4, 2)), np.ones((3, 2))], batch_size=None)
+    assert [micro.count for micro in accumulate(loader, steps=2)] == [4, 3]
+    with pytest.raises(OptionTypeError, match="Pass count="):
+        next(iter(accumulate(DataLoader([[np.ones(3)] * 4], batch_size=None), steps=2)))
 
 
 @pytest.mark.parametrize(

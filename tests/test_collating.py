@@ -138,6 +138,26 @@ def test_invalid_samples_are_left_out_and_a_batch_of_nothing_is_passed_over(kind
     assert (found.dropped, found.emptied) == (SAMPLES - sum(map(len, labels)), 1)
 
 
+@quick_kinds
+def test_an_epoch_of_which_nothing_is_valid_is_told_once(kind):
+    with DataLoader([None] * 10, 4, collate=drop_invalid(), **kind) as loader:
+        with pytest.warns(UserWarning, match="a single batch: drop_invalid has left out all 10 samples") as told:
+            assert list(loader) == []
+        assert told[0].filename == __file__
+        assert list(loader) == []  # an error, were it said again
+        assert (loader.stats().collate.dropped, loader.stats().collate.emptied) == (20, 6)
+
+
+def test_the_rest_of_an_epoch_may_be_invalid():
+    data = [1, 2, None, None]
+    loader = DataLoader(data, 2, collate=drop_invalid())
+    next(iter(loader))
+    again = DataLoader(data, 2, collate=drop_invalid())
+    again.load_state_dict(loader.state_dict())
+    assert list(again) == []
+    assert [batch.tolist() for batch in loader] == [[1, 2]]
+
+
 def test_a_batch_of_nothing_counts_when_a_run_is_resumed():
     loader = DataLoader(Gaps(), 8, collate=drop_invalid(WAYS))
     batches = iter(loader)
@@ -219,6 +239,13 @@ def test_packed_rows_are_counted(kind):
 def test_a_dataset_of_ready_batches_may_be_collated_too():
     loader = DataLoader([[[1], [2, 3]], [[4]]], batch_size=None, collate=pad(lengths=False))
     assert [batch.data.tolist() for batch in loader] == [[[1, 0], [2, 3]], [[4]]]
+
+
+def test_single_samples_collated_as_batches_are_explained():
+    for data in ([[1], [2, 3]], [1, 2]):
+        with pytest.raises(Exception) as caught:
+            next(iter(DataLoader(data, batch_size=None, collate=pad())))
+        assert "set batch_size to have batches made of it" in "".join(caught.value.__notes__)
 
 
 def test_detection_in_a_loader():

@@ -63,7 +63,8 @@ def padded_by_hand(arrays: Any, axes: Any, goal: Any, value: Any) -> tuple[Any, 
     for axis, size in zip(axes, goal, strict=True):
         shape[axis] = size
     out = np.full((len(arrays), *shape), value, arrays[0].dtype)
-    mask = np.zeros((len(arrays), *goal), bool)
+    order = np.argsort(axes)  # of the axes in the data, however they were named
+    mask = np.zeros((len(arrays), *(goal[at] for at in order)), bool)
     lengths = []
     for row, (there, array) in enumerate(zip(mask, arrays, strict=True)):
         sizes = [min(array.shape[axis], size) for axis, size in zip(axes, goal, strict=True)]
@@ -71,7 +72,7 @@ def padded_by_hand(arrays: Any, axes: Any, goal: Any, value: Any) -> tuple[Any, 
             if all(place[axis] < size for axis, size in zip(axes, sizes, strict=True)):
                 out[(row, *place)] = array[place]
         for place in np.ndindex(*there.shape):
-            there[place] = all(at < size for at, size in zip(place, sizes, strict=True))
+            there[place] = all(at < sizes[which] for at, which in zip(place, order, strict=True))
         lengths.append(sizes)
     return out, mask, np.array(lengths)
 
@@ -123,6 +124,16 @@ def test_one_axis_gives_flat_lengths_and_the_same_as_a_tuple_of_it(sizes, axis):
     assert (one.mask == several.mask).all()
 
 
+def test_the_mask_is_of_the_datas_shape_in_whatever_order_axes_are_named():
+    arrays = [np.ones((2, 3)), np.ones((1, 5))]
+    batch = pad(axis=(1, 0), length=5)(arrays)
+    assert batch.data[batch.mask].sum() == 11
+    assert batch.lengths.tolist() == [[3, 2], [5, 1]]  # as named
+    scenes = detection(axis=(-1, -2), mask=True)([(np.ones((3, 2, 4)), {}), (np.ones((3, 5, 2)), {})])
+    assert scenes.mask.shape == (2, 5, 4)
+    assert scenes.images.shape == (2, 3, 5, 4)
+
+
 def test_a_sample_that_is_cut_along_two_axes_is_cut_once():
     making = Making(NUMPY)
     pad(axis=(0, 1), length=2, truncate=True).into([np.ones((3, 3)), np.ones((1, 2)), np.ones((3, 1))], making, "")
@@ -150,6 +161,20 @@ def test_lists_of_numbers_are_arrays_and_an_empty_one_is_of_any_type_and_shape()
     boxes = pad(-1)([[[1, 2, 3, 4]], []])
     assert boxes.data.tolist() == [[[1, 2, 3, 4]], [[-1] * 4]]
     assert pad()([range(2), (1.5,)]).data.tolist() == [[0.0, 1.0], [1.5, 0.0]]
+
+
+def test_an_array_with_nothing_in_it_has_no_say_in_the_dtype():
+    large = 2**53 + 1
+    assert pad()([np.array([]), np.array([large])]).data.tolist() == [[0], [large]]
+    assert pad()([[large], np.array([]), []]).data.dtype == np.int64
+    assert pack(2)([np.array([]), [large]]).data.tolist() == [[large, 0]]
+    nested = pad(axis=1)([[[]], [[1, large]]])
+    assert nested.data.tolist() == [[[0, 0]], [[1, large]]]
+    assert nested.data.dtype == np.int64
+    assert pad()([np.array([]), np.ones((2, 4), "f4")]).data.shape == (2, 2, 4)  # no boxes
+    assert pad()([np.array([], "f4"), np.ones((2, 4), "f4")]).data.shape == (2, 2, 4)
+    assert pad()([np.zeros((0, 4), "f4"), []]).data.shape == (2, 0, 4)
+    assert pad()([np.array([], "f4"), np.array([], "f8")]).data.dtype == np.float64  # nobody else has a say
 
 
 def test_dtypes_mix_as_in_default_collation():
@@ -189,7 +214,18 @@ def test_a_padding_value_that_does_not_fit_is_refused(value, dtype):
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(255, "u1"), (True, "?"), (0.0, "i8"), (np.nan, "f2"), (-np.inf, "f4"), (1j, "c8"), (0.1, "f4")],
+    [
+        (255, "u1"),
+        (True, "?"),
+        (0.0, "i8"),
+        (np.nan, "f2"),
+        (-np.inf, "f4"),
+        (1j, "c8"),
+        (0.1, "f4"),
+        (np.float32(0.5), "f8"),
+        (np.uint8(255), "i8"),
+        (np.int8(-1), "f4"),
+    ],
 )
 def test_a_padding_value_that_fits_is_taken(value, dtype):
     data = pad(value)([np.ones(1, dtype), np.ones(0, dtype)]).data
@@ -308,6 +344,14 @@ def test_detection_says_what_it_takes():
         detection().make([(np.ones((3, 2, 2)), {}), {"image": 1}], making())
     with pytest.raises(CollateError, match=r"field '\[0\]' of dataset index 71 .*shape \(1, 2, 2\)"):
         detection().make([(np.ones((3, 2, 2)), {}), (np.ones((1, 2, 2)), {})], making())
+    with pytest.raises(CollateError, match=r"the same channels in __getitem__ .*axis=\(0, 1\) for channels last"):
+        detection()([(np.ones((3, 2, 2)), {}), (np.ones((1, 2, 2)), {})])
+    assert pickle.loads(pickle.dumps(detection(multiple=4)))([(np.ones((3, 2, 2)), {})]).images.shape == (1, 3, 4, 4)
+
+
+def test_padding_says_which_axes_would_have_to_be_padded():
+    with pytest.raises(CollateError, match=r"pad several axes: axis=\(1, 2\)"):
+        pad(axis=2)([np.ones((3, 2, 2)), np.ones((3, 4, 2))])
 
 
 def test_composition_keeps_the_containers_types_and_nests():
@@ -414,6 +458,8 @@ def test_collators_travel_and_compare(collator):
         (lambda: pad(length=3, multiple=2), "multiple and length both"),
         (lambda: pad(truncate=True), "truncate=True needs length"),
         (lambda: pad(mask=1), "mask must be True or False"),
+        (lambda: detection(axis=1), "axis must be two axes, that of height and that of width; got 1"),
+        (lambda: detection(axis=(0, 1, 2)), "axis must be two axes"),
         (lambda: pack(0), "length must be at least 1"),
         (lambda: pack(4, "x"), "value"),
         (lambda: pack(4, on_long="cut"), "on_long must be one of 'raise', 'truncate', 'split'; got 'cut'"),

@@ -137,6 +137,25 @@ def test_a_gradient_that_comes_out_negative_says_nothing():
     assert (noise.scale, noise.low, noise.high) == (math.inf, 0, math.inf)
 
 
+@pytest.mark.parametrize("rounds", [5, 50])
+def test_a_measurement_that_contradicts_itself_is_refused(rounds):
+    small = gradients(1, 0.3, rounds, parts=4, batch=8)
+    large = small.mean(1)
+    with pytest.raises(OptionError, match="Is the loss a sum over the batch"):
+        gradient_noise(small * 8, large * 32, 8, 32)
+    with pytest.raises(OptionError, match="small and large swapped"):
+        gradient_noise(large * 1.5, small[:, 0] * 1.5, 8, 32)
+
+
+def test_no_noise_but_rounding_is_no_contradiction():
+    large = np.float16(np.linspace(1, 2, 20))
+    for seed in range(20):
+        off = np.random.default_rng(seed).uniform(-1e-3, 0, (20, 4))
+        assert gradient_noise(large[:, None] * (1 + off), large, 8, 32).scale == 0
+    # Nor is chance: the large batches came out longer, but might as well not have.
+    assert gradient_noise([1, 2, 3, 4, 5], [3, 1, 5, 4, 4], 8, 32).scale == 0
+
+
 @pytest.mark.parametrize(
     ("probability", "freedom", "table"),
     [(0.95, 4, 2.1318), (0.975, 4, 2.7764), (0.95, 9, 1.8331), (0.975, 19, 2.0930), (0.995, 30, 2.7500)],

@@ -74,12 +74,17 @@ from feedline.stats import CollateStats, Flow, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 
 if TYPE_CHECKING:
+    from feedline.diagnose.doctor.consult import doctor
     from feedline.diagnose.findings import Finding
     from feedline.diagnose.preflight import preflight
 
 __version__ = "0.1.0"
 
-_ON_DEMAND = {"Finding": "feedline.diagnose.findings", "preflight": "feedline.diagnose.preflight"}
+_ON_DEMAND = {
+    "Finding": "feedline.diagnose.findings",
+    "doctor": "feedline.diagnose.doctor.consult",
+    "preflight": "feedline.diagnose.preflight",
+}
 
 __all__ = [
     "ArrayDataset",
@@ -131,6 +136,7 @@ __all__ = [
     "compose",
     "default_collate",
     "detection",
+    "doctor",
     "drop_invalid",
     "get_worker_info",
     "gradient_noise",

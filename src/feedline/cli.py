@@ -13,6 +13,7 @@ entry in `COMMANDS`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -22,8 +23,10 @@ from typing import NamedTuple, TextIO
 
 from feedline import __version__
 from feedline.diagnose.answer import BAD, Answer
+from feedline.diagnose.doctor.consult import SECONDS, doctor
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.rendering import painted, width_of_terminal
+from feedline.diagnose.target import loaded
 from feedline.errors import FeedlineError, OptionError
 
 USAGE, INTERRUPTED = 2, 130
@@ -56,12 +59,45 @@ def _preflight(given: argparse.Namespace) -> Answer:
     return found.answer("preflight", given.strict)
 
 
+def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", help="pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
+    )
+    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="how long, about (default: 10)")
+    parser.add_argument("--num-workers", type=int, default=2, metavar="N", help="for the run with workers (default: 2)")
+    parser.add_argument("--batch-size", type=int, metavar="B", help="for a dataset; a loader has its own")
+    parser.add_argument("--label", metavar="FIELD", help="the field of a sample that is its label, if it is not plain")
+    parser.add_argument(
+        "--ignore", action="append", default=[], metavar="ID", help="leave this finding out (repeatable)"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings, too")
+
+
+def _doctor(given: argparse.Namespace) -> Answer:
+    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
+        found = doctor(
+            loaded(given.target),
+            seconds=given.seconds,
+            num_workers=given.num_workers,
+            batch_size=given.batch_size,
+            label=given.label,
+            ignore=given.ignore,
+        )
+    return found.answer("doctor", given.strict)
+
+
 COMMANDS = (
     Command(
         "preflight",
         "what this machine or container offers for loading, and what to change",
         _preflight_options,
         _preflight,
+    ),
+    Command(
+        "doctor",
+        "what is wrong with a dataset or loader, why, and what to change",
+        _doctor_options,
+        _doctor,
     ),
 )
 

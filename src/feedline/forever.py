@@ -57,6 +57,11 @@ class Forever:
         raise FeedlineError("the loader has no batches, so there is nothing to go on with for ever")
 
     @property
+    def samples_given(self) -> int | None:
+        """How many the latest batch was made of, if the loader knows."""
+        return getattr(self._batches, "samples_given", None)
+
+    @property
     def is_over(self) -> bool:
         """Has this virtual epoch given all its batches?"""
         return self._given >= self.batches_per_epoch
@@ -86,6 +91,10 @@ class _Virtual(Iterator[Any]):
     def __init__(self, forever: Forever) -> None:
         self._forever = forever
         self._is_over = False
+
+    @property
+    def samples_given(self) -> int | None:
+        return self._forever.samples_given
 
     def __next__(self) -> Any:
         if self._is_over or self._forever.is_over:

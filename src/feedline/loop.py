@@ -30,6 +30,11 @@ from feedline.stats import Flow
 from feedline.supervise.memory import Setting
 from feedline.workers.contract import Workers
 
+NOTHING_VALID = (
+    "the epoch has ended without a single batch: drop_invalid has left out all {:,} samples that were read. Does the "
+    "dataset return None for every index, or valid= False for every sample?"
+)
+
 
 class BatchIterator(Iterator[Any]):
     """One epoch under way."""
@@ -64,6 +69,11 @@ class BatchIterator(Iterator[Any]):
         self._passes_over = options.care.on_error != "raise"
         self._said_once = False  # whoever catches every error must come to an end
         self._samples = passed.place.samples if options.stream else 0
+        self._dropped = 0
+        self._is_whole = passed.place.batches == 0
+        self._batched = options.batched
+        self.samples_given: int | None = None
+        """How many the latest batch was made of; None if the dataset gives batches of its own."""
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
@@ -96,6 +106,7 @@ class BatchIterator(Iterator[Any]):
             self._meter.gave_none()
             raise outcome.failure.exception()
         self._meter.gave(outcome.size, outcome.batch)
+        self.samples_given = outcome.size if self._batched else None
         if self._recording is not None:
             self._record(self._recording, outcome)
         return outcome.batch
@@ -191,6 +202,7 @@ class BatchIterator(Iterator[Any]):
         if outcome.notice is not None:
             self._lasting.heed(outcome.notice)
             self._samples += outcome.dropped
+            self._dropped += outcome.dropped
         if self._passes_over:
             self._lasting.mishaps.take(outcome, self._options.care)
             self._samples += len(outcome.bad)
@@ -245,6 +257,8 @@ class BatchIterator(Iterator[Any]):
             error, self._sampler_error = self._sampler_error, None
             raise error
         self._lasting.mishaps.judge(self._options.care, at_end=True)
+        if self._dropped and self._is_whole and not self._meter.flow().batches:
+            self._lasting.tell_once(NOTHING_VALID.format(self._dropped))
         if self._options.stream:
             self._check_length()
         if self._options.on_epoch_end is not None:

@@ -5,9 +5,11 @@ Takes: JSON as its argument. Prints: JSON that says what the loop saw, and what 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -20,12 +22,28 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import injected  # noqa: E402
 from leaving import keep_what_multiprocessing_keeps, leftovers  # noqa: E402
 
+from feedline.workers.dialect import NUMPY  # noqa: E402
+from feedline.workers.warm import processes_from  # noqa: E402
+
+
+def start_server(method: str, front: str) -> None:
+    """A time limit of this script is one for reading samples, not for imports on a busy machine."""
+    if method == "fork":
+        return
+    modules = (*NUMPY.preload, "feedline.torch.dialect") if front == "feedline.torch" else NUMPY.preload
+    multiprocessing.set_forkserver_preload(list(modules))
+    with processes_from(modules) if method == "spawn" else contextlib.nullcontext():
+        first = multiprocessing.get_context("forkserver").Process(target=int)
+        first.start()
+        first.join()
+
 
 def main(
     front: str, dataset: dict[str, Any], options: dict[str, Any], warn: str, epochs: int, leave: bool
 ) -> dict[str, Any]:
     library = importlib.import_module(front)
     keep_what_multiprocessing_keeps()
+    start_server(options.get("multiprocessing_context", "fork"), front)
     before = {kind: len(found) for kind, found in leftovers().items()}
     seen: dict[str, Any] = {"batches": [], "errors": [], "warnings": [], "after": []}
 

@@ -65,11 +65,47 @@ def test_a_value_of_each_dtype_can_pad_it():
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(-1, torch.uint8), (2, torch.bool), (0.5, torch.int64), (1e6, torch.float16), (500, torch.float8_e4m3fn)],
+    [
+        (-1, torch.uint8),
+        (2, torch.bool),
+        (0.5, torch.int64),
+        (1e6, torch.float16),
+        (500, torch.float8_e4m3fn),
+        (float("inf"), torch.float8_e4m3fn),  # torch would take 448
+        (float("-inf"), torch.float8_e5m2fnuz),
+        (-1, torch.float8_e8m0fnu),  # which has neither signs
+        (0, torch.float8_e8m0fnu),  # nor a zero
+    ],
 )
 def test_a_value_that_does_not_fit_is_refused(value, dtype):
     with pytest.raises(CollateError, match=f"field 'x' is of dtype {dtype}, which cannot hold the padding value"):
         compose({"x": pad(value)})([{"x": torch.zeros(2, dtype=dtype)}])
+
+
+def test_a_value_that_is_rounded_fits():
+    kinds = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+    for dtype in kinds:
+        for value in (0, -0.3, 1e-30, float("nan")):
+            data = pad(value)([torch.ones(1).to(dtype), torch.ones(0).to(dtype)]).data.float()
+            assert torch.equal(data[1], torch.tensor([value]).to(dtype).float()) or value != value
+    assert pad(float("inf"))([torch.ones(1).to(torch.float8_e5m2), []]).data.float()[1, 0] == float("inf")
+    assert pad(2)([torch.ones(1).to(torch.float8_e8m0fnu), []]).data.float()[1, 0] == 2
+
+
+def test_an_empty_tensor_does_not_make_floats_of_ids():
+    batch = pad()([torch.tensor([16777217, 5]), torch.tensor([])])
+    assert_same(batch.data, torch.tensor([[16777217, 5], [0, 0]]))
+    assert_same(pack(3)([torch.tensor([]), torch.tensor([16777217])]).data, torch.tensor([[16777217, 0, 0]]))
+    small = torch.zeros(0, dtype=torch.float8_e4m3fn)  # which would mix with nothing
+    assert pad()([small, torch.ones(1)]).data.dtype is torch.float32
+    assert pad()([small, small]).data.dtype is torch.float8_e4m3fn
+    assert pad()([torch.zeros(0, dtype=torch.complex64), torch.ones(1)]).data.dtype is torch.float32
+    assert pad()([small, []]).data.dtype is torch.float8_e4m3fn
+
+
+def test_arrays_of_another_byte_order_become_tensors():
+    batch = pad()([np.array([1, 2], ">i4"), np.array([3], ">i4"), np.array([], ">i4")])
+    assert_same(batch.data, torch.tensor([[1, 2], [3, 0], [0, 0]], dtype=torch.int32))
 
 
 def test_dtypes_mix_by_torchs_rules():
@@ -196,6 +232,11 @@ def test_an_error_of_default_collation_names_field_and_index(kind):
         with pytest.raises(CollateError, match="dataset index 5") as caught:
             next(iter(loader))
     assert any("field 'label'" in note for note in caught.value.__notes__)
+
+
+def test_the_remedy_for_tensors_that_differ_in_size_is_pad():
+    with pytest.raises(CollateError, match=r"collate=\{'field': pad\(\)\}"):
+        list(DataLoader([torch.ones(1), torch.ones(2)], 2))
 
 
 def test_the_cores_loader_gives_tensors_with_a_collator_for_them():

@@ -35,7 +35,7 @@ def gradients(model: torch.nn.Module, batches: list[tuple[torch.Tensor, torch.Te
 LOADERS = {
     "feedline.torch": lambda data: DataLoader(data, batch_size=4),
     "torch": lambda data: torch.utils.data.DataLoader(data, batch_size=4),
-    "list": lambda data: list(torch.utils.data.DataLoader(data, batch_size=4)),
+    "list": lambda data: [{"x": x, "y": y} for x, y in torch.utils.data.DataLoader(data, batch_size=4)],
 }
 
 
@@ -47,7 +47,8 @@ def test_accumulated_gradients_are_those_of_the_large_batch(kind, samples):
     expected = [gradients(model, [(x, y, 1.0)]) for x, y in large]
     found, group = [], []
     for micro in accumulate(LOADERS[kind](data), steps=4):
-        group.append((*micro.batch, micro.divisor))
+        batch = micro.batch.values() if kind == "list" else micro.batch
+        group.append((*batch, micro.divisor))
         if micro.is_last:
             found.append(gradients(model, group))
             group = []
@@ -139,6 +140,79 @@ def test_too_few_batches_to_measure_with_are_refused():
         measure_gradient_noise(Seen(model), model.parameters(), loader, steps=4)
     with pytest.raises(OptionError, match="requires a gradient"):
         measure_gradient_noise(Seen(model), [torch.zeros(1)], loader)
+
+
+def test_the_noise_of_batches_that_cannot_be_counted_is_measured_by_a_count():
+    model = made_model()
+    batches = list(torch.utils.data.DataLoader(made_data(4 * 2 * 5), batch_size=4))
+    with pytest.raises(OptionError, match="Pass count="):
+        measure_gradient_noise(Seen(model), model.parameters(), batches, steps=2)
+    of_list = measure_gradient_noise(Seen(model), model.parameters(), batches, steps=2, count=lambda b: len(b[0]))
+    assert of_list == measure_gradient_noise(
+        Seen(model), model.parameters(), DataLoader(made_data(4 * 2 * 5), batch_size=4), steps=2
+    )
+
+
+SCENES = [(torch.ones(3, 4, 4), {"boxes": torch.ones(n, 4)}) for n in (3, 3, 0, 3, 3, 2, 3)]
+
+
+def as_pairs(samples):
+    return tuple(zip(*samples, strict=True))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 2, "collate_fn": list},
+        {"batch_size": 2, "collate_fn": as_pairs},
+        {"batch_size": 2, "collate": feedline.keep},
+        {"batch_size": 2, "collate": feedline.torch.detection()},
+        {"batch_sampler": [[0, 1], [2, 3], [4, 5], [6]], "collate_fn": list},
+        {"batch_size": 2, "collate_fn": list, "num_workers": 1},
+    ],
+)
+@pytest.mark.parametrize("forever", [False, True])
+def test_the_loader_knows_how_many_samples_are_in_its_lists(options, forever):
+    with DataLoader(SCENES, **options) as loader:
+        batches = loader.forever(4) if forever else loader
+        assert [micro.count for micro in accumulate(batches, steps=2)] == [2, 2, 2, 1]
+
+
+def test_torchs_loader_is_known_to_stack_and_its_lists_of_samples_are_asked_about():
+    views = [(torch.ones(3, 2), torch.ones(3, 2))] * 5
+    stacked = torch.utils.data.DataLoader(views, batch_size=4)
+    assert [micro.count for micro in accumulate(stacked, steps=2)] == [4, 1]
+    for collate_fn in (list, as_pairs):
+        loader = torch.utils.data.DataLoader(SCENES, batch_size=2, collate_fn=collate_fn)
+        with pytest.raises(OptionError, match="count=len for a list of samples"):
+            next(iter(accumulate(loader, steps=2)))
+
+
+def vector(model, batch):
+    return (model(batch[0]) - batch[1]).square()
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (lambda model, batch: vector(model, batch).mean().item(), "must be a tensor, so without .item"),
+        (vector, r"must be a single number, the batch's mean; got shape \(4, 1\)"),
+        (lambda model, batch: vector(model, batch).mean().detach(), "has no gradient: was it computed"),
+        (lambda model, batch: vector(made_model(), batch).mean(), "depends on none of the parameters"),
+    ],
+)
+def test_a_loss_without_a_gradient_to_measure_is_refused(loss, says):
+    model, loader = made_model(), DataLoader(made_data(80), batch_size=4)
+    with pytest.raises(OptionError, match=says):
+        measure_gradient_noise(lambda batch: loss(model, batch), model.parameters(), loader, steps=2)
+
+
+def test_a_model_is_not_its_parameters():
+    model, loader = made_model(), DataLoader(made_data(80), batch_size=4)
+    with pytest.raises(OptionError, match=r"parameters is a model \(Sequential\): pass model.parameters"):
+        measure_gradient_noise(Seen(model), model, loader)
+    with pytest.raises(OptionError, match="parameters must be tensors"):
+        measure_gradient_noise(Seen(model), 3, loader)
 
 
 def test_torchs_own_errors_are_known():

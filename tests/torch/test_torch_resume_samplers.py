@@ -65,11 +65,9 @@ def check(make: Make, front: Any = ours.DataLoader, kinds: tuple[Any, Any] = (IN
 
     torch.manual_seed(1)
     with loader_of(kinds[0]) as loader:
-        for _ in loader:
-            pass
+        first = [np.asarray(batch).tolist() for batch in loader]
         iterator = iter(loader)
-        for _ in range(2):
-            next(iterator)
+        assert [np.asarray(next(iterator)).tolist() for _ in range(2)] != first[:2]
         state = json.loads(json.dumps(loader.state_dict()))
         generator = torch.get_rng_state()
         wanted = [np.asarray(batch).tolist() for batch in [*iterator, *loader]]
@@ -134,6 +132,10 @@ def test_all_generators_of_a_sampler_are_kept() -> None:
                 yield from torch.randperm(8, generator=generator).tolist()
 
     check(lambda: {"sampler": Two(), "batch_size": 4, "generator": seeded()})
+    loader = ours.DataLoader(range(24), sampler=Two())
+    assert set(loader.state_dict()["torch"]["left"]) == {"sampler", "sampler 1"}
+    loader = ours.DataLoader(range(24), sampler=torchs.RandomSampler(range(24), generator=seeded()))
+    assert set(loader.state_dict()["torch"]["left"]) == {"sampler"}
 
 
 class Named(torchs.DistributedSampler[int]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from kinds import FORK, INLINE, THREADS
 
 import feedline.torch as ours
 from feedline import StateError
+from feedline.worker_info import WorkerInfo, of_this_thread, set_worker_info
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the IterableDataset neither asks"),
@@ -113,6 +115,15 @@ def test_a_stream_that_asks_torch_goes_on_with_any_kind_of_worker(dataset: type[
     assert first + rest(dataset(), state, batch_size=3, **KINDS[now]) == wanted
 
 
+@pytest.mark.parametrize("dataset", [SharesItself, SharesItselfLate])
+def test_with_a_shuffle_buffer_too(dataset: type[Stream]) -> None:
+    options = {"batch_size": 2, "shuffle_buffer": 3, "generator": torch.Generator().manual_seed(1)}
+    wanted, _ = begun(dataset(), 99, **options, **THREADS)
+    options["generator"].manual_seed(1)
+    first, state = begun(dataset(), 8, **options, **THREADS)
+    assert first + rest(dataset(), state, **options, **THREADS) == wanted
+
+
 def test_one_that_cannot_say_where_it_stands_too() -> None:
     wanted, _ = begun(SharesItself(Elements), 99, batch_size=3, **THREADS)
     first, state = begun(SharesItself(Elements), 3, batch_size=3, **FORK)
@@ -159,6 +170,28 @@ def test_one_that_worker_init_fn_shared_out_goes_on_only_with_it() -> None:
     assert first + rest(Stream(), state, **options, **THREADS) == wanted
     with pytest.raises(StateError, match="each worker read its own share then"):
         rest(Stream(), state, batch_size=3, **THREADS)
+
+
+def look(number: int) -> None:
+    info: Any = torchs.get_worker_info()
+    assert info.id == number
+
+
+def test_looking_at_torchs_answer_in_a_worker_thread_is_no_sharing() -> None:
+    found, _ = begun(Stream(), 99, batch_size=3, worker_init_fn=look, **THREADS)
+    assert found == list(range(24))
+
+
+def test_a_process_that_a_worker_thread_has_forked_is_not_that_worker() -> None:
+    set_worker_info(WorkerInfo(1, 2, 0, None), own_process=False)
+    try:
+        assert of_this_thread() is not None
+        child = os.fork()
+        if not child:
+            os._exit(of_this_thread() is not None)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        set_worker_info(None, own_process=False)
 
 
 def stacked(samples: list[int]) -> torch.Tensor:

@@ -290,6 +290,7 @@ class Given:
     def __init__(self, *items: Any) -> None:
         self.items = list(items)
         self.ready: Any = True
+        self.samples_given: int | None = None
 
     def __next__(self) -> Any:
         if not self.items:
@@ -297,6 +298,7 @@ class Given:
         item = self.items.pop(0)
         if isinstance(item, BaseException):
             raise item
+        self.samples_given = int(item.flatten()[0]) if isinstance(item, torch.Tensor) else None
         return item
 
     def __len__(self) -> int:
@@ -317,6 +319,11 @@ def pinning(given: Any) -> Any:
 
 def tensors(*numbers: int) -> list[torch.Tensor]:
     return [torch.tensor([number]) for number in numbers]
+
+
+def test_how_many_samples_is_said_of_the_batch_given_and_not_of_the_one_ahead(machine: Machine) -> None:
+    iterator: Any = pinning(Given(*tensors(5, 6, 7)))
+    assert [(batch.item(), iterator.samples_given) for batch in iterator] == [(5, 5), (6, 6), (7, 7)]
 
 
 def test_the_next_batch_is_begun_when_it_is_there_and_no_further(machine: Machine) -> None:

@@ -5,6 +5,8 @@ hands on the same batches, each with what its loss is to be divided by and wheth
 Promises: with a mean loss, the gradients added up over a group are those of one batch of all its samples, also for a
 short last group and a short last batch. A group is read whole before its first batch is given, because only then
 its size is known; so at the end of a group the loader's own `state_dict()` is exact.
+Samples are counted by a batch's arrays where these leave no doubt, else feedline's loaders are asked, and nobody
+guesses: a list of arrays may be samples as they are, or the fields of a batch.
 Not its job: calling backward or the optimizer; making layers that mix samples (batch norm) see the large batch.
 """
 
@@ -53,7 +55,7 @@ def accumulate(loader: Iterable[Any], steps: int, count: Callable[[Any], float] 
                 optimizer.zero_grad()
 
     `count(batch)` says over how many things the mean loss is a mean, if not over samples: tokens that are not
-    padding, for instance.
+    padding, for instance. It is needed too where neither the batch nor its loader tells how many samples there are.
 
     >>> import numpy as np
     >>> from feedline import DataLoader
@@ -78,7 +80,7 @@ class MicroBatches:
             raise OptionTypeError(f"loader must be an iterable of batches; got {type(loader).__name__}")
         self.loader = loader
         self.steps = check_whole("steps", steps, least=1)
-        self.count: Callable[[Any], float] = check_function("count", count) or samples_in
+        self.count: Callable[[Any], float] | None = check_function("count", count)
 
     def __len__(self) -> int:
         """How many batches: as many as the loader has."""
@@ -88,22 +90,25 @@ class MicroBatches:
     def updates(self) -> int:
         """How many groups, so how many steps of the optimizer: what a learning-rate schedule wants to know.
 
+        It may be fewer if the loader passes over batches of which nothing is left (drop_invalid, on_error="skip").
+
         >>> accumulate(range(10), steps=4).updates
         3
         """
         return -(-len(self) // self.steps)
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        return _Groups(iter(self.loader), self.steps, self.count)
+        return _Groups(iter(self.loader), self.steps, self.count, _is_stacked(self.loader))
 
 
 class _Groups(Iterator[MicroBatch]):
     """Not a generator: after an error of the loader's the iteration can go on, and nothing read is lost."""
 
-    def __init__(self, batches: Iterator[Any], steps: int, count: Callable[[Any], float]) -> None:
+    def __init__(self, batches: Iterator[Any], steps: int, count: Callable[[Any], float] | None, stacked: bool) -> None:
         self._batches = batches
         self._steps = steps
         self._count = count
+        self._stacked = stacked
         self._reading: list[tuple[Any, float]] = []
         self._ready: deque[MicroBatch] = deque()
 
@@ -120,11 +125,22 @@ class _Groups(Iterator[MicroBatch]):
                 if not self._reading:
                     raise
                 break
-            self._reading.append((batch, _checked(self._count(batch))))
+            self._reading.append((batch, self._counted(batch)))
         group, self._reading = self._reading, []
         total = sum(count for _, count in group)
         for place, (batch, count) in enumerate(group, 1):
             self._ready.append(MicroBatch(batch, place == len(group), count, total))
+
+    def _counted(self, batch: Any) -> float:
+        if self._count is not None:
+            return _checked(self._count(batch))
+        return samples_in(batch, getattr(self._batches, "samples_given", None), self._stacked)
+
+
+def _is_stacked(loader: Any) -> bool:
+    """Is it a loader of torch's that stacks? Then a list is of fields; it gives one for samples that are tuples."""
+    collate = getattr(loader, "collate_fn", None)
+    return getattr(collate, "__name__", "") == "default_collate" and collate.__module__.startswith("torch.")
 
 
 def _checked(count: Any) -> float:
@@ -134,38 +150,86 @@ def _checked(count: Any) -> float:
     return int(number) if number.is_integer() else number
 
 
-def samples_in(batch: Any) -> int:
-    """How many samples a batch has: the length of the first axis of its arrays, which must agree.
+def samples_in(batch: Any, told: int | None = None, stacked: bool = False) -> int:
+    """How many samples a batch has: the length of the first axis of its arrays, if they agree, else what was told.
+
+    Where a list may be one of samples its arrays are not counted, unless the batch is known to be stacked.
 
     >>> import numpy as np
     >>> samples_in({"image": np.zeros((8, 3, 32, 32)), "label": np.zeros(8), "path": ["…"] * 8})
     8
+    >>> samples_in([np.zeros((3, 32, 32)), np.zeros((3, 32, 32))], told=2)
+    2
     """
-    lengths = set(_first_axes(batch))
-    if len(lengths) == 1:
-        return lengths.pop()
-    if not lengths and isinstance(batch, (list, tuple)) and not any(isinstance(each, (list, tuple)) for each in batch):
+    found = _Axes(stacked)
+    found.look(batch)
+    if len(found.lengths) == 1:
+        return found.lengths.pop()
+    if told is not None:
+        return told
+    nothing = not found.lengths and not found.doubtful
+    if nothing and isinstance(batch, (list, tuple)) and not any(isinstance(each, (list, tuple)) for each in batch):
         return len(batch)  # texts, or samples as they are
-    found = f"the first axes of its arrays are {sorted(lengths)}" if lengths else "it has no arrays"
+    reason = "it has no arrays"
+    if found.lengths:
+        reason = f"the first axes of its arrays are {sorted(found.lengths)}"
+    elif found.doubtful:
+        reason = f"its arrays are in {found.doubtful}"
     raise OptionTypeError(
-        f"cannot tell how many samples a batch ({type(batch).__name__}) has: {found}. "
-        "Pass count=, a function from a batch to their number"
+        f"cannot tell how many samples a batch ({type(batch).__name__}) has: {reason}. Pass count=, a function from a "
+        "batch to their number: count=len for a list of samples, count=lambda batch: len(batch[0]) for one of fields"
     )
 
 
-def _first_axes(part: Any) -> Iterator[int]:
-    shape = getattr(part, "shape", None)
-    if shape is not None:
-        if len(shape):
-            yield int(shape[0])
-        return
+class _Axes:
+    """What the arrays of a batch say of its number of samples."""
+
+    def __init__(self, stacked: bool) -> None:
+        self.lengths: set[int] = set()
+        self.doubtful = ""
+        self._stacked = stacked
+
+    def look(self, part: Any) -> None:
+        """Take a part of the batch into account."""
+        if (shape := getattr(part, "shape", None)) is not None:
+            if len(shape):
+                self.lengths.add(int(shape[0]))
+        elif getattr(part, "samples_first", True) is False:
+            self.doubtful = "packed rows, which hold any number of samples"
+        elif not self._stacked and _may_be_samples(part):
+            inside = _Axes(stacked=True)
+            inside.look(part)
+            if inside.lengths or inside.doubtful:
+                self.doubtful = f"a {type(part).__name__} of {len(part)} alike, which may be samples or fields"
+        else:
+            for each in _parts(part):
+                self.look(each)
+
+
+def _parts(part: Any) -> Iterable[Any]:
     if isinstance(part, Mapping):
-        inner: Iterable[Any] = part.values()
-    elif isinstance(part, (list, tuple)):
-        inner = part
-    elif is_dataclass(part):
-        inner = (getattr(part, field.name) for field in fields(part))
-    else:
-        inner = ()
-    for each in inner:
-        yield from _first_axes(each)
+        return part.values()
+    if isinstance(part, (list, tuple)):
+        return part
+    return [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else ()
+
+
+def _may_be_samples(part: Any) -> bool:
+    """Is it a list or tuple of things of one kind? Fields mostly differ in dtype or number of axes; samples do not."""
+    if not isinstance(part, (list, tuple)) or hasattr(part, "_fields"):
+        return False
+    kinds = {_kind(each) for each in part}
+    return len(kinds) == 1 and None not in kinds
+
+
+def _kind(each: Any) -> Any:
+    """What samples have in common; None for what cannot be one by itself."""
+    if hasattr(each, "samples_first"):
+        return None
+    if (shape := getattr(each, "shape", None)) is not None:
+        return (str(each.dtype) if hasattr(each, "dtype") else "", len(shape)) if len(shape) else None
+    if isinstance(each, Mapping):
+        return frozenset(each)
+    if isinstance(each, (list, tuple)):
+        return type(each), len(each)
+    return type(each) if is_dataclass(each) else None

@@ -4,6 +4,7 @@ Takes: the norms of gradients (or the gradients) measured at two batch sizes. Gi
 scale" of McCandlish et al. 2018 (An Empirical Model of Large-Batch Training) with an interval, and a batch size.
 Promises: the squared length of the true gradient and the variance around it are estimated without bias. The interval
 holds the true scale as often as `confidence` says (a test counts); it is open above where the gradient drowns in noise.
+A measurement that no mean loss can give is an error.
 Not its job: computing gradients (feedline.torch.measure_gradient_noise does, for torch).
 """
 
@@ -90,10 +91,28 @@ def gradient_noise(
     # E|g(B)|² = |G|² + variance / B, once for each batch size: two equations in two unknowns, round by round.
     gradients = (large_batch * squared_large - small_batch * squared_small) / (large_batch - small_batch)
     variances = (squared_small - squared_large) / (1 / small_batch - 1 / large_batch)
+    _check_sense(squared_small, squared_large, variances, confidence)
     gradient, variance = float(gradients.mean()), float(variances.mean())
     low, high = _interval_of_ratio(variances, gradients, confidence)
     scale = max(0.0, variance) / gradient if gradient > 0 else math.inf
     return GradientNoise(scale, low, high, confidence, gradient, variance, len(gradients))
+
+
+ROUNDING = 1.01
+"""Squared norms that differ by less may be equal: float16 rounds a norm to a part in a thousand."""
+
+
+def _check_sense(squared_small: Floats, squared_large: Floats, variances: Floats, confidence: float) -> None:
+    """Refuse a variance that is negative beyond chance: no noise of a mean grows with the batch."""
+    error = float(variances.std(ddof=1)) / math.sqrt(len(variances))
+    small, large = float(squared_small.mean()), float(squared_large.mean())
+    is_chance = variances.mean() + _student(0.5 + confidence / 2, len(variances) - 1) * error >= 0
+    if large > ROUNDING * small and not is_chance:
+        raise OptionError(
+            f"the gradients of large batches are longer than those of small ones (mean squared norm {large:.3g} "
+            f"against {small:.3g}), which gradients of a mean loss cannot be. Is the loss a sum over the batch? Then "
+            "divide it by the batch's size. Or are small and large swapped?"
+        )
 
 
 def _squared_norms(small: Any, large: Any) -> tuple[Floats, Floats]:

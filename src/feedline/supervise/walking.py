@@ -179,7 +179,7 @@ def _openers(kind: type, few: int) -> list[Opener]:
 def _is_open(kind: type) -> bool:
     module = module_of(kind)
     if module.startswith("feedline."):
-        return module.startswith("feedline.datasets.")
+        return module.startswith(("feedline.datasets.", "feedline.diagnose.doctor."))  # which hold the user's
     return (
         module.partition(".")[0] not in _CLOSED
         and not is_a(kind, np.ndarray, type, types.ModuleType, _thread._local)

@@ -118,7 +118,8 @@ def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] |
 
     return CollateError(
         f"stack expects each tensor to be equal size, but got {list(batch[0].shape)} at {who(0)} and "
-        f"{list(batch[position].shape)} at {who(position)}. Make them equal in __getitem__, or pad in a collate_fn."
+        f"{list(batch[position].shape)} at {who(position)}. Make them equal in __getitem__ (crop, "
+        "resize), or pad them: collate=pad() or, for one field of many, collate={'field': pad()}."
     )
 
 

@@ -9,6 +9,7 @@ Not its job: the ways to collate (line.collators), where these are the same clas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -20,7 +21,7 @@ from feedline.errors import add_note
 from feedline.line import collators as line
 from feedline.line.collate import field_name
 from feedline.line.collators import Making, keep
-from feedline.line.collators.arrays import check_fits, is_nothing, plain
+from feedline.line.collators.arrays import check_fits, is_untyped, plain
 from feedline.line.collators.composing import Stack
 from feedline.messages import Array
 from feedline.torch.collate import collate_into
@@ -53,11 +54,13 @@ class Tensors:
         array = plain(value)
         if array is None:
             return None
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))  # torch has no other byte order
         try:
             dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
         except TypeError:
             return None
-        return array, None if is_nothing(value) else dtype
+        return array, None if is_untyped(array, value) else dtype
 
     def common(self, dtypes: Sequence[Any]) -> Any:
         try:
@@ -81,6 +84,8 @@ class Tensors:
             limits = torch.iinfo(dtype)
             check_fits(value, "i", limits.min, limits.max)
         made = torch.tensor(value, dtype=dtype, device="cpu")
+        if dtype.is_floating_point and not _is_rounded(float(made), value):
+            raise ValueError(value)
         found = _bytes_of(made)
         assert found is not None
         return found[0][()]
@@ -91,6 +96,13 @@ class Tensors:
 
 
 TENSORS = Tensors()
+
+
+def _is_rounded(made: float, value: Any) -> bool:
+    """Is it that value but for rounding? Where a small float has no infinity, sign or zero, torch takes the nearest."""
+    if not math.isfinite(value):
+        return made == value or (math.isnan(made) and math.isnan(value))
+    return math.isfinite(made) and (made == 0 or (made > 0) == (value > 0))
 
 
 def _bytes_of(tensor: torch.Tensor) -> tuple[Array, torch.dtype] | None:

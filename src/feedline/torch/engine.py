@@ -164,7 +164,7 @@ class Engine:
         drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
         if loop is not None and kind.batched_by == "batch_size":
             _check_batch_size(loader, place, epoch_is_over(loop))
-        self._put_off = loop is not None and (not drawn.begun or epoch_is_over(loop))
+        self._put_off = epoch_is_over(loop)
         self._behind = Behind()
         if self._put_off and drawn.begun:
             place = Place(place.epoch + 1)
@@ -231,7 +231,7 @@ class Engine:
             batch_size=loader.batch_size,
             shuffle=False,
             sampler=None,
-            batch_sampler=None,
+            batch_sampler=loader.batch_sampler,
             num_workers=loader.num_workers,
             collate_fn=None,
             drop_last=loader.drop_last,

@@ -30,6 +30,11 @@ class PutOff(Iterator[Any]):
     def __len__(self) -> int:
         return self._length()
 
+    @property
+    def samples_given(self) -> int | None:
+        """How many the latest batch was made of, if that is known."""
+        return getattr(self._batches, "samples_given", None)
+
     def __next__(self) -> Any:
         if self._batches is None:
             self._batches = self._begin()
@@ -63,6 +68,11 @@ class OneBehind(Iterator[Any]):
 
     def __len__(self) -> int:
         return self._length()
+
+    @property
+    def samples_given(self) -> int | None:
+        """How many the latest batch was made of, if that is known."""
+        return getattr(self._batches, "samples_given", None)
 
     def __next__(self) -> Any:
         before = self._passed.place

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from feedline.checks import check_function, check_whole
-from feedline.errors import OptionError
+from feedline.errors import OptionError, OptionTypeError
 from feedline.practice.micro_batches import accumulate
 from feedline.practice.noise import LEAST_ROUNDS, GradientNoise, gradient_noise
 
@@ -26,11 +26,12 @@ def measure_gradient_noise(
     rounds: int = 32,
     *,
     confidence: float = 0.9,
+    count: Callable[[Any], float] | None = None,
 ) -> GradientNoise:
     """The noise scale at the model's present weights, from up to `rounds` groups of `steps` batches of the loader.
 
     `loss(batch)` gives the mean loss of a batch. The loader should shuffle. Noise grows as training goes on: measure
-    more than once.
+    more than once. `count` is that of `accumulate`.
 
     >>> from feedline.torch import DataLoader, TensorDataset
     >>> _ = torch.manual_seed(0)
@@ -45,16 +46,14 @@ def measure_gradient_noise(
     """
     check_function("loss", loss)
     steps, rounds = check_whole("steps", steps, least=2), check_whole("rounds", rounds, least=LEAST_ROUNDS)
-    weights = [each for each in parameters if each.requires_grad]
-    if not weights:
-        raise OptionError("parameters has no tensor that requires a gradient")
+    weights = _weights(parameters)
     small: list[list[float]] = []
     large: list[float] = []
     size, norms, gradient = 0, list[float](), Sum()
-    for micro in accumulate(loader, steps):
+    for micro in accumulate(loader, steps, count):
         size = size or int(micro.count)
         if micro.count == size and micro.total == size * steps:
-            gradients = torch.autograd.grad(loss(micro.batch), weights, allow_unused=True)
+            gradients = _gradients(loss(micro.batch), weights)
             norms.append(norm_of(gradients))
             gradient.add(gradients)
         if micro.is_last:
@@ -70,6 +69,32 @@ def measure_gradient_noise(
             f"{LEAST_ROUNDS} are needed: lower steps or the loader's batch_size"
         )
     return gradient_noise(small, large, size, size * steps, confidence=confidence)
+
+
+def _weights(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    if isinstance(parameters, torch.nn.Module):
+        raise OptionTypeError(f"parameters is a model ({type(parameters).__name__}): pass model.parameters()")
+    if not isinstance(parameters, Iterable):
+        raise OptionTypeError(
+            f"parameters must be tensors, such as model.parameters(); got {type(parameters).__name__}"
+        )
+    weights = [each for each in parameters if each.requires_grad]
+    if not weights:
+        raise OptionError("parameters has no tensor that requires a gradient")
+    return weights
+
+
+def _gradients(loss: Any, weights: list[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+    if not isinstance(loss, torch.Tensor):
+        raise OptionTypeError(f"loss(batch) must be a tensor, so without .item() or float(); got {type(loss).__name__}")
+    if loss.numel() != 1:
+        raise OptionError(f"loss(batch) must be a single number, the batch's mean; got shape {tuple(loss.shape)}")
+    if not loss.requires_grad:
+        raise OptionError("loss(batch) has no gradient: was it computed under torch.no_grad(), or detached?")
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+    if all(each is None for each in gradients):
+        raise OptionError("loss(batch) depends on none of the parameters: are they those of the model it runs?")
+    return gradients
 
 
 class Sum:

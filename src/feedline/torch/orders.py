@@ -174,11 +174,11 @@ def _own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
 
 def generators_of(index_sampler: Any) -> list[torch.Generator]:
     """The user's generators that a sampler, or one it is made of, draws from."""
-    found: list[torch.Generator] = []
+    found: dict[int, torch.Generator] = {}
     for each in samplers_in(index_sampler):
-        held = [getattr(each, "generator", None), *getattr(each, "__dict__", {}).values()]
-        found += [one for one in held if isinstance(one, torch.Generator) and not any(one is other for other in found)]
-    return found
+        held = (getattr(each, "generator", None), *getattr(each, "__dict__", {}).values())
+        found |= {id(one): one for one in held if isinstance(one, torch.Generator)}
+    return list(found.values())
 
 
 def _told(index_sampler: Any) -> tuple[Any, int | None]:

@@ -88,6 +88,8 @@ class Transferred(Iterator[Any]):
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
         self._copier = None if device is None else DeviceCopier(device)
         self._ahead: Callable[[], Any] | None = None
+        self.samples_given: int | None = None
+        """How many the latest batch was made of, if that is known."""
         weakref.finalize(self, _leave_thread, self._thread)
 
     def __len__(self) -> int:
@@ -100,6 +102,7 @@ class Transferred(Iterator[Any]):
         began = clock()
         batch = ready()
         self._batches.moved(clock() - began)
+        self.samples_given = self._batches.samples_given  # of this one, as the next is not taken yet
         self._ahead = self._begin_next()
         return batch
 

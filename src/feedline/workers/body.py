@@ -290,7 +290,15 @@ class Body:
     def _unbatched(self, sample: Any, empty: Empty) -> Any:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         if self._collator is not None:  # the sample is a batch of samples by itself
-            return self._make_by(self._collator, sample, empty, None)[0]
+            try:
+                return self._make_by(self._collator, sample, empty, None)[0]
+            except Exception as error:
+                add_note(
+                    error,
+                    "feedline: with batch_size=None what the dataset gives is collated as it is, as a whole batch of "
+                    "samples; set batch_size to have batches made of it",
+                )
+                raise
         convert = self._job.collate_fn or self._job.dialect.convert
         return self._owned(convert(sample), empty)
 

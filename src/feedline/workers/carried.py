@@ -71,15 +71,19 @@ def warnings_about(job: Job, workers: str, context: str | BaseContext | None) ->
             yield from _told(IN_THREADS, [found.path for found in generators(job)])
         return
     if _start_method(context) == "fork":
-        yield from _hazards(job.dataset)
+        for what, paths in hazards(job.dataset):
+            yield from _told(what, paths)
     yield from _told(IN_PROCESSES, [found.path for found in generators(job) if is_foreign(found.what)])
 
 
-def _hazards(dataset: Any) -> Iterator[str]:
+def hazards(dataset: Any) -> Iterator[tuple[str, list[str]]]:
+    """What does not survive a fork: what is wrong with it, and the attributes' paths."""
     found = walk(dataset, "dataset", _recognise)
     mapped = {each.holder for each in found if each.what is _MAPPING}
     for what in (FILE, PIPE, SOCKET, CONNECTION, LOCK, THREADS):
-        yield from _told(what, [each.path for each in found if each.what is what and not _only_mapped(each, mapped)])
+        paths = [each.path for each in found if each.what is what and not _only_mapped(each, mapped)]
+        if paths:
+            yield what, paths
 
 
 def _only_mapped(each: Found[str], mapped: set[str]) -> bool:

@@ -88,12 +88,58 @@ def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer], by_val
         raise _explain(job, error) from error
 
 
+def weigh(job: Job, most: int) -> int:
+    """How many bytes of pickle would be sent, large buffers not counted: those are shared; at most `most` are counted.
+
+    Or ShippingError.
+    """
+    import cloudpickle
+
+    def large(buffer: pickle.PickleBuffer) -> bool:
+        return buffer.raw().nbytes < LARGE
+
+    refused: Exception = Exception()
+    for make in (pickle.Pickler, cloudpickle.Pickler):
+        scale = _Scale(most)
+        try:
+            _write(job, make, large, scale)
+            return scale.weight
+        except _Enough:
+            return most
+        except Exception as error:
+            refused = error
+    raise _explain(job, refused) from refused
+
+
+class _Enough(Exception):
+    """There is more than anybody wants to know."""
+
+
+class _Scale(io.RawIOBase):
+    """A file that keeps nothing but its size."""
+
+    def __init__(self, most: int) -> None:
+        self.weight, self._most = 0, most
+
+    def write(self, data: Any) -> int:
+        self.weight += len(data)
+        if self.weight > self._most:
+            raise _Enough
+        return len(data)
+
+
 def _pickled(job: Job, make: type[Any], out_of_band: Any) -> tuple[bytes, list[Any]]:
-    stream, inherited = io.BytesIO(), Inherited()
+    stream = io.BytesIO()
+    inherited = _write(job, make, out_of_band, stream)
+    return stream.getvalue(), inherited
+
+
+def _write(job: Job, make: type[Any], out_of_band: Any, stream: Any) -> list[Any]:
+    inherited = Inherited()
     reducers = {kind: partial(_reduced, reducer) for kind, reducer in job.dialect.reducers.items()}
     _pickler(make, {**reducers, **inherited.reducers()})(stream, protocol=5, buffer_callback=out_of_band).dump(job)
     inherited.rehearse()
-    return stream.getvalue(), inherited.things
+    return inherited.things
 
 
 def _pickler(make: type[Any], reducers: dict[type, Any]) -> Any:

@@ -1,7 +1,9 @@
 """The values of one field as arrays of one dtype, and what NumPy's are to collators.
 
 Takes: values as samples have them: arrays, or sequences of numbers. Gives: NumPy arrays on the same bytes.
-Promises: dtypes mix as in default collation; what is no array is an error that names field and dataset index.
+Promises: dtypes mix as in default collation, but one with nothing in it has no say beside others: the float that
+torch.tensor([]) and np.array([]) are would turn a batch of ids into floats. What is no array is an error that names
+field and dataset index.
 Not its job: another framework's arrays (its front has its own `Arrays`).
 """
 
@@ -35,7 +37,7 @@ class NumpyArrays:
         array = value if type(value) is np.ndarray else plain(value)
         if array is None or (dtype := array.dtype).kind not in KINDS:
             return None
-        return array, None if array is not value and is_nothing(value) else dtype
+        return array, None if is_untyped(array, value) else dtype
 
     def common(self, dtypes: Sequence[Any]) -> Any:
         return np.result_type(*dtypes)
@@ -64,6 +66,8 @@ NUMPY = NumpyArrays()
 
 def check_fits(value: Any, kind: str, least: float, most: float) -> None:
     """ValueError if a bool ("b"), an integer ("i"), float ("f") or complex number ("c") cannot be that value."""
+    if isinstance(value, np.generic):
+        value = value.item()  # which compares with numbers that its own type does not hold
     if kind == "c":
         fits = isinstance(value, Complex) and all(_is_within(part, most) for part in (value.real, value.imag))
     elif kind == "f":
@@ -95,9 +99,9 @@ def plain(value: Any) -> Array | None:
         return None
 
 
-def is_nothing(value: Any) -> bool:
-    """Is it a Python sequence with nothing in it? Nobody knows of what type that nothing is."""
-    return not isinstance(value, np.ndarray) and isinstance(value, Sequence) and len(value) == 0
+def is_untyped(array: Array, value: Any) -> bool:
+    """Is it the array of a Python sequence with nothing in it? Nobody knows of what type that nothing is."""
+    return array.size == 0 and not isinstance(value, np.ndarray)
 
 
 def uniform(values: Sequence[Any], filler: Any, making: Making, path: str) -> tuple[list[Array], Any, Any]:
@@ -115,9 +119,10 @@ def uniform(values: Sequence[Any], filler: Any, making: Making, path: str) -> tu
         arrays.append(pair[0])
         dtypes.append(pair[1])
     kinds = set(dtypes)
-    dtype = dtypes[0] if kinds == {dtypes[0]} != {None} else _dtype_of_all(dtypes, filler, making, path)
+    alike = kinds == {dtypes[0]} != {None}
+    dtype = dtypes[0] if alike else _dtype_of_all(arrays, dtypes, filler, making, path)
     for position, was in enumerate(dtypes if len(kinds) > 1 else ()):
-        if was is not None and was != dtype:
+        if was != dtype and arrays[position].size:
             arrays[position] = making.arrays.cast(arrays[position], was, dtype)
     try:
         element = making.arrays.element(filler, dtype)
@@ -126,13 +131,14 @@ def uniform(values: Sequence[Any], filler: Any, making: Making, path: str) -> tu
             f"{field_name(path)} is of dtype {dtype}, which cannot hold the padding value {filler!r}. Give another "
             "value, or convert the field in __getitem__."
         ) from None
-    if None in kinds:
-        _shape_nothing(arrays, dtypes, np.asarray(element).dtype)
+    if not alike or len({array.ndim for array in arrays}) > 1:
+        _fit_nothing(arrays, np.asarray(element).dtype)
     return arrays, dtype, element
 
 
-def _dtype_of_all(dtypes: list[Any], filler: Any, making: Making, path: str) -> Any:
-    known = list(dict.fromkeys(dtype for dtype in dtypes if dtype is not None))
+def _dtype_of_all(arrays: list[Array], dtypes: list[Any], filler: Any, making: Making, path: str) -> Any:
+    of_some = [dtype for array, dtype in zip(arrays, dtypes, strict=True) if array.size]
+    known = list(dict.fromkeys(dtype for dtype in of_some or dtypes if dtype is not None))
     if len(known) == 1:
         return known[0]
     if not known:
@@ -149,12 +155,12 @@ def _dtype_of_all(dtypes: list[Any], filler: Any, making: Making, path: str) -> 
         ) from None
 
 
-def _shape_nothing(arrays: list[Array], dtypes: list[Any], dtype: Any) -> None:
-    """Have a list with nothing in it be as many-dimensional as the rest."""
-    rest = next((array.shape[1:] for array, known in zip(arrays, dtypes, strict=True) if known is not None), ())
-    for position, known in enumerate(dtypes):
-        if known is None:
-            arrays[position] = np.empty((0, *rest), dtype)
+def _fit_nothing(arrays: list[Array], dtype: Any) -> None:
+    """Have what has nothing in it be of the others' type, and a list of nothing as many-dimensional as they are."""
+    rest = next((array.shape[1:] for array in arrays if array.shape != (0,)), ())
+    for position, array in enumerate(arrays):
+        if not array.size:
+            arrays[position] = np.empty((0, *rest) if array.shape == (0,) else array.shape, dtype)
 
 
 def _no_array(value: Any, making: Making, path: str, position: int) -> CollateTypeError:

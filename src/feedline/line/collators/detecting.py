@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
-from feedline.errors import CollateError
+from feedline.errors import CollateError, OptionTypeError
 from feedline.line.collators.collator import Collator
 from feedline.line.collators.making import Making
 from feedline.line.collators.padding import pad
@@ -27,6 +27,21 @@ class DetectionBatch(NamedTuple):
     """Height and width of each image before padding, int64, of shape (images, 2)."""
     mask: Any
     """True where there is image, of shape (images, height, width); None unless it was asked for."""
+
+    @property
+    def samples_first(self) -> bool:
+        """Are its first axes those of samples? `accumulate` asks."""
+        return True
+
+
+class Images(pad):
+    """Padding of which height and width are known to be what differs."""
+
+    def _remedy(self, axes: tuple[int, ...]) -> str:
+        return (
+            f", and height and width are taken to be axis {self.axis}. Have all images with the same channels in "
+            "__getitem__ (grey to RGB), or say which axes are meant: axis=(0, 1) for channels last."
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,9 @@ class detection(Collator):
     _pad: pad = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        padding = pad(self.value, axis=tuple(self.axis), multiple=self.multiple, mask=self.mask)
+        if not isinstance(self.axis, (tuple, list)) or len(self.axis) != 2:
+            raise OptionTypeError(f"axis must be two axes, that of height and that of width; got {self.axis!r}")
+        padding = Images(self.value, axis=tuple(self.axis), multiple=self.multiple, mask=self.mask)
         object.__setattr__(self, "_pad", padding)
 
     def into(self, values: Sequence[Any], making: Making, path: str) -> Any:

@@ -28,7 +28,7 @@ class Arrays(Protocol):
     def carry(self, value: Any) -> tuple[Array, Any] | None:
         """A value's bytes as a NumPy array, and its dtype in the framework's words; None if it is no array.
 
-        The dtype is None, for any, if the value is a Python sequence with nothing in it.
+        The dtype is None, for any, if the value is a Python sequence with nothing in it ([], [[]]).
         """
 
     def common(self, dtypes: Sequence[Any]) -> Any:

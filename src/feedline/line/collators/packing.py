@@ -35,6 +35,11 @@ class PackedBatch(NamedTuple):
     positions: Any
     """The place's number in its sequence, counted from 0; 0 where there is padding."""
 
+    @property
+    def samples_first(self) -> bool:
+        """Are its first axes those of samples? No, of rows. `accumulate` asks."""
+        return False
+
 
 class Piece(NamedTuple):
     """A stretch of a sequence and where it goes."""

@@ -29,9 +29,14 @@ class Padded(NamedTuple):
     data: Any
     """The batch, samples along its first axis."""
     mask: Any
-    """True where there is data, False where there is padding; of shape (samples, longest)."""
+    """True where there is data, False where there is padding: samples, then the padded axes in the order of `data`."""
     lengths: Any
-    """How long each sample is, int64."""
+    """How long each sample is, int64; with several axes a column for each, in the order they were named in."""
+
+    @property
+    def samples_first(self) -> bool:
+        """Are its first axes those of samples? `accumulate` asks."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -105,12 +110,15 @@ class pad(Collator):
         others = prod(size for axis, size in enumerate(shape) if axis not in axes)
         making.tally.places += out.size
         making.tally.padding += out.size - int(sizes.prod(1).sum()) * others
-        return self._result(making.arrays.wrap(out, dtype), sizes, goal, making)
+        return self._result(making.arrays.wrap(out, dtype), axes, sizes, goal, making)
 
-    def _result(self, data: Any, sizes: IntArray, goal: tuple[int, ...], making: Making) -> Any:
+    def _result(self, data: Any, axes: tuple[int, ...], sizes: IntArray, goal: tuple[int, ...], making: Making) -> Any:
         if not self.mask and not self.lengths:
             return data
-        mask = making.arrays.wrap(_mask(sizes, goal, making)) if self.mask else None
+        mask = None
+        if self.mask:
+            order = sorted(range(len(axes)), key=axes.__getitem__)  # (1, 0) names the same axes of the data
+            mask = making.arrays.wrap(_mask(sizes[:, order], tuple(goal[place] for place in order), making))
         lengths = None
         if self.lengths:
             lengths = making.arrays.wrap(sizes if isinstance(self.axis, (tuple, list)) else sizes[:, 0].copy())
@@ -143,9 +151,13 @@ class pad(Collator):
         others = [axis for axis in range(first.ndim) if axis not in axes]
         for position, array in enumerate(arrays) if others else ():
             if any(array.shape[axis] != first.shape[axis] for axis in others):
-                remedy = f", and only axis {self.axis} is padded. Make them equal, or pad several axes: axis=(0, 1)."
+                differing = (axis for axis in others if array.shape[axis] != first.shape[axis])
+                remedy = self._remedy(tuple(sorted({*axes, *differing})))
                 raise making.differ("shape", path, position, array.shape, first.shape, remedy)
         return axes
+
+    def _remedy(self, axes: tuple[int, ...]) -> str:
+        return f", and only axis {self.axis} is padded. Make them equal, or pad several axes: axis={axes}."
 
 
 def check_value(value: Any) -> None:

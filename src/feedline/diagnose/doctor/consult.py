@@ -1,0 +1,127 @@
+"""The doctor: examines, lets every check speak, and puts the findings in order.
+
+Takes: a dataset, a loader, or a factory of one. Gives: `Findings`.
+Promises: an end, whatever the dataset does; a check that fails itself is a finding, not an exception.
+Not its job: seeing (examine), judging (the checks by topic), the screen (rendering).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from feedline.checks import check_seconds, check_whole
+from feedline.diagnose.answer import Findings
+from feedline.diagnose.doctor import batches, carrying, failures, labels, memory, randomness, speed, values
+from feedline.diagnose.doctor.evidence import Evidence
+from feedline.diagnose.doctor.examine import examine
+from feedline.diagnose.doctor.patient import patient_of
+from feedline.diagnose.findings import OK, SEVERITIES, WARNING, Finding
+from feedline.diagnose.target import constructed
+from feedline.errors import OptionError, OptionTypeError
+
+Check = Callable[[Evidence], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    *failures.CHECKS,
+    *labels.CHECKS,
+    *values.CHECKS,
+    *randomness.CHECKS,
+    *carrying.CHECKS,
+    *speed.CHECKS,
+    *memory.CHECKS,
+    *batches.CHECKS,
+)
+SECONDS = 10.0
+
+
+def doctor(
+    what: Any,
+    *,
+    seconds: float = SECONDS,
+    num_workers: int = 2,
+    batch_size: int | None = None,
+    label: str | None = None,
+    ignore: Collection[str] = (),
+) -> Findings:
+    """What is wrong with a dataset or loader, why, and what to change; the worst first.
+
+    Samples are read in worker processes, a spread of them, some repeatedly; what hangs or crashes there is named.
+
+    Args:
+        what: a dataset, a loader (feedline's or torch's), or a function that makes one and needs no arguments.
+        seconds: about how long it may take.
+        num_workers: for the run with real workers.
+        batch_size: for a dataset; a loader has its own.
+        label: which field of a sample is its label (a name, or a place as "1"), if that is not plain.
+        ignore: ids of findings that are not wanted.
+
+    >>> import numpy as np
+    >>> class Digits:
+    ...     def __len__(self): return 200
+    ...     def __getitem__(self, index): return np.zeros(4, np.float32), 7
+    >>> found = doctor(Digits(), seconds=2)
+    >>> found.worst, [finding.id for finding in found if finding.severity == "problem"]
+    ('problem', ['constant-label'])
+    """
+    if not check_seconds("seconds", seconds, ""):
+        raise OptionError("seconds must be more than 0: reading takes time")
+    check_whole("num_workers", num_workers, least=1)
+    if batch_size is not None:
+        check_whole("batch_size", batch_size, least=1)
+    if label is not None and not isinstance(label, str):
+        raise OptionTypeError(f"label must be a field's name, or its place as a string; got {label!r}")
+    made, construction = constructed(what)
+    patient = patient_of(made, batch_size, label, construction)
+    seen = examine(patient, seconds, num_workers)
+    return Findings(judged(seen, set(ignore)), f"feedline doctor: {patient.name}")
+
+
+def judged(seen: Evidence, ignore: Collection[str] = ()) -> list[Finding]:
+    """All findings, the worst first; what was fine last."""
+    found = [finding for check in CHECKS for finding in _guarded(check, seen) if finding.id not in ignore]
+    found.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
+    return [*found, *_troubles(seen), _examined(seen)]
+
+
+def _guarded(check: Check, seen: Evidence) -> Iterator[Finding]:
+    """A dataset that is odd in one way must not keep the other checks from speaking."""
+    try:
+        yield from check(seen)
+    except Exception as error:
+        yield _trouble(check.__name__.removeprefix("check_").replace("_", " "), f"{type(error).__name__}: {error}")
+
+
+def _troubles(seen: Evidence) -> Iterator[Finding]:
+    for what, why in seen.troubles:
+        yield _trouble(what, why)
+
+
+def _trouble(what: str, why: str) -> Finding:
+    return Finding(
+        "could-not-examine",
+        WARNING,
+        f"Could not examine {what}: {why.splitlines()[0] if why else ''}",
+        {"what": what, "error": why},
+        "That part of the examination failed; the others are not affected.",
+        "if the error is not from your own code, please report it with the output of `feedline doctor --json`.",
+    )
+
+
+def _examined(seen: Evidence) -> Finding:
+    """What the findings rest upon."""
+    length = seen.setting.length
+    of = "" if length is None else f" of {length:,}"
+    parts = [f"{len(seen.readings):,}{of} samples read"]
+    if seen.again:
+        parts.append(f"{len(seen.again) + len(seen.reseeded):,} of them again")
+    if seen.run is not None and seen.run.batches:
+        parts.append(f"{seen.run.batches:,} batches run with workers")
+    evidence = {
+        "read": len(seen.readings),
+        "length": length,
+        "again": len(seen.again),
+        "batches": seen.run.batches if seen.run else 0,
+        "seconds": round(seen.seconds, 2),
+    }
+    return Finding("examined", OK, f"Examined: {', '.join(parts)}, in {seen.seconds:.1f} s", evidence)

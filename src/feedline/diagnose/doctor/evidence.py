@@ -1,0 +1,250 @@
+"""What an examination has seen: plain values, from which findings are made.
+
+Takes: nothing. Gives: `Field`, `Reading`, `Run`, `Setting`, `Evidence`. Promises: frozen and picklable; readings travel
+from worker processes.
+Not its job: seeing (examine, probe), judging (the checks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple
+
+from feedline.diagnose.target import Construction
+
+OUTLIER, LEAST_OUTLIER = 10.0, 0.1
+"""A slow sample: times the usual, and seconds; below that nobody waits for it."""
+ARRAY, NUMBER, TEXT, LIST, NOTHING, OTHER = "array", "number", "text", "list", "nothing", "other"
+
+
+class Field(NamedTuple):
+    """One leaf of a sample."""
+
+    path: str
+    """How to get at it: "" for the sample itself, "[0]", "['image']", ".label"."""
+    kind: str
+    dtype: str
+    """An array's; of anything else the name of its class."""
+    shape: tuple[int, ...] = ()
+    nbytes: int = 0
+    nans: int = 0
+    infs: int = 0
+    value: Any = None
+    """Of a number, or a short text."""
+    eight_bit: bool = False
+    """A floating-point image with so few different values that they were bytes once."""
+
+
+class Line(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    number: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number} ({self.function})"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One sample, read once in a worker process."""
+
+    index: Any
+    seconds: float = 0.0
+    fields: tuple[Field, ...] = ()
+    digest: str = ""
+    """Equal for equal samples."""
+    error: str = ""
+    """What reading it raised."""
+    where: Line | None = None
+    """…and in which line."""
+    what: str = ""
+    """What the dataset's describe(index) says of a sample that failed, or was slow."""
+    shared: tuple[str, ...] = ()
+    """Fields that lie in the same memory when the sample is read again…"""
+    changed: tuple[str, ...] = ()
+    """…and that had other values then."""
+    lines: tuple[tuple[Line, int], ...] = ()
+    """Where the time went: how often each line was met at work."""
+    seeds: tuple[tuple[str, str], ...] = ()
+    """Generators that were seeded meanwhile: function and seed."""
+    memory: int = 0
+    """The worker's own memory afterwards."""
+
+    def field(self, path: str) -> Field | None:
+        """The one at that path."""
+        return next((each for each in self.fields if each.path == path), None)
+
+
+class Collating(NamedTuple):
+    """A batch made by the user's collate_fn."""
+
+    seconds: float
+    samples: int
+    lines: tuple[tuple[Line, int], ...] = ()
+
+
+class Trial(NamedTuple):
+    """The same samples, read by one thread and by two."""
+
+    one: float
+    two: float
+    """Seconds…"""
+    cpu_one: float
+    cpu_two: float
+    """…and those of them on a CPU, of all threads together."""
+    possible: float
+    """CPUs that two threads had at work that needs no interpreter: near 1, the machine was busy."""
+
+    @property
+    def gain(self) -> float:
+        """How much faster two threads were."""
+        return self.one / self.two if self.two else 1.0
+
+    @property
+    def cpus(self) -> float:
+        """How many CPUs two threads had at once."""
+        return self.cpu_two / self.two if self.two else 0.0
+
+
+class Mishap(NamedTuple):
+    """A sample that killed its worker, or did not come to an end."""
+
+    index: Any
+    what: str
+    error: str
+    stuck: bool = False
+    where: Line | None = None
+    """Where it stood."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A short run with real workers and the user's own way to collate."""
+
+    batches: int = 0
+    samples: int = 0
+    bytes: int = 0
+    fetching: float = 0.0
+    collating: float = 0.0
+    padding: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What the dataset holds and takes along into workers."""
+
+    held: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What is wrong with it, and the attributes' paths."""
+    unsendable: str = ""
+    """Why it cannot be pickled, by attribute path."""
+    pickled: int = 0
+    """Bytes of its pickle, arrays not counted: they are shared."""
+    pickled_all: bool = True
+    """False: the pickle was given up when it had so many bytes."""
+    largest: str = ""
+    """Its largest collection of Python objects, in words; "" if there is none to speak of."""
+    generators: tuple[str, ...] = ()
+    """Paths of random generators."""
+    start_method: str = "fork"
+
+
+class Column(NamedTuple):
+    """An attribute of the dataset that seems to hold the labels."""
+
+    path: str
+    counts: dict[Any, int]
+    """Of each label."""
+    changes: int
+    """How often a label differs from the one before it."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known of how the data is to be loaded."""
+
+    stream: bool = False
+    length: int | None = None
+    loader: bool = False
+    """Was a loader given? Otherwise the rest is a guess."""
+    in_order: bool = False
+    """Samples are read one after the other as they are stored."""
+    balanced: bool = False
+    """A sampler with weights or strata is at work."""
+    bucketed: bool = False
+    batch_size: int | None = None
+    collates: str = "default"
+    """"default", "feedline" (collators of ours), "own" (a collate_fn), "none" (no batches)."""
+    num_workers: int = 0
+    prefetch_factor: int = 2
+    threads: bool = False
+    lone_sample: str = ""
+    torch: bool = False
+    label: str | None = None
+    """The path of the label, if the user has said it."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All of it. Every part may be missing: then there was no time, or no way."""
+
+    setting: Setting = Setting()
+    readings: tuple[Reading, ...] = ()
+    """A spread of the dataset in ascending order; of a stream, its beginning."""
+    again: tuple[Reading, ...] = ()
+    """The first of them once more, under the same seed, by two workers…"""
+    reseeded: tuple[Reading, ...] = ()
+    """…and under another seed."""
+    reread: tuple[Reading, ...] = ()
+    """Those that took long, once more."""
+    rounds: tuple[int, ...] = ()
+    """A worker's memory after each of several rounds over the same samples."""
+    round_size: int = 0
+    mishaps: tuple[Mishap, ...] = ()
+    limit: float = 0.0
+    """Seconds after which a sample was given up."""
+    trial: Trial | None = None
+    collating: tuple[Collating, ...] = ()
+    run: Run | None = None
+    read_whole: int = 0
+    """So many workers each read the whole stream."""
+    carried: Carried = Carried()
+    construction: Construction | None = None
+    column: Column | None = None
+    free: int | None = None
+    """Bytes of memory that can be had."""
+    limit_of_memory: int = 0
+    seconds: float = 0.0
+    troubles: tuple[tuple[str, str], ...] = field(default=())
+    """Parts of the examination that failed: which, and why."""
+
+    @property
+    def good(self) -> list[Reading]:
+        """The samples that could be read."""
+        return [reading for reading in self.readings if not reading.error]
+
+    @property
+    def usual(self) -> float:
+        """Seconds that a sample takes."""
+        return median(reading.seconds for reading in self.good) if self.good else 0.0
+
+    @property
+    def long(self) -> float:
+        """Seconds after which a sample is a slow one."""
+        return max(LEAST_OUTLIER, OUTLIER * self.usual)
+
+    def column_of(self, path: str) -> Iterator[tuple[Reading, Field]]:
+        """One field of all samples that have it."""
+        for reading in self.good:
+            found = reading.field(path)
+            if found is not None:
+                yield reading, found
+
+    @property
+    def paths(self) -> list[str]:
+        """Of all fields of any sample, in order."""
+        return list(dict.fromkeys(each.path for reading in self.good for each in reading.fields))

@@ -1,0 +1,296 @@
+"""The examination: reads and runs the patient within a time, and writes down what it saw.
+
+Takes: a `Patient` and seconds. Gives: `Evidence`.
+Promises: the user's samples are read in worker processes under feedline's own supervision, so one that hangs or kills
+is seen, named and left behind; a part of the examination that fails leaves the others alone. About the seconds given,
+and some more if samples hang: each may take a sixth of them.
+Not its job: what runs in the workers (probe), judging (the checks).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from feedline.arena.limits import room
+from feedline.diagnose.doctor.columns import column_of
+from feedline.diagnose.doctor.evidence import Carried, Evidence, Reading, Run
+from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
+from feedline.diagnose.doctor.probe import Batched, Observed, Rounds, Threads, Watched, same
+from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
+from feedline.errors import ShippingError, TooManyErrors
+from feedline.line.stream import READ_WHOLE
+from feedline.messages import BadSample
+from feedline.supervise.records import largest
+from feedline.workers.carried import hazards
+from feedline.workers.shipping import weigh
+from feedline.workers.stored_generators import generators
+
+MOST = 1000
+"""Samples that are read at most: enough for a class of 1 % to show (0.99 ** 1000 = 0.00004)."""
+REPEATED = 48
+"""…of which so many are read again."""
+PARTS = {
+    "held": "what the dataset holds",
+    "labels": "its labels",
+    "memory": "memory",
+    "samples": "samples",
+    "repeats": "samples read again",
+    "slow": "slow samples",
+    "rounds": "a worker's memory",
+    "threads": "threads",
+    "collate": "collate_fn",
+    "batches": "a run with workers",
+}
+"""In order, and in words."""
+SHARES = {
+    "samples": 0.3,
+    "repeats": 0.11,
+    "slow": 0.08,
+    "rounds": 0.1,
+    "threads": 0.1,
+    "collate": 0.07,
+    "batches": 0.13,
+}
+"""Of the time. (There are two kinds of repeats.)"""
+ROUND = 16
+WORTH_A_TRIAL = 0.001
+"""Seconds a sample must take for threads to matter."""
+MOST_ROUNDS, LEAST_ROUNDS, ENOUGH = 40, 8, 128 << 20
+"""Rounds over the same samples: at most; and after how many, and how many bytes, growth is seen well enough."""
+PICKLE = 64 << 20
+"""Bytes of a pickle after which counting ends: some seconds of starting workers that are not forked."""
+SEED = 20_241
+SUSPECTS = 8
+
+
+class Examination:
+    """One patient's, part after part."""
+
+    def __init__(self, patient: Patient, seconds: float, num_workers: int) -> None:
+        self._patient = patient
+        self._seconds = seconds
+        self._workers = num_workers
+        self._limit = max(0.5, seconds / 6)
+        self._indices = spread(patient.setting.length or 0, MOST)
+        self._found = Evidence(setting=patient.setting, limit=self._limit, construction=patient.construction)
+
+    def run(self, *parts: str) -> Evidence:
+        """All parts, or those named."""
+        began = time.monotonic()
+        with quietly() as said:
+            for name, words in PARTS.items():
+                if not parts or name in parts:
+                    self._guarded(words, getattr(self, name))
+        whole = [number for number in (2, self._workers) for text in said if READ_WHOLE.format(shards=number) in text]
+        mishaps = tuple(each._replace(where=place_in(said, each)) for each in self._found.mishaps)
+        return replace(self._found, read_whole=max(whole, default=0), mishaps=mishaps, seconds=time.monotonic() - began)
+
+    def _guarded(self, name: str, part: Callable[[], None]) -> None:
+        try:
+            part()
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"[:500]
+            self._note(troubles=(*self._found.troubles, (name, words)))
+
+    def _note(self, **seen: Any) -> None:
+        self._found = replace(self._found, **seen)
+
+    # Without reading
+
+    def held(self) -> None:
+        """What goes along into workers."""
+        dataset, job = self._patient.dataset, self._patient.job
+        weight, refused = 0, ""
+        try:
+            weight = weigh(job, PICKLE)
+        except ShippingError as error:
+            refused = str(error)
+        self._note(
+            carried=Carried(
+                tuple((what, tuple(paths)) for what, paths in hazards(dataset)),
+                refused,
+                weight,
+                weight < PICKLE,
+                largest(dataset) or "",
+                tuple(each.path for each in generators(job)),
+                multiprocessing.get_context().get_start_method(),
+            )
+        )
+
+    def labels(self) -> None:
+        """The dataset's own column of them."""
+        self._note(column=column_of(self._patient.dataset, self._patient.setting.length))
+
+    def memory(self) -> None:
+        """How much there is."""
+        left = room()
+        if left is not None:
+            self._note(free=left.free, limit_of_memory=left.limit)
+
+    # Samples
+
+    def samples(self) -> None:
+        """A spread of them; of a stream, its beginning."""
+        if self._patient.setting.stream:
+            read = self._elements("samples", 1)
+        else:
+            read = sorted(self._readings("samples", self._indices), key=lambda reading: reading.index)
+        self._note(readings=(*read, *self._found.readings))
+
+    def repeats(self) -> None:
+        """Some of them again, by two workers; and under another seed."""
+        if self._found.mishaps or not self._found.good:  # no time for those to happen again
+            return
+        if self._patient.setting.stream:
+            self._note(again=tuple(self._elements("repeats", 2)))
+        elif self._patient.seeds_all:  # in the order they were read before: then each has the same seed
+            few = self._indices[: min(REPEATED, len(self._found.readings))]
+            self._note(again=tuple(self._readings("repeats", few, workers=2)))
+            self._note(reseeded=tuple(self._readings("repeats", few, seed=SEED + 1)))
+
+    def slow(self) -> None:
+        """Those that took long, again."""
+        long = self._found.long
+        suspects = [reading.index for reading in self._found.good if reading.seconds > long][:SUSPECTS]
+        if suspects and not self._patient.setting.stream:
+            self._note(reread=tuple(self._readings("slow", suspects)))
+
+    def _elements(self, part: str, workers: int) -> list[Reading]:
+        dataset = self._patient.dataset
+        got = self._loaded(part, dataset, workers, collate_fn=Observed(type(dataset).__module__))
+        return [replace(each, index=place) for place, each in enumerate(got)]
+
+    def _readings(self, part: str, indices: list[Any], workers: int = 1, seed: int = SEED) -> list[Reading]:
+        if not indices:
+            return []
+        watched = Watched(self._patient.dataset, twice=part == "samples")
+        return self._loaded(part, watched, workers, seed, sampler=indices)
+
+    def _loaded(self, part: str, dataset: Any, workers: int = 1, seed: int = SEED, **options: Any) -> list[Any]:
+        """What the loader gives until the part's time is up."""
+        until = time.monotonic() + SHARES[part] * self._seconds
+        options = {"batch_size": None, "collate_fn": same, **options}
+        loader = self._patient.loader(dataset, seed, workers, self._limit, **options)
+        got: list[Any] = []
+        try:
+            for value in loader:
+                got.append(value)
+                if time.monotonic() > until or len(got) >= MOST or (part == "rounds" and _grows_enough(got)):
+                    break
+        except TooManyErrors:
+            pass  # all of them are in loader.errors
+        finally:
+            self._take_down(part, loader.errors)
+            loader.close()
+        return got
+
+    def _take_down(self, part: str, bad: list[BadSample]) -> None:
+        """What hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading already.)"""
+        self._note(mishaps=(*self._found.mishaps, *(mishap_of(each) for each in bad if not each.trace)))
+        if part == "samples" and self._patient.setting.stream:
+            failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
+            self._note(readings=(*self._found.readings, *failed))
+
+    # Other work, of which each is one long task: it must not seem to be stuck
+
+    def _readable(self) -> list[Any]:
+        """Of a map-style dataset, what can be read again."""
+        return [] if self._patient.setting.stream else [reading.index for reading in self._found.good]
+
+    def _affordable(self, seconds: float) -> int:
+        """So many samples can be read in that time."""
+        return int(seconds / max(self._found.usual, 1e-6))
+
+    def rounds(self) -> None:
+        """A worker's memory, while it reads the same samples again and again."""
+        few = self._readable()[: min(ROUND, self._affordable(self._limit / 4))]
+        if few:
+            rounds = self._loaded("rounds", Rounds(self._patient.dataset, few), sampler=range(MOST_ROUNDS))
+            self._note(rounds=tuple(rounds), round_size=len(few))
+
+    def threads(self) -> None:
+        """One against two."""
+        count = min(64, self._affordable(SHARES["threads"] * self._seconds / 3))  # each is read twice
+        few = self._readable()[:count]
+        if self._found.usual >= WORTH_A_TRIAL and len(os.sched_getaffinity(0)) > 1 and len(few) >= 4:
+            (trial,) = self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0])
+            self._note(trial=trial)
+
+    def collate(self) -> None:
+        """The user's own collate_fn, by itself."""
+        patient = self._patient
+        batches = self._some_batches(8, self._affordable(self._limit / 4))
+        if patient.setting.collates == "own" and patient.collate_fn is not None and batches:
+            batched = Batched(patient.dataset, batches, patient.collate_fn)
+            self._note(collating=tuple(self._loaded("collate", batched, sampler=range(len(batches)))))
+
+    def _some_batches(self, most: int, longest: int) -> list[list[Any]]:
+        indices = self._readable()
+        mixed = random.Random(SEED).sample(indices, len(indices))
+        size = max(1, min(self._patient.setting.batch_size or GUESSED_BATCH, longest))
+        return [mixed[start : start + size] for start in range(0, min(len(mixed), most * size), size)]
+
+    def batches(self) -> None:
+        """A run with workers and the user's own way to collate."""
+        patient, setting = self._patient, self._patient.setting
+        longest = self._affordable(SHARES["batches"] * self._seconds)  # time is looked at between batches
+        if not self._found.good or setting.collates == "none" or longest < 2:
+            return
+        options: dict[str, Any] = {"collate_fn": patient.collate_fn}
+        if setting.stream:
+            options["batch_size"] = min(setting.batch_size or GUESSED_BATCH, longest)
+        elif patient.batch_sampler is not None and longest >= GUESSED_BATCH:
+            options["batch_sampler"] = patient.batch_sampler
+        else:
+            options["batch_sampler"] = self._some_batches(64, longest)
+        self._note(run=self._run(patient.loader(patient.dataset, SEED, self._workers, self._limit, **options)))
+
+    def _run(self, loader: Any) -> Run:
+        until = time.monotonic() + SHARES["batches"] * self._seconds
+        error = ""
+        try:
+            for _ in loader:
+                if time.monotonic() > until:
+                    break
+        except TooManyErrors:
+            pass  # those have been told of
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+        finally:
+            stats = loader.stats()
+            loader.close()
+        flow = stats.total
+        return Run(flow.batches, flow.samples, flow.bytes, flow.fetching, flow.collating, stats.collate.padding, error)
+
+
+def _grows_enough(rounds: list[int]) -> bool:
+    """There is no need to fill the machine."""
+    return len(rounds) >= LEAST_ROUNDS and rounds[-1] - rounds[0] > ENOUGH
+
+
+def spread(length: int, most: int) -> list[int]:
+    """Indices over the whole dataset, one at random out of each of `most` equal parts, in a mixed order.
+
+    >>> sorted(spread(5, 10)), len(set(spread(10_000, 100)))
+    ([0, 1, 2, 3, 4], 100)
+    """
+    draw = random.Random(SEED)
+    count = min(length, most)
+    bounds = [part * length // count for part in range(count + 1)] if count else []
+    chosen = [draw.randrange(low, high) for low, high in pairwise(bounds)]
+    if chosen:
+        chosen[-1] = length - 1
+    draw.shuffle(chosen)
+    return chosen
+
+
+def examine(patient: Patient, seconds: float, num_workers: int) -> Evidence:
+    """Examine the patient within about that many seconds."""
+    return Examination(patient, seconds, num_workers).run()

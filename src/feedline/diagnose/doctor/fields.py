@@ -1,0 +1,142 @@
+"""A sample taken apart: its leaves, and what can be said of each without keeping it.
+
+Takes: a sample of any kind. Gives: its `Field`s, its arrays, a digest. Runs in worker processes.
+Promises: nothing is written to; a value of an unknown kind is a field like any other.
+Not its job: judging (values), reading samples (probe).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from numbers import Number
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import Array
+from feedline.diagnose.doctor.evidence import ARRAY, LIST, NOTHING, NUMBER, OTHER, TEXT, Field
+
+DEEPEST = 6
+WIDEST = 32
+"""Elements of a list up to which each is a field of its own, unless all are numbers."""
+SHORT = 40
+"""Characters of a text that is kept: a label has no more."""
+BYTE_VALUES = 256
+LEAST_IMAGE = 24 * 24
+"""Pixels: below that an array is hardly an image, and has few different values anyway."""
+_CHANNELS = (1, 3, 4)
+
+
+def leaves(sample: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The leaves of a sample, with their paths.
+
+    >>> list(leaves({"a": (1, [2, 3])}))
+    [("['a'][0]", 1), ("['a'][1]", [2, 3])]
+    """
+    parts = _parts(sample) if depth < DEEPEST else None
+    if parts is None:
+        yield path, sample
+        return
+    for step, part in parts:
+        yield from leaves(part, path + step, depth + 1)
+
+
+def _parts(value: Any) -> list[tuple[str, Any]] | None:
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", part) for key, part in value.items()]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [(f".{name}", part) for name, part in zip(value._fields, value, strict=True)]
+    if isinstance(value, tuple) or (isinstance(value, list) and not _is_flat(value)):
+        return [(f"[{place}]", part) for place, part in enumerate(value)] if len(value) <= WIDEST else None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f".{each.name}", getattr(value, each.name)) for each in dataclasses.fields(value)]
+    return None
+
+
+def _is_flat(value: list[Any]) -> bool:
+    return len(value) > WIDEST or all(isinstance(each, (Number, str)) for each in value)
+
+
+def as_array(value: Any) -> Array | None:
+    """The value's memory as an array, if it is one (NumPy's, or a torch tensor on the CPU)."""
+    if isinstance(value, np.ndarray):
+        return value
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and value.device.type == "cpu" and not value.is_sparse:
+        try:
+            return np.asarray(value.detach())
+        except (TypeError, RuntimeError):  # bfloat16 and other types that NumPy does not have
+            return None
+    return None
+
+
+def look_at(path: str, value: Any) -> Field:
+    """What can be said of a leaf."""
+    if value is None:
+        return Field(path, NOTHING, "None")
+    if isinstance(value, (str, bytes)):
+        short = value if len(value) <= SHORT else None
+        return Field(path, TEXT, type(value).__name__, (), len(value), value=short)
+    array = as_array(value)
+    if array is not None:
+        return _of_array(path, array, str(getattr(value, "dtype", array.dtype)).removeprefix("torch."))
+    if isinstance(value, (Number, np.generic)):
+        return _of_number(path, value)
+    if isinstance(value, list):
+        return Field(path, LIST, "list", (len(value),), 8 * len(value))
+    shape = getattr(value, "shape", None)
+    return Field(path, OTHER, type(value).__name__, tuple(shape) if isinstance(shape, tuple) else ())
+
+
+def _of_array(path: str, array: Array, dtype: str) -> Field:
+    if array.ndim == 0 and array.dtype.kind in "biuf":
+        return _of_number(path, array[()])._replace(dtype=dtype)
+    nans = infs = 0
+    if array.dtype.kind in "fc" and not np.isfinite(array.sum(dtype=array.dtype)):  # one pass for the healthy
+        nans, infs = int(np.isnan(array).sum()), int(np.isinf(array).sum())
+    eight_bit = array.dtype.kind == "f" and _was_bytes(array)
+    return Field(path, ARRAY, dtype, array.shape, array.nbytes, nans, infs, eight_bit=eight_bit)
+
+
+def _of_number(path: str, value: Any) -> Field:
+    kind = type(value).__name__
+    known = value.item() if isinstance(value, np.generic) else value
+    if isinstance(known, (int, float)):
+        nan, inf = known != known, known in (float("inf"), float("-inf"))
+        return Field(path, NUMBER, kind, (), 8, int(nan), int(inf), known)
+    return Field(path, NUMBER, kind, (), 8)
+
+
+def _was_bytes(array: Array) -> bool:
+    """An image (height × width, channels first or last) of at most 256 values in each channel, and not just a few."""
+    if array.ndim == 3 and array.shape[0] in _CHANNELS:
+        channels = list(array)
+    elif array.ndim == 3 and array.shape[2] in _CHANNELS:
+        channels = [array[..., channel] for channel in range(array.shape[2])]
+    elif array.ndim == 2 and min(array.shape) >= 24:
+        channels = [array]
+    else:
+        return False
+    if channels[0].size < LEAST_IMAGE:
+        return False
+    counts = [len(np.unique(channel)) for channel in channels]
+    most = min(BYTE_VALUES, channels[0].size // 2)
+    return max(counts) <= most and max(counts) > 16
+
+
+def digest(sample: Any) -> str:
+    """Equal for equal samples; of what is neither array, number nor text, the class alone counts."""
+    made = hashlib.blake2b(digest_size=12)
+    for path, value in leaves(sample):
+        array = as_array(value)
+        if array is not None:
+            made.update(f"{path}{array.dtype}{array.shape}".encode())
+            made.update(np.ascontiguousarray(array).tobytes() if array.dtype != object else b"")
+        elif value is None or isinstance(value, (str, bytes, Number, np.generic, list)):
+            made.update(f"{path}{value!r}".encode())
+        else:
+            made.update(f"{path}{type(value).__name__}".encode())
+    return made.hexdigest()

@@ -1,0 +1,191 @@
+"""Who is examined: a dataset or a loader of either front, seen in one way.
+
+Takes: a dataset, a `feedline.DataLoader`, a torch DataLoader (ours or torch's own), and the user's options.
+Gives: `Patient`: the dataset, what is known of how it is loaded, and loaders to examine it with.
+Promises: the user's loader is not iterated, nor its generator drawn from; torch is imported only if it is already.
+Not its job: reading anything (examine).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from feedline.diagnose.doctor.evidence import Setting
+from feedline.diagnose.target import Construction
+from feedline.line.collators.collator import Collator
+from feedline.line.last_batch import lone_sample
+from feedline.line.sampler import is_ours
+from feedline.line.samplers import BatchSampler, RandomSampler
+from feedline.loader import DataLoader
+from feedline.workers.body import Job
+
+GUESSED_BATCH = 32
+MISHAPS = 3
+"""Samples that may hang or kill before a part of the examination ends: one that hangs takes a sixth of the time."""
+_BALANCING = {"WeightedRandomSampler", "StratifiedBatchSampler"}
+
+
+@dataclass(frozen=True)
+class Patient:
+    """The dataset, and how it is loaded as far as that is known."""
+
+    dataset: Any
+    setting: Setting
+    collate_fn: Callable[[Any], Any] | None = None
+    """The user's own, or a collator of feedline's."""
+    batch_sampler: Any = None
+    """One of feedline's, which can be asked for batches without a trace."""
+    construction: Construction | None = None
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return type(self.dataset).__qualname__
+
+    @property
+    def seeds_all(self) -> bool:
+        """Can a loader seed whatever the dataset may draw from?"""
+        return self.setting.torch or "torch" not in sys.modules
+
+    def loader(self, dataset: Any, seed: int, num_workers: int, timeout: float, **options: Any) -> Any:
+        """A loader that comes to an end whatever the dataset does."""
+        care: dict[str, Any] = {
+            "on_error": "skip",
+            "max_errors": None if self.setting.stream else MISHAPS,  # a stream's elements may fail, too; that is quick
+            "on_stall": "restart",
+            "timeout": timeout,
+            "max_deaths": 1,
+            "stall_warning": 0,
+        }
+        if not self.setting.torch:
+            return DataLoader(dataset, seed=seed, num_workers=num_workers, **care, **options)
+        torch: Any = sys.modules["torch"]
+        front: Any = importlib.import_module("feedline.torch")
+        generator = torch.Generator()
+        generator.manual_seed(seed)
+        return front.DataLoader(dataset, generator=generator, num_workers=num_workers, **care, **options)
+
+    @property
+    def job(self) -> Job:
+        """What would be sent to workers."""
+        fields: dict[str, Any] = {
+            "dataset": self.dataset,
+            "collate_fn": self.collate_fn,
+            "stream": self.setting.stream,
+            "batched": True,
+            "batch_size": 1,
+            "drop_last": False,
+            "worker_init_fn": None,
+            "shuffle_buffer": 0,
+            "seed": 0,
+            "num_workers": 1,
+        }
+        if self.setting.torch:
+            fields["dialect"] = importlib.import_module("feedline.torch.dialect").TORCH
+        return Job(**fields)
+
+
+def patient_of(what: Any, batch_size: int | None, label: str | None, construction: Construction | None) -> Patient:
+    """Of a dataset or a loader; OptionError if it is neither."""
+    given: dict[str, Any] = {"label": label}
+    if isinstance(what, DataLoader):
+        return _of_ours(what, given, construction)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(what, torch.utils.data.DataLoader):
+        return _of_torchs(what, given, construction)
+    options = DataLoader(what).options
+    setting = Setting(
+        stream=options.stream,
+        length=None if options.stream else len(what),
+        batch_size=batch_size,
+        torch=torch is not None and _torch_can(what, options.stream),
+        **given,
+    )
+    return Patient(what, setting, construction=construction)
+
+
+def _torch_can(dataset: Any, stream: bool) -> bool:
+    torch: Any = sys.modules["torch"]
+    return not stream or isinstance(dataset, torch.utils.data.IterableDataset)
+
+
+def _of_ours(loader: DataLoader, given: dict[str, Any], construction: Construction | None) -> Patient:
+    options = loader.options
+    sampler, batch_sampler = options.sampler, options.batch_sampler
+    if sampler is None and options.shuffle:
+        sampler = RandomSampler(options.dataset)
+    sized = type(batch_sampler) is BatchSampler
+    setting = Setting(
+        stream=options.stream,
+        length=_length(options.dataset, options.stream),
+        loader=True,
+        in_order=_in_order(sampler, batch_sampler) and not options.shuffle_buffer,
+        balanced=_balances(sampler, batch_sampler),
+        bucketed=_named(batch_sampler, {"BucketBatchSampler"}),
+        batch_size=batch_sampler.batch_size if sized else options.batch_size,  # type: ignore[union-attr]
+        collates=_collates(options.collate_fn, options.batched, ()),
+        num_workers=options.num_workers,
+        prefetch_factor=options.prefetch_factor,
+        threads=options.workers == "thread",
+        lone_sample=(lone_sample(sampler, options.batch_size, options.drop_last) or "") if not options.stream else "",
+        torch="torch" in sys.modules and not options.stream,
+        **given,
+    )
+    ours = batch_sampler if batch_sampler is not None and is_ours(batch_sampler) else None
+    return Patient(options.dataset, setting, options.collate_fn, ours, construction)
+
+
+def _of_torchs(loader: Any, given: dict[str, Any], construction: Construction | None) -> Patient:
+    data: Any = sys.modules["torch"].utils.data
+    stream = isinstance(loader.dataset, data.IterableDataset)
+    batched = loader.batch_sampler is not None or loader.batch_size is not None
+    plain = type(loader.batch_sampler) is data.BatchSampler
+    buffer = getattr(loader, "shuffle_buffer", 0)
+    size, drop = loader.batch_size, loader.drop_last
+    setting = Setting(
+        stream=stream,
+        length=_length(loader.dataset, stream),
+        loader=True,
+        in_order=not buffer if stream else _in_order(loader.sampler, None if plain else loader.batch_sampler),
+        balanced=_balances(loader.sampler, loader.batch_sampler),
+        bucketed=_named(loader.batch_sampler, {"BucketBatchSampler"}),
+        batch_size=size,
+        collates=_collates(loader.collate_fn, batched, (data.default_collate, data.default_convert)),
+        num_workers=loader.num_workers,
+        prefetch_factor=loader.prefetch_factor or 2,
+        threads=getattr(loader, "workers", "process") == "thread",
+        lone_sample=(lone_sample(loader.sampler, size, drop) or "") if not stream and plain else "",
+        torch=True,
+        **given,
+    )
+    own = None if setting.collates == "default" else loader.collate_fn
+    ours = loader.batch_sampler if is_ours(loader.batch_sampler) and not plain else None
+    return Patient(loader.dataset, setting, own, ours, construction)
+
+
+def _length(dataset: Any, stream: bool) -> int | None:
+    return len(dataset) if not stream and hasattr(type(dataset), "__len__") else None
+
+
+def _in_order(sampler: Any, batch_sampler: Any) -> bool:
+    return batch_sampler is None and (sampler is None or type(sampler).__name__ == "SequentialSampler")
+
+
+def _balances(*samplers: Any) -> bool:
+    return any(_named(each, _BALANCING) or _named(getattr(each, "sampler", None), _BALANCING) for each in samplers)
+
+
+def _named(sampler: Any, names: Iterable[str]) -> bool:
+    return any(kind.__name__ in names for kind in type(sampler).__mro__)
+
+
+def _collates(collate_fn: Any, batched: bool, defaults: tuple[Any, ...]) -> str:
+    if not batched:
+        return "none"
+    if collate_fn is None or collate_fn in defaults:
+        return "default"
+    return "feedline" if isinstance(collate_fn, Collator) else "own"

@@ -1,0 +1,187 @@
+"""What runs in worker processes: reads the user's samples and brings back what can be said of them.
+
+Takes: the user's dataset. Gives: datasets whose samples are `Reading`s, `Collating`s or a `Trial`, and a collate_fn
+that makes `Reading`s of a stream's elements.
+Promises: samples are read and never written to (they may lie in a file, or in memory shared with others); an error of
+the user's code is a reading like any other. What hangs or dies is feedline's own supervision's to see.
+Not its job: which indices, how long (examine); judging (the checks).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import described
+from feedline.diagnose.doctor.evidence import Collating, Line, Reading, Trial
+from feedline.diagnose.doctor.fields import as_array, digest, leaves, look_at
+from feedline.diagnose.doctor.lines import Lines, users_line
+from feedline.diagnose.doctor.seeding import Seeding
+from feedline.supervise.memory import own_memory
+
+TWICE = 8
+"""So many samples a worker reads a second time, to see whether both lie in the same memory."""
+LONG = 0.05
+"""Seconds after which the dataset is asked for words on the sample, which is then not read a second time."""
+BLOCK = bytes(1 << 20)
+
+_lines, _seeding = Lines(), Seeding()
+
+
+def same(value: Any) -> Any:
+    """A collate_fn that leaves readings as they are."""
+    return value
+
+
+class Watched:
+    """The user's map-style dataset; its samples are readings."""
+
+    def __init__(self, dataset: Any, twice: bool = False) -> None:
+        self.dataset = dataset
+        self._twice = TWICE if twice else 0
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def describe(self, index: Any) -> str:
+        """The user's own words, for samples that hang or kill."""
+        return described(self.dataset, index)
+
+    def __getitem__(self, index: Any) -> Reading:
+        _seeding.begin(type(self.dataset).__module__)
+        _lines.begin()
+        began = time.perf_counter()
+        try:
+            sample = self.dataset[index]
+        except Exception as error:
+            _lines.take(), _seeding.take()
+            words = f"{type(error).__name__}: {error}"[:300]
+            return Reading(index, error=words, where=_line_of(error), what=described(self.dataset, index))
+        seconds = time.perf_counter() - began
+        reading = _read(index, sample, seconds, described(self.dataset, index) if seconds > LONG else "")
+        if self._twice and seconds < LONG:
+            self._twice -= 1
+            shared, changed = self._read_twice(index, sample)
+            return Reading(**{**vars(reading), "shared": shared, "changed": changed})
+        return reading
+
+    def _read_twice(self, index: Any, sample: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        first = [(path, array) for path, value in leaves(sample) if (array := as_array(value)) is not None]
+        before = [digest(array) for _, array in first]
+        try:
+            again = dict(leaves(self.dataset[index]))
+        except Exception:
+            return (), ()
+        shared = [
+            (path, digest(array) != old)
+            for (path, array), old in zip(first, before, strict=True)
+            if array.size > 1 and _same_memory(array, as_array(again.get(path)))
+        ]
+        return tuple(path for path, _ in shared), tuple(path for path, changed in shared if changed)
+
+
+def _same_memory(first: Any, second: Any) -> bool:
+    return second is not None and first.flags.writeable and bool(np.may_share_memory(first, second))
+
+
+def _read(index: Any, sample: Any, seconds: float, what: str) -> Reading:
+    lines, seeds = _lines.take(), _seeding.take()
+    fields = tuple(look_at(path, value) for path, value in leaves(sample))
+    memory = own_memory(os.getpid())
+    return Reading(index, seconds, fields, digest(sample), what=what, lines=lines, seeds=seeds, memory=memory)
+
+
+def _line_of(error: BaseException) -> Line | None:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return users_line(frames[-1]) if frames else None
+
+
+class Observed:
+    """A collate_fn for a stream that is not batched: elements become readings."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._since = 0.0
+
+    def __call__(self, element: Any) -> Reading:
+        seconds = time.perf_counter() - self._since if self._since else 0.0  # the first: with opening the stream
+        reading = _read(None, element, seconds, "")
+        _seeding.begin(self._module)
+        _lines.begin()
+        self._since = time.perf_counter()
+        return reading
+
+
+class Rounds:
+    """The same samples round after round; a sample of this is the worker's memory after a round."""
+
+    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
+        self.dataset = dataset
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, number: Any) -> int:
+        for index in self._indices:
+            self.dataset[index]
+        return own_memory(os.getpid())
+
+
+class Batched:
+    """Batches of the user's samples, made by the user's collate_fn; a sample of this says how long that took."""
+
+    def __init__(self, dataset: Any, batches: Sequence[Sequence[Any]], collate_fn: Callable[[Any], Any]) -> None:
+        self.dataset = dataset
+        self._batches = batches
+        self._collate_fn = collate_fn
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getitem__(self, number: int) -> Collating:
+        samples = [self.dataset[index] for index in self._batches[number]]
+        _lines.begin()
+        began = time.perf_counter()
+        self._collate_fn(samples)
+        seconds = time.perf_counter() - began
+        return Collating(seconds, len(samples), _lines.take())
+
+
+class Threads:
+    """A trial: the same samples by one thread and by two. A sample of this is a `Trial`."""
+
+    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
+        self.dataset = dataset
+        self._indices = list(indices)
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, number: Any) -> Trial:
+        blocks = [BLOCK] * 24  # 1.5 ms each
+        possible = [_timed(2, _hash, blocks)]
+        (one, cpu_one), (two, cpu_two) = (_timed(count, self.dataset.__getitem__, self._indices) for count in (1, 2))
+        possible.append(_timed(2, _hash, blocks))
+        return Trial(one, two, cpu_one, cpu_two, min(cpu / seconds for seconds, cpu in possible))
+
+
+def _timed(threads: int, call: Callable[[Any], Any], things: Sequence[Any]) -> tuple[float, float]:
+    """Seconds, and those on a CPU."""
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(abs, range(threads)))  # they exist
+        began, worked = time.perf_counter(), time.process_time()
+        list(pool.map(call, things))
+        return time.perf_counter() - began, time.process_time() - worked
+
+
+def _hash(block: bytes) -> bytes:
+    """Work that lets other threads run."""
+    return hashlib.blake2b(block).digest()

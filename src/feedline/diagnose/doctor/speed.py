@@ -1,0 +1,140 @@
+"""Time: samples that take long, the line that takes it, collating, and whether threads would help.
+
+Takes: evidence. Gives: findings "slow-samples", "slow-reading", "slow-collate", "python-bound", "threads-help".
+Promises: a sample is slow only if it was so whenever it was read; a statement about threads needs a machine that
+had two CPUs free.
+Not its job: how many workers (tune).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from feedline.diagnose.doctor.evidence import Evidence, Line, Reading
+from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
+from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
+
+SLOW, VERY_SLOW = 0.01, 0.05
+"""Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
+LOOKS = 20
+"""Looks at the code on which a line's share must rest."""
+COLLATE_SHARE, COLLATE_SECONDS = 0.5, 0.001
+"""Of the time for reading and collating; and seconds a sample."""
+ONE_CPU, TWO_CPUS, POSSIBLE = 1.15, 1.5, 1.5
+"""CPUs that two threads have at once: code that holds the GIL at most 1.05 (measured on a busy machine of two CPUs),
+other code nearly as many as work that needs no interpreter."""
+ON_CPU = 0.6
+"""The share of a single thread's time on a CPU: below that it waits, for a disk or a network, and threads help."""
+
+
+def check_outliers(seen: Evidence) -> Iterator[Finding]:
+    """A few samples that hold up the others."""
+    again = {reading.index: reading for reading in (*seen.again, *seen.reread)}
+    if len(seen.good) < 8:
+        return
+    limit, usual = seen.long, seen.usual
+    slow = [reading for reading in seen.good if reading.seconds > limit and _again(reading, again, limit)]
+    if not slow or len(slow) > len(seen.good) // 4:
+        return
+    worst = max(slow, key=lambda reading: reading.seconds)
+    line = _line(shares(pair for reading in slow for pair in reading.lines))
+    names = [f"{each.index} ({each.what})" if each.what else str(each.index) for each in slow]
+    yield Finding(
+        "slow-samples",
+        WARNING,
+        f"{len(slow):,} of {len(seen.good):,} samples {agree(len(slow), 'takes', 'take')} far longer than the rest "
+        f"({lasting(usual)}): {some(names)}",
+        {"indices": indices(slow), "seconds": [each.seconds for each in slow], "usual": usual, "line": line},
+        f"Sample {worst.index} takes {lasting(worst.seconds)}. Batches are delivered in order, so one such sample "
+        f"holds up those behind it.{f' The time goes into {line}.' if line else ''}",
+        "look at these samples: far larger files, other formats? Otherwise load further ahead, or in any order.",
+        "loader = DataLoader(dataset, prefetch_factor=8, in_order=False)",
+    )
+
+
+def _again(reading: Reading, again: dict[object, Reading], limit: float) -> bool:
+    """Not only the first time, when files are opened and modules imported."""
+    return reading.index in again and again[reading.index].seconds > limit
+
+
+def check_reading(seen: Evidence) -> Iterator[Finding]:
+    """The usual sample, and where its time goes."""
+    if not seen.good:
+        return
+    usual = seen.usual
+    if usual < SLOW:
+        return
+    lines = shares(pair for reading in seen.good for pair in reading.lines)
+    looks = sum(count for reading in seen.good for _, count in reading.lines)
+    line = _line(lines) if looks >= LOOKS else ""
+    yield Finding(
+        "slow-reading",
+        WARNING if usual >= VERY_SLOW else NOTE,
+        f"A sample takes {lasting(usual)} to read"
+        + (f", {lines[0][1]:.0%} of it in one line".replace("%", " %") if line else ""),
+        {
+            "seconds": usual,
+            "per_second_and_worker": round(1 / usual, 1),
+            "lines": [{"line": str(each), "share": round(share, 3)} for each, share in lines[:5]],
+        },
+        f"One worker gives {1 / usual:,.0f} samples a second. " + (f"The time goes into {line}." if line else ""),
+        "do it once and keep the result (on disk, smaller), use a faster library, or use more workers: feedline tune "
+        "finds out how many.",
+    )
+
+
+def _line(lines: list[tuple[Line, float]]) -> str:
+    return source(lines[0][0]) if lines else ""
+
+
+def check_collate(seen: Evidence) -> Iterator[Finding]:
+    """Work that is done batch by batch."""
+    if not seen.collating or not seen.good:
+        return
+    samples = sum(each.samples for each in seen.collating)
+    each = sum(one.seconds for one in seen.collating) / max(1, samples)
+    reading = sum(one.seconds for one in seen.good) / len(seen.good)
+    if each < COLLATE_SECONDS or each < COLLATE_SHARE * (each + reading):
+        return
+    lines = shares(pair for one in seen.collating for pair in one.lines)
+    yield Finding(
+        "slow-collate",
+        WARNING,
+        f"collate_fn takes {lasting(each)} a sample, reading it {lasting(reading)}",
+        {"collate_seconds": each, "read_seconds": reading, "line": _line(lines)},
+        "What collate_fn does to each sample is better done in __getitem__: it is then seen, timed and repeated sample "
+        f"by sample, and an error names the sample.{f' The time goes into {_line(lines)}.' if lines else ''}",
+        "move work on single samples into __getitem__; pad and stack with feedline's collators, which write once.",
+        "loader = DataLoader(dataset, collate={'tokens': feedline.pad(0), 'label': feedline.stack})",
+    )
+
+
+def check_threads(seen: Evidence) -> Iterator[Finding]:
+    """Would threads do, instead of processes?"""
+    trial = seen.trial
+    if trial is None or trial.possible < POSSIBLE:
+        return
+    evidence = {
+        "gain": round(trial.gain, 2),
+        "one_thread": trial.one,
+        "two_threads": trial.two,
+        "cpus": round(trial.cpus, 2),
+    }
+    works = trial.cpu_one > ON_CPU * trial.one
+    if works and trial.cpus < ONE_CPU:
+        if seen.setting.threads or seen.usual >= SLOW / 2:
+            yield Finding(
+                "python-bound",
+                WARNING if seen.setting.threads else NOTE,
+                f"Two threads read {trial.gain:.1f} times as fast as one: the work is done by Python itself",
+                evidence,
+                "Python runs one thread at a time (the GIL). Worker threads do not help here; worker processes do.",
+                "use worker processes, or do the work in NumPy, OpenCV or torch calls on whole arrays.",
+                'loader = DataLoader(dataset, num_workers=4, workers="process")',
+            )
+    elif trial.gain > TWO_CPUS and (trial.cpus > ONE_CPU or not works):
+        title = f"Two threads read {trial.gain:.1f} times as fast as one: workers='thread' would do"
+        yield Finding("threads-help", OK, title, evidence)
+
+
+CHECKS = (check_outliers, check_reading, check_collate, check_threads)

@@ -1,0 +1,55 @@
+"""What feedline's own supervision has to say of a sample that hung or killed its worker.
+
+Takes: bad samples of a loader, and the warnings it gave. Gives: `Mishap`s, with the line of the user's code.
+Promises: while the doctor examines, nothing of that reaches the screen.
+Not its job: seeing to it (guard, supervise), judging (failures).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+
+from feedline.diagnose.doctor.evidence import Line, Mishap
+from feedline.diagnose.doctor.lines import is_librarys
+from feedline.messages import BadSample
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[list[str]]:
+    """Warnings and logged mishaps are evidence here, and not for the screen."""
+    log = logging.getLogger("feedline")
+    disabled = log.disabled
+    said: list[str] = []
+    log.disabled = True
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                yield said
+            finally:
+                said += [str(each.message) for each in caught]
+    finally:
+        log.disabled = disabled
+
+
+def mishap_of(bad: BadSample) -> Mishap:
+    """What befell the sample: it did not come to an end, or ended its worker.
+
+    >>> mishap_of(BadSample(3, 0, "", "1 workers ended at it; the last was stuck for 2.0 s")).stuck
+    True
+    """
+    return Mishap(bad.index, bad.what, bad.error, "stuck for" in bad.error)
+
+
+def place_in(said: list[str], mishap: Mishap) -> Line | None:
+    """Where it stood, as the report of it has it: the innermost line that is not a library's."""
+    for text in said:
+        if f"{mishap.index}" in text:
+            for file, number, function in re.findall(r'File "(.+?)", line (\d+) in (\S+)', text):
+                if not is_librarys(file):
+                    return Line(file, int(number), function)
+    return None

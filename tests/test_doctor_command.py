@@ -1,0 +1,82 @@
+"""`feedline doctor` as a process, and its page in the docs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs" / "doctor.md"
+DOCTOR = Path(__file__).parent.parent / "src" / "feedline" / "diagnose" / "doctor"
+
+DATA = """
+import numpy as np
+print("importing")
+
+class Photos:
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, index):
+        print("reading")
+        if index == 120:
+            raise OSError("truncated")
+        return np.zeros((8, 8, 3), np.uint8), index % 3
+
+    def describe(self, index):
+        return f"photos/{index}.jpg"
+
+class Fine(Photos):
+    def __getitem__(self, index):
+        return np.zeros((8, 8, 3), np.uint8), index % 3
+"""
+
+
+def doctor(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "data.py").write_text(DATA)
+    command = [sys.executable, "-m", "feedline", "doctor", "--seconds", "2", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
+
+
+def test_for_people(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "data:Photos")
+    assert done.returncode == 1
+    assert "problem  1 of 200 samples read cannot be read: 120 (photos/120.jpg)\n" in done.stdout
+    assert 'on_error="skip"' in done.stdout
+    assert "reading" not in done.stdout.splitlines()
+    assert "Traceback" not in done.stderr
+
+
+def test_for_machines(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "data.py:Fine", "--json")
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode, document["command"], document["worst"]) == (0, "doctor", "ok")
+    assert [finding["id"] for finding in document["findings"]] == ["examined"]
+
+
+def test_bad_usage(tmp_path: Path) -> None:
+    for arguments in (["nowhere:data"], ["data:np", "--json"]):
+        done = doctor(tmp_path, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.splitlines()[-1].startswith("feedline doctor: ")
+        assert "Traceback" not in done.stderr
+
+
+def test_every_finding_is_in_the_docs_and_every_one_there_is_made() -> None:
+    sources = "".join(path.read_text() for path in DOCTOR.glob("*.py"))
+    made = set(re.findall(r'(?:Finding\(\s*|\*\()"([a-z0-9-]+)"', sources))
+    assert len(made) > 30
+    told = set(re.findall(r"^\| `([a-z][a-z0-9-]+)`", DOCS.read_text(), re.MULTILINE))
+    assert told == made
+
+
+@pytest.mark.parametrize(
+    "example", re.findall(r"```python\n(.*?)```", DOCS.read_text() if DOCS.exists() else "", re.DOTALL)
+)
+def test_the_docs_examples_run(example: str) -> None:
+    exec(example, {"__name__": "example"})
