@@ -428,7 +428,7 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (RandomSampler, (5, False, 2.0), TypeError, "num_samples must be a whole number of at least 1; got 2.0"),
     (RandomSampler, (5, False, True), TypeError, "num_samples must be a whole number of at least 1; got True"),
     (RandomSampler, ([], False, 3), ValueError, "num_samples=3 cannot be drawn from an empty data_source"),
-    (RandomSampler, (5, False, None, -1), ValueError, "seed must be at least 0; got -1"),
+    (RandomSampler, (5, False, None, -1), ValueError, "seed must be at least 0 and below .*; got -1"),
     (RandomSampler, (5, False, None, 2**63), ValueError, "seed must be below 2"),
     (RandomSampler, (5, False, None, "7"), TypeError, "seed must be .* got '7'"),
     (SubsetRandomSampler, ([1.0, 2.0],), TypeError, "indices must be a one-dimensional sequence of integers"),
