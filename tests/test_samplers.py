@@ -68,7 +68,7 @@ def test_order_is_a_function_of_seed_and_epoch(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=few(15))
-@given(start=st.integers(0, 21_000), size=st.integers(0, 9000), seed=st.integers(0, 2**64 - 1))
+@given(start=st.integers(0, 21_000), size=st.integers(0, 9000), seed=st.integers(0, 2**63 - 1))
 def test_any_part_of_an_order_is_read_without_what_precedes(name: str, start: int, size: int, seed: int) -> None:
     sampler = ALL[name](None)
     part = sampler.order(seed, 3)[start : start + size]
@@ -226,7 +226,7 @@ def test_empty_data_has_no_indices(replacement: bool) -> None:
         assert list(BatchSampler(sampler, 4, drop_last=False)) == []
 
 
-@given(n=st.integers(1, 300), samples=st.integers(1, 1000), seed=st.integers(0, 2**64 - 1))
+@given(n=st.integers(1, 300), samples=st.integers(1, 1000), seed=st.integers(0, 2**63 - 1))
 def test_without_replacement_whole_shuffles_come_one_after_the_other(n: int, samples: int, seed: int) -> None:
     sampler = RandomSampler(n, num_samples=samples)
     order = indices(sampler.order(seed, 0))
@@ -366,7 +366,7 @@ def test_other_weights_are_followed_and_never_ignored(replacement: bool) -> None
         with pytest.raises(ValueError, match="read-only"):
             each.weights[0] = 0
         each.weights = np.array([0, 0, 0, 1, 1, 1])
-        assert set(each) <= {3, 4, 5}
+        assert {index for _ in range(10) for index in each} == {3, 4, 5}
         with pytest.raises(OptionError, match=r"weights\[1\] is -1"):
             each.weights = [1, -1]
         assert each.weights.tolist() == [0, 0, 0, 1, 1, 1]

@@ -20,6 +20,7 @@ from kinds import few
 import feedline
 from feedline import ArrayDataset, DataLoader, OptionError, OptionTypeError, Subset, split
 from feedline.datasets import IntArray, apportion, reads_batches, split_indices
+from feedline.datasets.apportioning import fractions_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:part .* is empty")
 
@@ -349,6 +350,7 @@ def test_whole_numbers_are_the_same_keys_whatever_holds_them() -> None:
 def test_fractions_of_32_bits_mean_what_is_written() -> None:
     fine, short = ({"a": kind(0.8), "b": kind(0.2)} for kind in (float, np.float32))
     assert split_indices(10, short)["b"].tolist() == split_indices(10, fine)["b"].tolist()
+    assert fractions_of("fractions", short) == [4, 1]
     thirds = split_indices(9, {name: np.float32(1 / 3) for name in "abc"})
     assert [len(part) for part in thirds.values()] == [3, 3, 3]
 

@@ -56,9 +56,7 @@ def as_numbers(array: Array) -> Array:
         return array
     if not all(issubclass(kind, Integral) for kind in kinds):
         return array.astype(np.float64)
-    # Chosen by the values, because NumPy would make floats of numbers above and below 2**63 together.
-    kind = np.uint64 if array.size and array.max() >= 1 << 63 else np.int64
     try:
-        return array.astype(kind)
-    except OverflowError:
+        return array.astype(np.int64)
+    except OverflowError:  # as floats they would no longer be exact
         return array
