@@ -154,7 +154,9 @@ def test_an_empty_batch_and_another_number_of_them_are_refused(way: Any) -> None
         way(DistributedSampler(Own([[1]], 2), 1, 0))
 
 
-@pytest.mark.parametrize("make", [lambda: StratifiedBatchSampler([0, 1] * 3, 2), lambda: BucketBatchSampler([5] * 6, 2)])
+@pytest.mark.parametrize(
+    "make", [lambda: StratifiedBatchSampler([0, 1] * 3, 2), lambda: BucketBatchSampler([5] * 6, 2)]
+)
 def test_labels_and_lengths_must_be_those_of_the_dataset(make: Callable[[], Any]) -> None:
     """With fewer of them, samples would never come, and nobody would notice."""
     for sampler in (make(), DistributedSampler(make(), 2, 0)):
@@ -277,7 +279,7 @@ def test_equal_shares_hold_no_sample_twice_where_there_are_enough(
 
 
 def test_a_class_that_goes_on_over_epochs_has_all_its_samples_before_any_comes_again() -> None:
-    """What keeps a sample from coming twice in a batch must be the same in the next epoch, which goes on with the turn."""
+    """What keeps a sample from coming twice in a batch must be the same in the next epoch, which goes on there."""
     sampler = StratifiedBatchSampler([0] * 13 + [1] * 15, 14, share="equal")  # 7 of 15, 14 in an epoch
     for seed in range(15):
         counts = np.zeros(15, int)
@@ -533,10 +535,16 @@ BAD: list[tuple[Any, str]] = [
     (lambda: BucketBatchSampler(["a", "b"], 2), "one number for each sample"),
     (lambda: BucketBatchSampler([[1, 2], [3]], 2), r"one value for each sample, but lengths\[0\] is a list"),
     (lambda: BucketBatchSampler(np.array([1, 2**63 + 5], np.uint64), 2), r"lengths\[1\] is 9223372036854775813"),
-    (lambda: BucketBatchSampler([1, 10**30], 2), r"lengths\[1\] is 1000000000000000000000000000000|of object"),
+    (
+        lambda: BucketBatchSampler([1, 10**30], 2),
+        "lengths must be one number for each sample, got 1-d of object",
+    ),
     (lambda: BucketBatchSampler(np.ma.array([1, 2], mask=[0, 1]), 2), "one number for each sample, got 1-d of object"),
     (lambda: BucketBatchSampler([1], 2, multiple=0), "multiple must be at least 1"),
-    (lambda: BucketBatchSampler([9], max_tokens=10, multiple=8), r"lengths\[0\] is 9, rounded up to a multiple of 8, more"),
+    (
+        lambda: BucketBatchSampler([9], max_tokens=10, multiple=8),
+        r"lengths\[0\] is 9, rounded up to a multiple of 8, more",
+    ),
     (lambda: BucketBatchSampler([1], 2, too_long="cut"), "too_long must be one of"),
     (lambda: BucketBatchSampler([1], 2, drop_last=1), "drop_last must be True or False"),
     (lambda: StratifiedBatchSampler([1], 2, share="fair"), "share must be one of 'proportional', 'at_least_one'"),

@@ -68,7 +68,7 @@ def test_order_is_a_function_of_seed_and_epoch(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=few(15))
-@given(start=st.integers(0, 21_000), size=st.integers(0, 9000), seed=st.integers(0, 2**64 - 1))
+@given(start=st.integers(0, 21_000), size=st.integers(0, 9000), seed=st.integers(0, 2**63 - 1))
 def test_any_part_of_an_order_is_read_without_what_precedes(name: str, start: int, size: int, seed: int) -> None:
     sampler = ALL[name](None)
     part = sampler.order(seed, 3)[start : start + size]
@@ -174,9 +174,11 @@ def test_an_order_may_be_anything_that_is_sliced(way: str, order: Any) -> None:
 )
 def test_an_order_of_something_else_is_refused(way: str, order: Any) -> None:
     """A mask would be read as the indices 0 and 1, and 3.7 as 3."""
-    with pytest.raises(OptionTypeError, match=r"order\(seed, epoch\) must give one-dimensional integers, but from 0 on"):
+    with pytest.raises(
+        OptionTypeError, match=r"order\(seed, epoch\) must give one-dimensional integers, but from 0 on"
+    ):
         WAYS[way](Given(order))
-    with pytest.raises(OptionTypeError, match="np.flatnonzero"):
+    with pytest.raises(OptionTypeError, match=r"np\.flatnonzero"):
         WAYS[way](Given(np.arange(10) > 6))
 
 
@@ -224,7 +226,7 @@ def test_empty_data_has_no_indices(replacement: bool) -> None:
         assert list(BatchSampler(sampler, 4, drop_last=False)) == []
 
 
-@given(n=st.integers(1, 300), samples=st.integers(1, 1000), seed=st.integers(0, 2**64 - 1))
+@given(n=st.integers(1, 300), samples=st.integers(1, 1000), seed=st.integers(0, 2**63 - 1))
 def test_without_replacement_whole_shuffles_come_one_after_the_other(n: int, samples: int, seed: int) -> None:
     sampler = RandomSampler(n, num_samples=samples)
     order = indices(sampler.order(seed, 0))
@@ -364,7 +366,7 @@ def test_other_weights_are_followed_and_never_ignored(replacement: bool) -> None
         with pytest.raises(ValueError, match="read-only"):
             each.weights[0] = 0
         each.weights = np.array([0, 0, 0, 1, 1, 1])
-        assert set(each) <= {3, 4, 5}
+        assert {index for _ in range(10) for index in each} == {3, 4, 5}
         with pytest.raises(OptionError, match=r"weights\[1\] is -1"):
             each.weights = [1, -1]
         assert each.weights.tolist() == [0, 0, 0, 1, 1, 1]
@@ -426,7 +428,7 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (RandomSampler, (5, False, 2.0), TypeError, "num_samples must be a whole number of at least 1; got 2.0"),
     (RandomSampler, (5, False, True), TypeError, "num_samples must be a whole number of at least 1; got True"),
     (RandomSampler, ([], False, 3), ValueError, "num_samples=3 cannot be drawn from an empty data_source"),
-    (RandomSampler, (5, False, None, -1), ValueError, "seed must be at least 0; got -1"),
+    (RandomSampler, (5, False, None, -1), ValueError, "seed must be at least 0 and below .*; got -1"),
     (RandomSampler, (5, False, None, 2**63), ValueError, "seed must be below 2"),
     (RandomSampler, (5, False, None, "7"), TypeError, "seed must be .* got '7'"),
     (SubsetRandomSampler, ([1.0, 2.0],), TypeError, "indices must be a one-dimensional sequence of integers"),
@@ -445,7 +447,12 @@ BAD: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (WeightedRandomSampler, ([0, 0], 1), ValueError, "weights must have a positive sum"),
     (WeightedRandomSampler, ([], 1), ValueError, "weights must have a positive sum"),
     (WeightedRandomSampler, (["1"], 1), TypeError, "weights must be a one-dimensional sequence of numbers"),
-    (WeightedRandomSampler, ([[1], [1, 2]], 1), TypeError, r"weights must be one value for each sample, but weights\[0\] is a list"),
+    (
+        WeightedRandomSampler,
+        ([[1], [1, 2]], 1),
+        TypeError,
+        r"weights must be one value for each sample, but weights\[0\] is a list",
+    ),
     (WeightedRandomSampler, (["a"], 1), TypeError, "weights must be a one-dimensional sequence of numbers"),
     (WeightedRandomSampler, ([1, 2], 0), ValueError, "num_samples must be at least 1; got 0"),
     (WeightedRandomSampler, ([1, 0, 2], 3, False), ValueError, "more than the 2 weights that are not zero"),

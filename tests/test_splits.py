@@ -20,6 +20,7 @@ from kinds import few
 import feedline
 from feedline import ArrayDataset, DataLoader, OptionError, OptionTypeError, Subset, split
 from feedline.datasets import IntArray, apportion, reads_batches, split_indices
+from feedline.datasets.apportioning import fractions_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:part .* is empty")
 
@@ -105,7 +106,7 @@ def test_parts_made_once_are_made_for_ever() -> None:
     """NumPy may change its generators in a new version; then this fails, and users must be told."""
     labels, groups = np.arange(20) % 3, np.arange(20) // 3
     assert split_indices(20, THREE, seed=7)["test"].tolist() == [9, 11]
-    assert split_indices(20, THREE, labels=labels, seed=7)["test"].tolist() == [9, 11]
+    assert split_indices(20, THREE, labels=labels, seed=7)["test"].tolist() == [11, 19]
     assert split_indices(20, THREE, groups=groups, seed=7)["test"].tolist() == [18, 19]
 
 
@@ -129,6 +130,25 @@ def test_by_label_each_part_has_each_label_to_within_one(sizes: list[int], weigh
             count = int(((number == part) & (labels == label * 7 - 50)).sum())
             assert count in (math.floor(quota), math.ceil(quota))
         assert abs((number == part).sum() - sum(quotas)) < 2  # not one for each label
+
+
+@settings(max_examples=few(60))
+@given(
+    sizes=st.dictionaries(st.integers(1, 9), st.integers(1, 500), max_size=4),
+    weights=WEIGHTS,
+)
+def test_many_labels_of_few_sizes_are_each_in_proportion_and_so_is_the_whole(
+    sizes: dict[int, int], weights: list[int]
+) -> None:
+    """They are shared out together, size by size."""
+    labels = np.repeat(np.arange(sum(sizes.values())), np.repeat(list(sizes), list(sizes.values())).astype(int))
+    number = number_of_part(split_indices(len(labels), fractions(weights), labels=labels), len(labels))
+    of_label = np.bincount(labels)
+    for part, weight in enumerate(weights):
+        quotas = of_label * (weight / sum(weights))
+        counts = np.bincount(labels[number == part], minlength=len(of_label))
+        assert (np.abs(counts - quotas) < 1).all()
+        assert abs(counts.sum() - quotas.sum()) < 2
 
 
 def test_many_small_classes_do_not_all_round_alike() -> None:
@@ -321,15 +341,16 @@ def test_whole_numbers_are_the_same_keys_whatever_holds_them() -> None:
         assert split_indices(100, THREE, keys=keys)["test"].tolist() == expected
     large = [*range(2**63, 2**63 + 50), *range(-50, 0)]  # as floats, half of them would be one number
     found = split_indices(100, THREE, keys=large)["test"].tolist()
-    assert [place for place in found if place < 50] == split_indices(
-        50, THREE, keys=np.array(large[:50], np.uint64)
-    )["test"].tolist()
+    assert [place for place in found if place < 50] == split_indices(50, THREE, keys=np.array(large[:50], np.uint64))[
+        "test"
+    ].tolist()
     assert {place - 50 for place in found if place >= 50} == {place for place in expected if place < 50}
 
 
 def test_fractions_of_32_bits_mean_what_is_written() -> None:
     fine, short = ({"a": kind(0.8), "b": kind(0.2)} for kind in (float, np.float32))
     assert split_indices(10, short)["b"].tolist() == split_indices(10, fine)["b"].tolist()
+    assert fractions_of("fractions", short) == [4, 1]
     thirds = split_indices(9, {name: np.float32(1 / 3) for name in "abc"})
     assert [len(part) for part in thirds.values()] == [3, 3, 3]
 

@@ -124,8 +124,8 @@ def check_population(batch_sampler: Any, dataset: Any) -> None:
         return
     if size != population:
         raise OptionError(
-            f"batch_sampler was made for {population} samples, but the dataset has {size}: give it one label or length for "
-            "each sample; to load only some of them, make a Subset(dataset, indices)"
+            f"batch_sampler was made for {population} samples, but the dataset has {size}: give it one label or length "
+            "for each sample; to load only some of them, make a Subset(dataset, indices)"
         )
 
 

@@ -14,8 +14,6 @@ from fractions import Fraction
 from numbers import Rational, Real
 from typing import Any
 
-import numpy as np
-
 from feedline.errors import OptionError, OptionTypeError
 
 
@@ -79,7 +77,8 @@ def _number(name: str, value: Any) -> Fraction:
         raise OptionError(f"{name} must be a finite number of at least 0; got {value!r}")
     if isinstance(value, Rational):
         return Fraction(value)
-    return Fraction(str(value) if isinstance(value, np.floating) else repr(float(value)))
+    # NumPy's own text of a number of 32 bits has the digits that were written.
+    return Fraction(str(value) if hasattr(value, "dtype") else repr(float(value)))
 
 
 def _whole(exact: list[Fraction]) -> list[int]:

@@ -2,8 +2,8 @@
 
 Takes: one label per sample: an array of numbers or strings, a tensor, or a list of anything hashable.
 Gives: for each sample the number of its class, and the classes. Promises: linear time for whole numbers that lie close
-together, which labels mostly do; all NaN are one class, and so are all masked values. Not its job: what is done with classes (splitting; line/weighted,
-line/stratified).
+together, which labels mostly do; all NaN are one class, and so are all masked values.
+Not its job: what is done with classes (splitting; line/weighted, line/stratified).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from feedline.datasets.per_sample import array_of
 from feedline.datasets.reading import Array, IntArray
 from feedline.errors import OptionError, OptionTypeError
-
 
 _MAY_BE_NAN = (float, complex, np.inexact, Decimal)
 

@@ -1,9 +1,10 @@
 """What people have one of for each sample (labels, weights, lengths, keys), as a NumPy array.
 
-Takes: an argument's name and an array, a tensor, a column of a table, or a list. Gives: `array_of`; `as_numbers`, for an
-array of Python's objects.
-Promises: a masked value is None, never what lies under the mask; whole numbers stay exact. What cannot be had as an array
-is an error that names the argument. Not its job: which values are right (labels, stable_hash; line/weighted, buckets).
+Takes: an argument's name and an array, a tensor, a column of a table, or a list. Gives: `array_of`; `as_numbers`, for
+an array of Python's objects.
+Promises: a masked value is None, never what lies under the mask; whole numbers stay exact. What cannot be had as an
+array is an error that names the argument.
+Not its job: which values are right (labels, stable_hash; line/weighted, line/buckets).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def array_of(name: str, values: Any) -> Array:
     try:
         return np.asarray(values)
     except ValueError as error:
-        nested = (f"{name}[{at}] is a {type(each).__name__}" for at, each in enumerate(values) if hasattr(each, "__len__"))
+        nested = (
+            f"{name}[{at}] is a {type(each).__name__}" for at, each in enumerate(values) if hasattr(each, "__len__")
+        )
         raise OptionTypeError(f"{name} must be one value for each sample, but {next(nested, error)}") from error
     except (TypeError, RuntimeError) as error:
         # Of a tensor, NumPy has no bfloat16, and asks for one in main memory that needs no gradient.
@@ -53,9 +56,7 @@ def as_numbers(array: Array) -> Array:
         return array
     if not all(issubclass(kind, Integral) for kind in kinds):
         return array.astype(np.float64)
-    # Chosen by the values, because NumPy would make floats of numbers above and below 2**63 together.
-    kind = np.uint64 if array.size and array.max() >= 1 << 63 else np.int64
     try:
-        return array.astype(kind)
-    except OverflowError:
+        return array.astype(np.int64)
+    except OverflowError:  # as floats they would no longer be exact
         return array

@@ -48,7 +48,7 @@ def split(
     At random; or, with one value per sample:
 
     - `labels`: each label in each part in proportion, to within one sample.
-    - `groups`: no group in two parts. Sizes are as near to the fractions as whole groups allow.
+    - `groups`: no group in two parts. Sizes are near the fractions: off by the largest group at most.
     - `keys`: by a hash of the key, the same on every machine. A sample's part depends on nothing but its key, the
       fractions and the seed, so new samples move no old ones. Sizes are near the fractions, not exact.
 
@@ -130,22 +130,48 @@ def _counts_by_label(sizes: IntArray, weights: list[int]) -> IntArray:
     """How many of each label (row) go to each part (column).
 
     A quota is rounded down, and the few that are left of a label go one each to parts whose quota was cut, to those
-    that have been given too little so far: a thousand labels of three samples each must not all round alike.
+    that have been given too little so far: a thousand labels of three samples each must not all round alike. Labels of
+    one size are cut alike and shared out together; of different sizes there are few, however many labels there are.
     """
     share = np.array(weights, np.float64) / sum(weights)
-    quotas = np.multiply.outer(sizes, share)
-    # A quota that is whole but for the error of a float64 is whole.
-    counts = np.floor(quotas + 1e-9 * np.maximum(quotas, 1)).astype(np.int64)
-    cut = quotas - counts
-    left = sizes - counts.sum(1)
+    counts = np.empty((len(sizes), len(weights)), np.int64)
     owed = np.zeros(len(weights))
-    for label in np.flatnonzero(left):
-        owed += cut[label]
-        wanted = np.where(cut[label] > 1e-9, owed, -np.inf)
-        to = np.argsort(-wanted, kind="stable")[: left[label]]
-        counts[label, to] += 1
-        owed[to] -= 1
+    labels = np.argsort(-sizes, kind="stable")
+    ends = [*np.flatnonzero(np.diff(sizes[labels])) + 1, len(labels)] if len(labels) else []
+    for start, end in pairwise([0, *ends]):
+        size, many = int(sizes[labels[start]]), int(end - start)
+        quota = size * share
+        # A quota that is whole but for the error of a float64 is whole.
+        whole = np.floor(quota + 1e-9 * np.maximum(quota, 1))
+        cut = np.where(quota - whole > 1e-9, quota - whole, 0)
+        left = many * (size - int(whole.sum()))
+        owed += many * cut
+        more = _rounded(np.where(cut > 0, owed, -np.inf), left, most=many)
+        owed -= more
+        counts[labels[start:end]] = whole.astype(np.int64) + _one_each(more, many)
     return counts
+
+
+def _rounded(wanted: npt.NDArray[np.float64], total: int, most: int) -> IntArray:
+    """Whole numbers of 0 to `most` that sum to the total, near to what is wanted; 0 where that is −inf."""
+    found = np.where(np.isfinite(wanted), np.clip(np.floor(wanted), 0, most), 0).astype(np.int64)
+    for _ in range(abs(total - int(found.sum()))):
+        up = total > found.sum()
+        possible = np.isfinite(wanted) & (found < most if up else found > 0)
+        missing = np.where(possible, wanted - found if up else found - wanted, -np.inf)
+        found[np.argmax(missing)] += 1 if up else -1
+    return found
+
+
+def _one_each(more: IntArray, many: int) -> IntArray:
+    """Which of so many labels gives one more to which part: every label to equally many parts, to none of them twice.
+
+    The parts' shares lie on a line, one after the other, which is wound around the labels.
+    """
+    ends = np.cumsum(more)
+    around = np.arange(many)[:, None]
+    found: IntArray = (ends - around + many - 1) // many - (ends - more - around + many - 1) // many
+    return found
 
 
 # --- by group ---

@@ -25,8 +25,9 @@ SECONDS_BETWEEN = 0.2
 def lengths_of(dataset: Any, key: Any = None) -> IntArray:
     """The length of each sample, or of its field `key` (a name, or a place in a tuple).
 
-    Where samples have a single field, that one is meant. A field that is a whole number is taken as the length itself. An `ArrayDataset` (and any dataset with
-    `column_names`) is asked for the column; others are read once, with a progress bar on stderr if that is a terminal.
+    Where samples have a single field, that one is meant. A field that is a whole number is taken as the length itself.
+    An `ArrayDataset` (and any dataset with `column_names`) is asked for the column; others are read once, with a
+    progress bar on stderr if that is a terminal.
     Keep the result (`np.save`) if reading takes long.
 
     >>> lengths_of(["a", "bcd", ""]).tolist()

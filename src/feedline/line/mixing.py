@@ -82,8 +82,8 @@ class MixtureSampler(Sampler):
     @proportions.setter
     def proportions(self, proportions: Mapping[str, float]) -> None:
         raise OptionError(
-            "proportions of a MixtureSampler cannot be changed, because its passes over the sources go on from epoch to "
-            "epoch: make another MixtureSampler, whose passes begin anew"
+            "proportions of a MixtureSampler cannot be changed, because its passes over the sources go on from epoch "
+            "to epoch: make another MixtureSampler, whose passes begin anew"
         )
 
     @property

@@ -265,7 +265,9 @@ class Listed(Sampler):
         try:
             return np.fromiter(map(operator.index, self.sampler), np.int64)
         except TypeError as error:
-            raise OptionTypeError(f"{type(self.sampler).__name__} must give indices to be shared out: {error}") from error
+            raise OptionTypeError(
+                f"{type(self.sampler).__name__} must give indices to be shared out: {error}"
+            ) from error
 
 
 def _sampler(source: Any, shuffle: bool) -> Sampler:

@@ -211,8 +211,8 @@ def batches_of(sampler: MakesBatches, seed: int, epoch: int) -> Batches:
 def _check_length(sampler: Sampler | MakesBatches, method: str, found: int, epoch: int) -> None:
     if (said := len(sampler)) != found:
         raise OptionError(
-            f"{type(sampler).__name__} has a length of {said}, but {method}(seed, epoch={epoch}) has {found}: let __len__ "
-            "say how many come, and let it be the same number in every epoch"
+            f"{type(sampler).__name__} has a length of {said}, but {method}(seed, epoch={epoch}) has {found}: let "
+            "__len__ say how many come, and let it be the same number in every epoch"
         )
 
 
@@ -231,11 +231,11 @@ def batch_at(batches: Batches, number: int) -> IntArray:
     >>> batch_at([[3, 1], [2]], 0)
     array([3, 1])
     """
-    found = _indices(
-        batches[number], f"batches(seed, epoch) must give one-dimensional integers, but batch {number}"
-    )
+    found = _indices(batches[number], f"batches(seed, epoch) must give one-dimensional integers, but batch {number}")
     if not found.size:
-        raise OptionError(f"batches(seed, epoch) must give at least one index to each batch, but batch {number} is empty")
+        raise OptionError(
+            f"batches(seed, epoch) must give at least one index to each batch, but batch {number} is empty"
+        )
     return found
 
 

@@ -84,7 +84,7 @@ class EqualShares(Shares):
         """How many of one class's samples are in the batches before each batch; at last, how many in all."""
         return self._before(np.arange(self.batches + 1), which)
 
-    def _before(self, number: int | IntArray, which: int | IntArray) -> IntArray:
+    def _before(self, number: Any, which: Any) -> IntArray:
         count = len(self.totals)
         least, over = divmod(self.size, count)
         found: IntArray = number * least + (number * over - which + count - 1) // count

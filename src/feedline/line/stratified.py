@@ -107,8 +107,8 @@ class StratifiedBatchSampler(BatchOrderSampler):
 class _Seams:
     """Where one turn of a class ends and the next begins within a batch, which would hold a sample twice by chance.
 
-    The next turn's first ones then change places with later ones of it, but never with its last: these stay as they were
-    shuffled, so any turn is made without those before the one before it. That takes twice as many samples as a batch has.
+    The next turn's first ones then change places with later ones of it, but never with its last: these stay as they
+    were shuffled, so a turn is made with the one before it alone. The class must have twice what a batch takes of it.
     """
 
     def __init__(self, shares: EqualShares, which: int, size: int) -> None:

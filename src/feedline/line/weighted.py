@@ -54,7 +54,7 @@ class WeightedRandomSampler(Sampler):
         [2, 2, 2, 2]
         """
         # A view made when it is asked for: pickling would forget that an array is read-only.
-        found = self._weights.view()
+        found: npt.NDArray[np.float64] = self._weights.view()
         found.flags.writeable = False
         return found
 
