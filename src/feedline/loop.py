@@ -78,7 +78,7 @@ class BatchIterator(Iterator[Any]):
         self._read_whole: set[bool] = set()
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         release = workers.release if self._owned else None
-        self._end = weakref.finalize(self, _end, self._meter, workers.spent, release, lasting)
+        self._end = weakref.finalize(self, _end, self._meter, workers.spent, release, weakref.ref(lasting))
 
     def __len__(self) -> int:
         return self._length()
@@ -287,13 +287,17 @@ class BatchIterator(Iterator[Any]):
             self._lasting.drop_workers()
 
 
-def _end(meter: Meter, spent: Callable[[], Spent], release: Callable[[], None] | None, lasting: Lasting) -> None:
+def _end(
+    meter: Meter, spent: Callable[[], Spent], release: Callable[[], None] | None, lasting: Callable[[], Lasting | None]
+) -> None:
     """Count up an iteration that is over, end its workers if they are its own, and have the recordings written.
 
-    A loop that was left by `break` gets here when its iterator is collected, so nothing here refers to that.
+    A loop that was left by `break` gets here when its iterator is collected, so nothing here refers to that, and
+    nothing to what lasts: persistent workers may, through their dataset, refer to the loader.
     """
     meter.gave_none()
     meter.take(spent())
     if release is not None:
         release()
-    lasting.write_recordings()
+    if (kept := lasting()) is not None:
+        kept.write_recordings()
