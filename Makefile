@@ -16,7 +16,7 @@ INTEGRATIONS := tests/integrations tests/test_examples.py
 TORCH := tests/torch src/feedline/torch
 test:
 	$(MAKE) --jobs 2 .venv/test.done .venv/browser.done
-	$(MAKE) --jobs 3 --keep-going --output-sync test-faults test-integrations test-torch test-core lint
+	$(MAKE) --jobs 3 --keep-going --output-sync test-core test-faults test-torch test-integrations lint
 
 test-faults: .venv/test.done
 	$(BIN)/python -m pytest $(FAULTS)
