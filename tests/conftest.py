@@ -17,6 +17,9 @@ from leaving import keep_what_multiprocessing_keeps, leftovers
 from feedline.workers import warm
 from feedline.workers.dialect import NUMPY
 
+# A shell that starts the tests in the background has Ctrl-C ignored, which every process they start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 settings.register_profile(
     "feedline", deadline=None, max_examples=few(100), suppress_health_check=[HealthCheck.too_slow]
 )

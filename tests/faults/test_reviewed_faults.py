@@ -96,7 +96,6 @@ def test_a_second_ctrl_c_does_not_stop_the_cleaning_up(tmp_path: Path) -> None:
                 threading.Event().wait(0.1)
 
         if __name__ == "__main__":
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in the background
             path = os.path.join(os.path.dirname(__file__), "at")
             threading.Thread(target=interrupt, args=(path,)).start()
             loader = DataLoader(Stubborn(path), num_workers=2, multiprocessing_context="fork")
