@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import signal
 import sys
 import threading
 from collections.abc import Iterator
