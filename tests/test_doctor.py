@@ -26,7 +26,7 @@ def found(what: Any, *parts: str, seconds: float = 10, **options: Any) -> list[F
     """What is found by these parts of the examination, each of which takes a worker or two; by all if none is named."""
     if not parts:
         return [each for each in feedline.doctor(what, seconds=seconds, **options) if each.severity != "ok"]
-    seen = Examination(patient_of(what, None, options.get("label"), None), seconds, num_workers=2).run(*parts)
+    seen = Examination(patient_of(what, None, options.get("label"), None), seconds, options.get("num_workers", 2)).run(*parts)
     return [each for each in judged(seen, options.get("ignore", ())) if each.severity != "ok"]
 
 
@@ -38,7 +38,10 @@ def test_the_healthy(name: str) -> None:
 @pytest.mark.parametrize("name", SICK)
 def test_the_sick(name: str) -> None:
     expected, make, parts = SICK[name]
-    got = found(make(), *parts, seconds=2 if name == "very slow" else 10)
+    options: dict[str, Any] = {"seconds": 2} if name == "very slow" else {}
+    if name == "keeps":  # by one worker, in equal steps: of two, a busy machine may give one almost all the samples
+        options = {"num_workers": 1}
+    got = found(make(), *parts, **options)
     assert [each.id for each in got] == [expected], got
     assert got[0].explanation
     assert got[0].remedy
