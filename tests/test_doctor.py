@@ -26,7 +26,8 @@ def found(what: Any, *parts: str, seconds: float = 10, **options: Any) -> list[F
     """What is found by these parts of the examination, each of which takes a worker or two; by all if none is named."""
     if not parts:
         return [each for each in feedline.doctor(what, seconds=seconds, **options) if each.severity != "ok"]
-    seen = Examination(patient_of(what, None, options.get("label"), None), seconds, options.get("num_workers", 2)).run(*parts)
+    patient = patient_of(what, None, options.get("label"), None)
+    seen = Examination(patient, seconds, options.get("num_workers", 2)).run(*parts)
     return [each for each in judged(seen, options.get("ignore", ())) if each.severity != "ok"]
 
 
