@@ -22,8 +22,8 @@ from feedline.line.collators import check_collate
 from feedline.line.last_batch import lone_sample
 from feedline.line.passed import ALONE, Sharing
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
-from feedline.line.ranks import follow_epoch, given_epoch, global_length, name_of, ranks_of
-from feedline.line.sampler import has_batches, has_order, is_ours
+from feedline.line.ranks import given_epoch, global_length, name_of, ranks_of
+from feedline.line.sampler import follow_epoch, has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample

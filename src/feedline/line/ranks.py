@@ -221,13 +221,6 @@ def given_epoch(sampler: Any) -> int | None:
     return inner.told_epoch if isinstance(inner, DistributedSampler) else None
 
 
-def follow_epoch(sampler: Any, epoch: int) -> None:
-    """Tell a sampler its epoch, and the one it is made of, if they want to know."""
-    for each in (sampler, getattr(sampler, "sampler", None)):
-        if callable(follow := getattr(each, "set_epoch", None)):
-            follow(epoch)
-
-
 def global_length(sampler: Any) -> int | None:
     """How many indices there are, of all ranks together; None if a sampler does not say."""
     if isinstance(sampler, DistributedSampler):

@@ -157,6 +157,13 @@ def samplers_in(sampler: Any) -> Iterator[Any]:
                 found.append(value)
 
 
+def follow_epoch(sampler: Any, epoch: int) -> None:
+    """Tell a sampler its epoch, and those it is made of, if they want to know."""
+    for each in samplers_in(sampler):
+        if callable(follow := getattr(each, "set_epoch", None)):
+            follow(epoch)
+
+
 MOST_SAMPLERS = 16
 """Nobody stacks more; a sampler that holds a thousand things is not searched."""
 

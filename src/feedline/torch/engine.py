@@ -24,7 +24,7 @@ from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.sampler import is_ours, samplers_in
+from feedline.line.sampler import follow_epoch, is_ours, samplers_in
 from feedline.options import Options
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
@@ -33,7 +33,7 @@ from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
 from feedline.torch.known import hint_about, kind_of, sharing_in
-from feedline.torch.orders import Asking, follow_epoch, generators_of
+from feedline.torch.orders import Asking, generators_of
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating

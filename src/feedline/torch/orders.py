@@ -191,13 +191,6 @@ def _told(index_sampler: Any) -> tuple[Any, int | None]:
     return None, None
 
 
-def follow_epoch(index_sampler: Any, epoch: int) -> None:
-    """Tell the samplers that have a `set_epoch`."""
-    for each in samplers_in(index_sampler):
-        if callable(follow := getattr(each, "set_epoch", None)):
-            follow(epoch)
-
-
 def _as_given(indices: Any) -> list[Any]:
     if type(indices) is list:
         return indices
