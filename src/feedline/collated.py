@@ -57,6 +57,14 @@ class Collated:
         )
 
 
+def nothing_valid(dropped: int) -> str:
+    """What to tell the user of an epoch of which nothing was left."""
+    return (
+        f"the epoch has ended without a single batch: drop_invalid has left out all {dropped:,} samples that were read. "
+        "Does the dataset return None for every index, or valid= False for every sample?"
+    )
+
+
 def _hint(share: float, batches: int) -> str:
     return (
         f"{share:.0%} of what the first {batches} padded batches hold is padding, which costs a model as much time as "

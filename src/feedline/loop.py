@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from feedline.collated import nothing_valid
 from feedline.datasets import described
 from feedline.errors import add_note
 from feedline.guard import Guard
@@ -29,11 +30,6 @@ from feedline.progress import clock
 from feedline.stats import Flow
 from feedline.supervise.memory import Setting
 from feedline.workers.contract import Workers
-
-NOTHING_VALID = (
-    "the epoch has ended without a single batch: drop_invalid has left out all {:,} samples that were read. Does the "
-    "dataset return None for every index, or valid= False for every sample?"
-)
 
 
 class BatchIterator(Iterator[Any]):
@@ -258,7 +254,7 @@ class BatchIterator(Iterator[Any]):
             raise error
         self._lasting.mishaps.judge(self._options.care, at_end=True)
         if self._dropped and self._is_whole and not self._meter.flow().batches:
-            self._lasting.tell_once(NOTHING_VALID.format(self._dropped))
+            self._lasting.tell_once(nothing_valid(self._dropped))
         if self._options.stream:
             self._check_length()
         if self._options.on_epoch_end is not None:

@@ -19,13 +19,12 @@ from feedline.loop import BatchIterator
 from feedline.state import Place
 
 
-class PutOff(Iterator[Any]):
-    """An epoch that begins with its first batch. Dropped before that, it has drawn nothing."""
+class _Around(Iterator[Any]):
+    """Batches of an iterator that is there, or will be."""
 
-    def __init__(self, begin: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
-        self._begin = begin
+    def __init__(self, batches: Iterator[Any] | None, length: Callable[[], int]) -> None:
+        self._batches = batches
         self._length = length
-        self._batches: Iterator[Any] | None = None
 
     def __len__(self) -> int:
         return self._length()
@@ -34,6 +33,14 @@ class PutOff(Iterator[Any]):
     def samples_given(self) -> int | None:
         """How many the latest batch was made of, if that is known."""
         return getattr(self._batches, "samples_given", None)
+
+
+class PutOff(_Around):
+    """An epoch that begins with its first batch. Dropped before that, it has drawn nothing."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
+        super().__init__(None, length)
+        self._begin = begin
 
     def __next__(self) -> Any:
         if self._batches is None:
@@ -57,24 +64,16 @@ class Behind:
     place: Place | None = None
 
 
-class OneBehind(Iterator[Any]):
+class OneBehind(_Around):
     """Batches as they are, and the place before the latest of them."""
 
     def __init__(self, batches: Iterator[Any], length: Callable[[], int], passed: Passed, behind: Behind) -> None:
-        self._batches = batches
-        self._length = length
+        super().__init__(batches, length)
         self._passed = passed
         self._behind = behind
 
-    def __len__(self) -> int:
-        return self._length()
-
-    @property
-    def samples_given(self) -> int | None:
-        """How many the latest batch was made of, if that is known."""
-        return getattr(self._batches, "samples_given", None)
-
     def __next__(self) -> Any:
+        assert self._batches is not None
         before = self._passed.place
         self._behind.place = None  # at the end nothing is out
         batch = next(self._batches)
