@@ -60,8 +60,8 @@ class Collated:
 def nothing_valid(dropped: int) -> str:
     """What to tell the user of an epoch of which nothing was left."""
     return (
-        f"the epoch has ended without a single batch: drop_invalid has left out all {dropped:,} samples that were read. "
-        "Does the dataset return None for every index, or valid= False for every sample?"
+        f"the epoch has ended without a single batch: drop_invalid has left out all {dropped:,} samples that were "
+        "read. Does the dataset return None for every index, or valid= False for every sample?"
     )
 
 
