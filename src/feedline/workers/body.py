@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from feedline.ambient import Ambient
-from feedline.errors import FeedlineError, add_note
+from feedline.errors import FeedlineError, StateError, add_note
 from feedline.line.collate import LeafCollate, register_collate
 from feedline.line.collators import Collator, Making, NothingLeft
 from feedline.line.fetch import Fetcher, brief, index_list
@@ -218,7 +218,9 @@ class Body:
         try:
             elements, ended, bad, short = reader.take(task)
         except Exception as error:
-            return self.failed(task, error)._replace(whole=whole, stream=(task.shard, reader.record()))
+            # A part that is refused does not say how the stream is shared: that it is another way now is the error.
+            said = None if isinstance(error, StateError) else whole
+            return self.failed(task, error)._replace(whole=said, stream=(task.shard, reader.record()))
         warning, reader.notices = "\n".join(reader.notices) or None, []
         stream = task.shard, reader.record()
         if short and self._job.drop_last:
