@@ -22,8 +22,11 @@ from feedline.diagnose.target import constructed
 from feedline.errors import OptionError
 
 
-def found(what: Any, *parts: str, seconds: float = 10, **options: Any) -> list[Finding]:
-    """What is found by these parts of the examination, each of which takes a worker or two; by all if none is named."""
+def found(what: Any, *parts: str, seconds: float = 30, **options: Any) -> list[Finding]:
+    """What is found by these parts of the examination, each of which takes a worker or two; by all if none is named.
+
+    More time than is needed: most end sooner, and a busy machine takes longer.
+    """
     if not parts:
         return [each for each in feedline.doctor(what, seconds=seconds, **options) if each.severity != "ok"]
     patient = patient_of(what, None, options.get("label"), None)

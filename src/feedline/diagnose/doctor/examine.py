@@ -9,6 +9,7 @@ Not its job: what runs in the workers (probe), judging (the checks).
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import random
@@ -174,14 +175,15 @@ class Examination:
         return self._loaded(part, watched, workers, seed, sampler=indices)
 
     def _loaded(self, part: str, dataset: Any, workers: int = 1, seed: int = SEED, **options: Any) -> list[Any]:
-        """What the loader gives until the part's time is up."""
-        until = time.monotonic() + SHARES[part] * self._seconds
+        """What the loader gives until the part's time is up. It begins with the first: workers may start slowly."""
+        until = math.inf
         options = {"batch_size": None, "collate_fn": same, **options}
         loader = self._patient.loader(dataset, seed, workers, self._limit, **options)
         got: list[Any] = []
         try:
             for value in loader:
                 got.append(value)
+                until = min(until, time.monotonic() + SHARES[part] * self._seconds)
                 if time.monotonic() > until or len(got) >= MOST or (part == "rounds" and _grows_enough(got)):
                     break
         except TooManyErrors:
