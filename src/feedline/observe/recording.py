@@ -1,8 +1,8 @@
 """A run, written down: who made which batch when, and when the loop waited for it.
 
 Takes: marks of workers, the moments of the loop. Gives: plain records, for the trace and the report.
-Promises: bounded (`MOST` batches; later ones are counted and left out); nothing is kept of the data but indices and
-labels.
+Promises: bounded (`MOST` batches, later ones are counted and left out; `SINGLE` samples and labels, of later ones only
+their batch is kept); nothing is kept of the data but indices and labels.
 Not its job: files (trace, report), what it costs when nobody records (nothing).
 """
 
@@ -19,6 +19,10 @@ from feedline.progress import COLLATING, clock
 
 MOST = 20_000
 """Batches: a trace of so many, of 32 samples each, is a file of about 100 MB, which Perfetto still opens."""
+SINGLE = 32 * MOST
+"""Samples whose own times are kept: 100 batches of 4,096 took 400 MB to keep and write, 20,000 would end the process."""
+INDICES = 64
+"""Of a batch whose samples are not kept one by one: as many as a page or a trace shows."""
 LABELLED = ("label", "labels", "target", "targets", "y", "class", "classes")
 
 
@@ -35,6 +39,8 @@ class Slots(NamedTuple):
 class Delivered(NamedTuple):
     """One batch, as the loop saw it."""
 
+    run: int
+    """Which iteration gave it: two may have the same epoch's number."""
     epoch: int
     seq: int
     size: int
@@ -68,22 +74,37 @@ class Recording:
         """Those of the epochs that are recorded."""
         self.left_out = 0
         """Batches beyond `MOST`."""
+        self._single = 0
+        self._labels = 0
 
     def made(self, marks: Marks) -> None:
         """A worker has made a batch."""
         if len(self.marks) < MOST:
-            self.marks.append(marks)
+            self._single += max(len(marks.places), len(marks.indices or ()))
+            self.marks.append(marks if self._single <= SINGLE else _as_a_whole(marks))
 
-    def gave(self, epoch: int, seq: int, size: int, asked: int, queued: int, slots: Slots, batch: Any) -> None:
+    def gave(self, run: int, epoch: int, seq: int, size: int, asked: int, queued: int, slots: Slots, batch: Any) -> None:
         """The user has a batch."""
+        gave = clock()
         if len(self.delivered) >= MOST:
             self.left_out += 1
             return
-        self.delivered.append(Delivered(epoch, seq, size, asked, clock(), queued, slots, labels_in(batch, size)))
+        labels = labels_in(batch, size) if self._labels < SINGLE else None
+        self._labels += len(labels or ())
+        self.delivered.append(Delivered(run, epoch, seq, size, asked, gave, queued, slots, labels))
 
     def happened(self, text: str) -> None:
         """Something the user was warned of."""
         self.events.append(Event(clock(), text))
+
+
+def _as_a_whole(marks: Marks) -> Marks:
+    """Without its samples: when it was collated, and its first indices."""
+    kept = [(place, time) for place, time in zip(marks.places, marks.times, strict=True) if place < 0]
+    places, times = zip(*kept, strict=True) if kept else ((), ())
+    shown = None if marks.indices is None else marks.indices[:INDICES]
+    left = len(marks.indices or ()) - len(shown or ())
+    return marks._replace(places=places, times=times, indices=shown, indices_left=left)
 
 
 def collating_since(marks: Marks) -> int:
@@ -93,7 +114,7 @@ def collating_since(marks: Marks) -> int:
 
 def sample_times(marks: Marks) -> list[tuple[int, int, int]]:
     """(place in the batch, began, ended) of each sample that was read by itself."""
-    ends = (*marks.times[1:], marks.made)
+    ends = (*marks.times[1:], marks.made)[: len(marks.times)]  # a stream that was over has no places
     return [
         (place, start, end) for place, start, end in zip(marks.places, marks.times, ends, strict=True) if place >= 0
     ]

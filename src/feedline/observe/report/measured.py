@@ -48,7 +48,7 @@ def whole(recording: Recording) -> Span:
 
 def epochs_in(delivered: list[Delivered]) -> list[list[Delivered]]:
     """The batches of each epoch."""
-    return [list(batches) for _, batches in groupby(delivered, key=lambda one: one.epoch)]
+    return [list(batches) for _, batches in groupby(delivered, key=lambda one: one.run)]
 
 
 class Moments(NamedTuple):
