@@ -89,7 +89,9 @@ def test_what_is_recorded_is_bounded_also_in_samples(monkeypatch: pytest.MonkeyP
     assert [len(sample_times(marks)) for marks in recording.marks] == [100, 100, 0, 0]
     assert [len(marks.indices or ()) for marks in recording.marks] == [100, 100, 64, 64]
     assert [len(one.labels or ()) for one in recording.delivered] == [100, 100, 100, 0]
-    (collated,) = {event["dur"] for event in json.loads(trace_of(recording))["traceEvents"] if event["name"] == "collate"}
+    (collated,) = {
+        event["dur"] for event in json.loads(trace_of(recording))["traceEvents"] if event["name"] == "collate"
+    }
     assert collated == 0.1
     assert '"size":[100,100,100,100]' in page_of(recording, Stats(), ())
 

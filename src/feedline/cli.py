@@ -19,11 +19,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from feedline import __version__
 from feedline.diagnose.answer import BAD, Answer
-from feedline.diagnose.doctor.consult import SECONDS, doctor
+from feedline.diagnose.deadline import TooLong, within
+from feedline.diagnose.doctor.consult import SECONDS, doctor, patience
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.rendering import painted, width_of_terminal
 from feedline.diagnose.target import loaded
@@ -76,7 +77,7 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 def _doctor(given: argparse.Namespace) -> Answer:
     with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
         found = doctor(
-            loaded(given.target),
+            _loaded(given.target, patience(given.seconds)),
             seconds=given.seconds,
             num_workers=given.num_workers,
             batch_size=given.batch_size,
@@ -84,6 +85,14 @@ def _doctor(given: argparse.Namespace) -> Answer:
             ignore=given.ignore,
         )
     return found.answer("doctor", given.strict)
+
+
+def _loaded(target: str, seconds: float) -> Any:
+    try:
+        with within(seconds):
+            return loaded(target)
+    except TooLong as late:
+        raise FeedlineError(f"importing {target.rpartition(':')[0] or target}: {late}") from None
 
 
 COMMANDS = (

@@ -86,8 +86,10 @@ def _script(path: str) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise OptionError(f"running {path} failed: {type(error).__name__}: {error}") from error
+    except SystemExit as error:
+        raise OptionError(f"running {path} ended with {error!r}: guard it with if __name__ == '__main__'") from error
     return module
 
 
@@ -135,7 +137,7 @@ def constructed(what: Any) -> tuple[Any, Construction | None]:
     before, began = own_memory(os.getpid()), time.perf_counter()
     try:
         made = what()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(f"{name}() raised {type(error).__name__}: {error}") from error
     seconds = time.perf_counter() - began
     if not _is_dataset(made):

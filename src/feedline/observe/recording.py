@@ -20,7 +20,7 @@ from feedline.progress import COLLATING, clock
 MOST = 20_000
 """Batches: a trace of so many, of 32 samples each, is a file of about 100 MB, which Perfetto still opens."""
 SINGLE = 32 * MOST
-"""Samples whose own times are kept: 100 batches of 4,096 took 400 MB to keep and write, 20,000 would end the process."""
+"""Samples whose own times are kept: 100 batches of 4,096 took 400 MB to keep and write; 20,000 would end a process."""
 INDICES = 64
 """Of a batch whose samples are not kept one by one: as many as a page or a trace shows."""
 LABELLED = ("label", "labels", "target", "targets", "y", "class", "classes")
@@ -83,7 +83,9 @@ class Recording:
             self._single += max(len(marks.places), len(marks.indices or ()))
             self.marks.append(marks if self._single <= SINGLE else _as_a_whole(marks))
 
-    def gave(self, run: int, epoch: int, seq: int, size: int, asked: int, queued: int, slots: Slots, batch: Any) -> None:
+    def gave(
+        self, run: int, epoch: int, seq: int, size: int, asked: int, queued: int, slots: Slots, batch: Any
+    ) -> None:
         """The user has a batch."""
         gave = clock()
         if len(self.delivered) >= MOST:

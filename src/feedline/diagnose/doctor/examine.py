@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import os
 import random
 import time
 from collections.abc import Callable
@@ -20,12 +19,13 @@ from itertools import pairwise
 from typing import Any
 
 from feedline.arena.limits import room
+from feedline.cpus import look
 from feedline.diagnose.doctor.columns import column_of
-from feedline.diagnose.doctor.evidence import Carried, Evidence, Reading, Run
+from feedline.diagnose.doctor.evidence import Carried, Evidence, Mishap, Reading, Run
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
 from feedline.diagnose.doctor.probe import Batched, Observed, Rounds, Threads, Watched, same
 from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
-from feedline.errors import ShippingError, TooManyErrors
+from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
 from feedline.line.stream import READ_WHOLE
 from feedline.messages import BadSample
 from feedline.supervise.records import largest
@@ -90,7 +90,7 @@ class Examination:
                 if not parts or name in parts:
                     self._guarded(words, getattr(self, name))
         whole = [number for number in (2, self._workers) for text in said if READ_WHOLE.format(shards=number) in text]
-        mishaps = tuple(each._replace(where=place_in(said, each)) for each in self._found.mishaps)
+        mishaps = tuple(each._replace(where=place_in([*said, each.error], each)) for each in self._found.mishaps)
         return replace(self._found, read_whole=max(whole, default=0), mishaps=mishaps, seconds=time.monotonic() - began)
 
     def _guarded(self, name: str, part: Callable[[], None]) -> None:
@@ -188,6 +188,11 @@ class Examination:
                     break
         except TooManyErrors:
             pass  # all of them are in loader.errors
+        except (StalledSample, WorkerDied) as error:
+            if not self._patient.setting.stream:
+                raise
+            mishap = Mishap(len(got), "", str(error), isinstance(error, StalledSample))  # nothing comes after it
+            self._note(mishaps=(*self._found.mishaps, mishap))
         finally:
             self._take_down(part, loader.errors)
             loader.close()
@@ -221,7 +226,7 @@ class Examination:
         """One against two."""
         count = min(64, self._affordable(SHARES["threads"] * self._seconds / 3))  # each is read twice
         few = self._readable()[:count]
-        if self._found.usual >= WORTH_A_TRIAL and len(os.sched_getaffinity(0)) > 1 and len(few) >= 4:
+        if self._found.usual >= WORTH_A_TRIAL and look().workers > 1 and len(few) >= 4:
             (trial,) = self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0])
             self._note(trial=trial)
 
