@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ from test_doctor import found, one
 
 import feedline
 from feedline import DataLoader, cli, get_worker_info
+from feedline.cpus import look
 from feedline.diagnose import deadline
 from feedline.diagnose.deadline import TooLong, within
-from feedline.diagnose.doctor import consult
+from feedline.diagnose.doctor import consult, examine, speed
+from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import ARRAY, Evidence, Field, Reading, Run, Setting
+from feedline.diagnose.doctor.examine import Examination
 from feedline.diagnose.doctor.failures import check_empty
+from feedline.diagnose.doctor.patient import patient_of
 from feedline.errors import OptionError
 
 # Healthy
@@ -251,3 +256,87 @@ def test_the_alarm_rings_again_and_leaves_no_trace(monkeypatch: pytest.MonkeyPat
         time.sleep(60)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+# Threads and pickles, seen and not made up
+
+
+class Waits(Map):
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.05)
+        return super().__getitem__(index)
+
+
+class Computes(Map):
+    def __getitem__(self, index: int) -> Any:
+        sum(range(200_000))
+        return super().__getitem__(index)
+
+
+def examined(what: Any, *parts: str) -> Evidence:
+    return Examination(patient_of(what, None, None, None), 30, 2).run(*parts)
+
+
+def test_threads_help_who_waits_also_on_a_busy_machine() -> None:
+    seen = examined(Waits(6), "samples", "threads")
+    assert seen.trial is not None
+    for possible in (seen.trial.possible, 1.0):
+        (finding,) = speed.check_threads(replace(seen, trial=seen.trial._replace(possible=possible)))
+        assert finding.id == "threads-help"
+
+
+def test_threads_do_not_help_python() -> None:
+    """What the interpreter's lock does is real; how busy the machine was is not."""
+    seen = examined(Computes(24), "samples", "threads")
+    trial = seen.trial
+    assert trial is not None
+    assert trial.possible <= look().usable
+    seen = replace(seen, trial=trial._replace(possible=2.0, cpu_one=trial.one), setting=Setting(threads=True))
+    (finding,) = speed.check_threads(seen)
+    assert (finding.id, finding.severity) == ("python-bound", "warning")
+    assert list(speed.check_threads(replace(seen, trial=trial._replace(possible=1.0, cpu_one=trial.one)))) == []
+
+
+class ManyRecords(Map):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = [f"photos/{number:0100d}.jpg" for number in range(30_000)]
+
+
+def test_a_heavy_pickle_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [each.id for each in judged(examined(ManyRecords(), "held")) if each.severity != "ok"] == []
+    monkeypatch.setattr(examine, "PICKLE", 1 << 20)
+    (finding,) = [each for each in judged(examined(ManyRecords(), "held")) if each.severity != "ok"]
+    assert finding.id == "heavy-pickle"
+    assert finding.title.startswith("More than 1 MiB of Python objects")
+
+
+# Slow, and not stuck
+
+
+class SlowStart(Map):
+    ready = False
+
+    def __getitem__(self, index: int) -> Any:
+        if not self.ready:
+            time.sleep(1.2)
+            self.ready = True
+        return super().__getitem__(index)
+
+
+def test_a_worker_that_loads_something_first_is_not_stuck() -> None:
+    finding = one(SlowStart(), "samples", seconds=6)  # a sample may take 1 s, the first one 3
+    assert (finding.id, finding.severity) == ("slow-start", "note")
+    assert finding.evidence["first"] > 1.1
+
+
+class NeverReady(Map):
+    def __getitem__(self, index: int) -> Any:
+        while True:
+            time.sleep(0.01)
+
+
+def test_a_dataset_that_is_stuck_from_the_first_sample_on() -> None:
+    finding = found(NeverReady(), "samples", seconds=1)[0]
+    assert finding.id == "stuck-samples"
+    assert finding.evidence["limit"] == 0.5

@@ -16,6 +16,7 @@ from feedline.observe.marks import Marks
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots, sample_times
 from feedline.observe.report import page_of
+from feedline.observe.report.measured import composition
 from feedline.observe.trace import trace_of
 from feedline.progress import COLLATING
 from feedline.stats import Stats
@@ -125,3 +126,25 @@ def test_after_a_hundred_epochs_the_last_line_does_not_count_them_wrongly() -> N
     for _ in range(101):
         list(loader)
     assert str(loader.stats()).splitlines()[-1].startswith("all epochs: ")
+
+
+def test_labels_that_are_texts_are_in_the_report(tmp_path: Path) -> None:
+    data = [{"x": 1.0, "label": "<dog>" if number % 3 else "cat"} for number in range(12)]
+    loader = DataLoader(data, batch_size=4)
+    with loader.report(tmp_path / "run.html"):
+        list(loader)
+    page = (tmp_path / "run.html").read_text()
+    assert "&lt;dog&gt;" in page
+    assert "<dog>" not in page
+    mixed = [recordings.labels_in((None, labels), 2) for labels in (["b", "a"], np.array([3, 3]))]
+    assert mixed == [(("a", 1), ("b", 1)), ((3, 2),)]
+    given = [recordings.Delivered(0, 0, seq, 2, 0, 1, 0, Slots(), labels) for seq, labels in enumerate(mixed)]
+    assert composition(given).labels == ("3", "a", "b")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["trace", "report"])
+def test_a_path_that_cannot_be_written_is_named_as_it_was_given(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"missing/run\.html'$"):
+        getattr(DataLoader(range(3)), kind)(tmp_path / "missing" / "run.html")
+    with pytest.raises(OSError, match=r"too long.*aaa\.html'$"):
+        getattr(DataLoader(range(3)), kind)(tmp_path / f"{'a' * 250}.html")

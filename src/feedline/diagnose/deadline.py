@@ -39,8 +39,8 @@ def within(seconds: float) -> Iterator[None]:
     ...     with within(0.01):
     ...         time.sleep(60)
     ... except TooLong as late:
-    ...     print(late.place.partition(" ")[2])
-    (<module>): time.sleep(60)
+    ...     print(late.place.rpartition(":")[2])
+     time.sleep(60)
     """
     if not _can_ring():
         yield

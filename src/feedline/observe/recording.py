@@ -23,6 +23,8 @@ SINGLE = 32 * MOST
 """Samples whose own times are kept: 100 batches of 4,096 took 400 MB to keep and write; 20,000 would end a process."""
 INDICES = 64
 """Of a batch whose samples are not kept one by one: as many as a page or a trace shows."""
+LONGEST = 40
+"""Letters of a label that is a text."""
 LABELLED = ("label", "labels", "target", "targets", "y", "class", "classes")
 
 
@@ -51,7 +53,7 @@ class Delivered(NamedTuple):
     queued: int
     """Batches that were ready when it asked."""
     slots: Slots
-    labels: tuple[tuple[int, int], ...] | None
+    labels: tuple[tuple[Any, int], ...] | None
     """(label, how many) of the batch, where it has labels that can be recognised."""
 
 
@@ -122,7 +124,7 @@ def sample_times(marks: Marks) -> list[tuple[int, int, int]]:
     ]
 
 
-def labels_in(batch: Any, size: int) -> tuple[tuple[int, int], ...] | None:
+def labels_in(batch: Any, size: int) -> tuple[tuple[Any, int], ...] | None:
     """How often each label is in a batch: of a field named like one, or of the last one of a tuple or list.
 
     >>> labels_in((np.zeros((4, 2)), np.array([0, 1, 1, 7])), 4)
@@ -134,8 +136,10 @@ def labels_in(batch: Any, size: int) -> tuple[tuple[int, int], ...] | None:
         found = batch[-1]
     else:
         return None
+    if isinstance(found, (list, tuple)) and found and all(isinstance(each, str) for each in found):
+        found = np.array([each[:LONGEST] for each in found])  # as texts are collated
     dtype = str(getattr(found, "dtype", ""))
-    if "int" not in dtype and "bool" not in dtype:
+    if "int" not in dtype and "bool" not in dtype and not dtype.startswith("<U"):
         return None
     try:
         values = np.asarray(found)

@@ -203,6 +203,8 @@ class Evidence:
     setting: Setting = Setting()
     readings: tuple[Reading, ...] = ()
     """A spread of the dataset in ascending order; of a stream, its beginning."""
+    first: float = 0.0
+    """Seconds that the first sample took which was read; a worker may have something to open, or to load."""
     again: tuple[Reading, ...] = ()
     """The first of them once more, under the same seed, by two workers…"""
     reseeded: tuple[Reading, ...] = ()

@@ -9,6 +9,7 @@ Not its job: what runs in the workers (probe), judging (the checks).
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
 import random
@@ -142,8 +143,20 @@ class Examination:
         if self._patient.setting.stream:
             read = self._elements("samples", 1)
         else:
+            self._begin()
             read = sorted(self._readings("samples", self._indices), key=lambda reading: reading.index)
         self._note(readings=(*read, *self._found.readings))
+
+    def _begin(self) -> None:
+        """One sample, with patience: a worker may have something to load, which is not being stuck."""
+        limit, mishaps = self._limit, self._found.mishaps
+        self._limit = max(limit, self._seconds / 2)
+        read: list[Reading] = []
+        with contextlib.suppress(Exception):  # whatever it is, the samples will show it
+            read = self._readings("slow", self._indices[:1])
+        first = read[0].seconds if read else 0.0
+        self._limit = max(limit, 2 * first)
+        self._note(mishaps=mishaps, first=first, limit=self._limit)
 
     def repeats(self) -> None:
         """Some of them again, by two workers; and under another seed."""
@@ -226,9 +239,9 @@ class Examination:
         """One against two."""
         count = min(64, self._affordable(SHARES["threads"] * self._seconds / 3))  # each is read twice
         few = self._readable()[:count]
-        if self._found.usual >= WORTH_A_TRIAL and look().workers > 1 and len(few) >= 4:
+        if self._found.usual >= WORTH_A_TRIAL and len(few) >= 4:
             (trial,) = self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0])
-            self._note(trial=trial)
+            self._note(trial=trial._replace(possible=min(trial.possible, look().usable)))  # a quota shows only later
 
     def collate(self) -> None:
         """The user's own collate_fn, by itself."""
