@@ -224,12 +224,12 @@ def test_threads() -> None:
 
 def test_a_slow_first_time_is_no_slow_sample() -> None:
     first = timed(*[0.001] * 20, 0.5)
-    assert ids(speed.check_outliers(replace(first, again=timed(*[0.001] * 21).readings))) == []
+    assert ids(speed.check_outliers(replace(first, reread=timed(*[0.001] * 21).readings))) == []
     assert ids(speed.check_outliers(first)) == []
-    (finding,) = speed.check_outliers(replace(first, again=first.readings))
+    (finding,) = speed.check_outliers(replace(first, reread=first.readings))
     assert finding.evidence["indices"] == [20]
     assert (
-        ids(speed.check_outliers(replace(timed(*[0.001, 0.03] * 10), again=timed(*[0.001, 0.03] * 10).readings))) == []
+        ids(speed.check_outliers(replace(timed(*[0.001, 0.03] * 10), reread=timed(*[0.001, 0.03] * 10).readings))) == []
     )
 
 

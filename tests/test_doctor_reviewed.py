@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -261,9 +262,17 @@ def test_the_alarm_rings_again_and_leaves_no_trace(monkeypatch: pytest.MonkeyPat
 # Threads and pickles, seen and not made up
 
 
+MEETING = threading.Barrier(2)
+
+
 class Waits(Map):
+    """Alone it waits in vain; two threads do not keep each other waiting, however busy the machine is."""
+
     def __getitem__(self, index: int) -> Any:
-        time.sleep(0.05)
+        try:
+            MEETING.wait(0.15)
+        except threading.BrokenBarrierError:
+            MEETING.reset()
         return super().__getitem__(index)
 
 
@@ -278,7 +287,7 @@ def examined(what: Any, *parts: str) -> Evidence:
 
 
 def test_threads_help_who_waits_also_on_a_busy_machine() -> None:
-    seen = examined(Waits(6), "samples", "threads")
+    seen = examined(Waits(4), "samples", "threads")
     assert seen.trial is not None
     for possible in (seen.trial.possible, 1.0):
         (finding,) = speed.check_threads(replace(seen, trial=seen.trial._replace(possible=possible)))
@@ -324,10 +333,41 @@ class SlowStart(Map):
         return super().__getitem__(index)
 
 
-def test_a_worker_that_loads_something_first_is_not_stuck() -> None:
+def test_a_worker_that_loads_something_first_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "SLOW_START", 1.0)
     finding = one(SlowStart(), "samples", seconds=6)  # a sample may take 1 s, the first one 3
     assert (finding.id, finding.severity) == ("slow-start", "note")
     assert finding.evidence["first"] > 1.1
+
+
+class ImportsFirst(Map):
+    """Whichever sample comes first in a worker takes long."""
+
+    first = True
+
+    def __getitem__(self, index: int) -> Any:
+        if self.first:
+            self.first = False
+            time.sleep(0.3)
+        return super().__getitem__(index)
+
+
+def test_the_first_sample_of_a_worker_is_no_slow_one() -> None:
+    assert found(ImportsFirst(), "samples", "repeats", "slow") == []
+
+
+class SlowTogether(Map):
+    """Hangs whenever two threads read it."""
+
+    def __getitem__(self, index: int) -> Any:
+        while threading.current_thread() is not threading.main_thread():
+            time.sleep(0.01)
+        time.sleep(0.002)
+        return super().__getitem__(index)
+
+
+def test_what_hangs_in_a_trial_of_ours_is_no_sample() -> None:
+    assert found(SlowTogether(), "samples", "threads", seconds=1) == []
 
 
 class NeverReady(Map):

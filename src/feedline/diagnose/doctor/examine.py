@@ -61,6 +61,8 @@ SHARES = {
     "batches": 0.13,
 }
 """Of the time. (There are two kinds of repeats.)"""
+OF_SAMPLES = ("samples", "repeats", "slow")
+"""Parts whose tasks are samples. What is long in the others is our own: on a busy machine it may seem to be stuck."""
 ROUND = 16
 WORTH_A_TRIAL = 0.001
 """Seconds a sample must take for threads to matter."""
@@ -173,8 +175,10 @@ class Examination:
         """Those that took long, again."""
         long = self._found.long
         suspects = [reading.index for reading in self._found.good if reading.seconds > long][:SUSPECTS]
+        quick = [reading.index for reading in self._found.good if reading.seconds <= long][:1]
         if suspects and not self._patient.setting.stream:
-            self._note(reread=tuple(self._readings("slow", suspects)))
+            # After another: whatever comes first in a worker may be slow, as modules are imported and files opened.
+            self._note(reread=tuple(self._readings("slow", [*quick, *suspects])[len(quick) :]))
 
     def _elements(self, part: str, workers: int) -> list[Reading]:
         dataset = self._patient.dataset
@@ -213,7 +217,8 @@ class Examination:
 
     def _take_down(self, part: str, bad: list[BadSample]) -> None:
         """What hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading already.)"""
-        self._note(mishaps=(*self._found.mishaps, *(mishap_of(each) for each in bad if not each.trace)))
+        if part in OF_SAMPLES:
+            self._note(mishaps=(*self._found.mishaps, *(mishap_of(each) for each in bad if not each.trace)))
         if part == "samples" and self._patient.setting.stream:
             failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
             self._note(readings=(*self._found.readings, *failed))
@@ -240,8 +245,10 @@ class Examination:
         count = min(64, self._affordable(SHARES["threads"] * self._seconds / 3))  # each is read twice
         few = self._readable()[:count]
         if self._found.usual >= WORTH_A_TRIAL and len(few) >= 4:
-            (trial,) = self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0])
-            self._note(trial=trial._replace(possible=min(trial.possible, look().usable)))  # a quota shows only later
+            for trial in self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0]):
+                self._note(
+                    trial=trial._replace(possible=min(trial.possible, look().usable))
+                )  # a quota shows only later
 
     def collate(self) -> None:
         """The user's own collate_fn, by itself."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.cgroups import text_of
 from feedline.datasets import described
 from feedline.diagnose.doctor.evidence import Collating, Line, Reading, Trial
 from feedline.diagnose.doctor.fields import as_array, digest, leaves, look_at
@@ -43,6 +44,23 @@ def same(value: Any) -> Any:
     return value
 
 
+def now() -> float:
+    """A clock that stands still while this thread waits for a CPU that others have: a busy machine is no slow sample.
+
+    It may seem to go back, if the wait comes between its two looks.
+
+    >>> now() - now() < 1
+    True
+    """
+    words = text_of("/proc/thread-self/schedstat").split()
+    return time.perf_counter() - (int(words[1]) / 1e9 if len(words) == 3 else 0.0)
+
+
+def since(began: float) -> float:
+    """Seconds of that clock."""
+    return max(0.0, now() - began)
+
+
 class Watched:
     """The user's map-style dataset; its samples are readings."""
 
@@ -60,7 +78,7 @@ class Watched:
     def __getitem__(self, index: Any) -> Reading:
         _seeding.begin(type(self.dataset).__module__)
         _lines.begin()
-        began = time.perf_counter()
+        began = now()
         try:
             sample = self.dataset[index]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -69,7 +87,7 @@ class Watched:
             _lines.take(), _seeding.take()
             words = f"{type(error).__name__}: {error}"[:300]
             return Reading(index, error=words, where=_line_of(error), what=described(self.dataset, index))
-        seconds = time.perf_counter() - began
+        seconds = since(began)
         reading = _read(index, sample, seconds, described(self.dataset, index) if seconds > LONG else "")
         if self._twice and seconds < LONG:
             self._twice -= 1
@@ -116,11 +134,11 @@ class Observed:
         self._since = 0.0
 
     def __call__(self, element: Any) -> Reading:
-        seconds = time.perf_counter() - self._since if self._since else 0.0  # the first: with opening the stream
+        seconds = since(self._since) if self._since else 0.0  # the first: with opening the stream
         reading = _read(None, element, seconds, "")
         _seeding.begin(self._module)
         _lines.begin()
-        self._since = time.perf_counter()
+        self._since = now()
         return reading
 
 
@@ -154,9 +172,9 @@ class Batched:
     def __getitem__(self, number: int) -> Collating:
         samples = [self.dataset[index] for index in self._batches[number]]
         _lines.begin()
-        began = time.perf_counter()
+        began = now()
         batch = self._collate_fn(samples)
-        seconds = time.perf_counter() - began
+        seconds = since(began)
         return Collating(seconds, len(samples), _lines.take(), *filled(samples, batch), aliases(samples, batch))
 
 

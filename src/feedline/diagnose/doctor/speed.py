@@ -19,8 +19,8 @@ SLOW, VERY_SLOW = 0.01, 0.05
 """Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
 FEW = 8
 """Samples below which nothing is said of what is usual."""
-SLOW_START = 1.0
-"""Seconds before a worker's first sample: starting the worker takes less than a tenth (benchmarks/first_batch.py)."""
+SLOW_START = 3.0
+"""Seconds before a worker's first sample: torch's own lazy imports take a third of one, and three on a busy machine."""
 LOOKS = 20
 """Looks at the code on which a line's share must rest."""
 COLLATE_SHARE, COLLATE_SECONDS = 0.5, 0.001
@@ -35,7 +35,7 @@ Below the second that is sure even on a busy machine, where whoever computes has
 
 def check_outliers(seen: Evidence) -> Iterator[Finding]:
     """A few samples that hold up the others."""
-    again = {reading.index: reading for reading in (*seen.again, *seen.reread)}
+    again = {reading.index: reading for reading in seen.reread}
     if len(seen.good) < FEW:
         return
     limit, usual = seen.long, seen.usual
