@@ -15,17 +15,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from feedline import __version__
+from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.answer import BAD, Answer
 from feedline.diagnose.doctor.consult import SECONDS, doctor
 from feedline.diagnose.preflight import preflight
-from feedline.diagnose.rendering import painted, width_of_terminal
+from feedline.diagnose.rendering import painted, width_of_terminal, write
 from feedline.diagnose.target import loaded
 from feedline.errors import FeedlineError, OptionError
 
@@ -99,6 +99,12 @@ COMMANDS = (
         _doctor_options,
         _doctor,
     ),
+    Command(
+        "demo",
+        "trains a small classifier on images: rare classes, damaged files, a stop and exact resume, and a report",
+        demo_options,
+        demo,
+    ),
 )
 
 
@@ -118,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE if isinstance(error, OptionError) else BAD
     except KeyboardInterrupt:
         return INTERRUPTED
-    _write(text, sys.stdout)
+    write(text, sys.stdout)
     return answer.exit_code
 
 
@@ -140,15 +146,6 @@ def _parser() -> argparse.ArgumentParser:
 def _for_machines(answer: Answer) -> str:
     document = {"feedline": __version__, **answer.data, "exit_code": answer.exit_code}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
-
-
-def _write(text: str, stream: TextIO) -> None:
-    try:
-        stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
-        stream.flush()
-    except BrokenPipeError:
-        # Whoever read has seen enough. Python would try once more at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def size(text: str) -> int:
