@@ -4,7 +4,7 @@ Takes: a command line. Gives: on standard output a page for people or, with --js
 an exit code: 0 fine (warnings allowed), 1 a problem, 2 bad usage, 130 after Ctrl-C.
 Promises: errors of usage are one sentence on standard error, without a traceback; a reader that goes away
 (`| head`) changes nothing; works with NumPy alone, in colours with rich.
-Not its job: what the commands do (diagnose).
+Not its job: what the commands do (diagnose, demonstration).
 
 A new command is a function that adds its arguments to a parser, a function that makes an `Answer` of them, and an
 entry in `COMMANDS`.

@@ -18,7 +18,7 @@ from feedline.demonstration.screen import Screen
 from feedline.diagnose.answer import BAD, FINE, Answer
 from feedline.errors import OptionError
 
-FOLDER, IMAGES, EPOCHS, WORKERS = Path("build", "demo"), 2000, 6, 2
+FOLDER, IMAGES, EPOCHS, WORKERS = Path("build", "demo"), 2000, 8, 2
 FEWEST_IMAGES = 100  # with fewer there would be hardly one of a rare class
 
 

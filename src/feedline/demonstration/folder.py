@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from feedline.errors import OptionError
@@ -31,7 +32,7 @@ class Folder:
 
     def claim(self) -> None:
         """Make it, or see that it is a demo's; OptionError if it cannot be used."""
-        try:
+        with self.writing():
             if self.path.exists() and not self.path.is_dir():
                 raise OptionError(f"folder must be a folder, but {self.path} is a file")
             if self.path.exists() and any(self.path.iterdir()) and not self._is_ours():
@@ -41,18 +42,19 @@ class Folder:
                 )
             self.path.mkdir(parents=True, exist_ok=True)
             self.mark.write_text(_MARK)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """What the system refuses in here is the folder's fault, and an OptionError."""
+        try:
+            yield
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise OptionError(f"folder must be one that can be written to, but {self.path} is not: {error}") from error
 
     def _is_ours(self) -> bool:
         if self.mark.is_file():
             return self.mark.read_text(errors="replace") == _MARK
         return self.metadata.is_file() and _is_of_first_version(self.metadata)
-
-
-def cannot_write(folder: Path, error: OSError) -> OptionError:
-    """What to say of a folder that the system refuses."""
-    return OptionError(f"folder must be one that can be written to, but {folder} is not: {error.strerror or error}")
 
 
 def _is_of_first_version(metadata: Path) -> bool:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from PIL import Image
 
 import feedline
-from feedline.demonstration.folder import Folder, cannot_write
+from feedline.demonstration.folder import Folder
 from feedline.demonstration.shapes import CLASSES, RARE, draw
 
 VERSION = 2  # a change in how images are drawn makes them anew
@@ -94,12 +94,12 @@ def draw_images(folder: Folder, count: int, progress: Callable[[int], None]) -> 
 
     `progress` is told how many there are, now and then.
     """
-    try:
+    rows = list(_rows(count))
+    random = np.random.default_rng(0)
+    with folder.writing():
         folder.metadata.unlink(missing_ok=True)
         shutil.rmtree(folder.images, ignore_errors=True)
         folder.images.mkdir()
-        rows = list(_rows(count))
-        random = np.random.default_rng(0)
         for row in rows:
             if row.id % 50 == 0:
                 progress(row.id)
@@ -109,8 +109,6 @@ def draw_images(folder: Folder, count: int, progress: Callable[[int], None]) -> 
             file = folder.path / path
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
         _write_metadata(folder, rows, damaged)
-    except OSError as error:
-        raise cannot_write(folder.path, error) from error
 
 
 def damaged_indices(folder: Folder, images: Shapes) -> list[int]:

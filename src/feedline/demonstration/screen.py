@@ -38,8 +38,8 @@ class Screen:
         """What is true until the next word."""
         if self._stream is not None and self.live:
             width = shutil.get_terminal_size().columns - 1
+            self._unfinished = True  # first: Ctrl-C may come as soon as it is seen
             write(_AGAIN + text[:width], self._stream)
-            self._unfinished = True
 
     def __enter__(self) -> Screen:
         return self

@@ -27,6 +27,7 @@ from feedline.demonstration.loaders import fingerprint, training_loader, uninter
 from feedline.demonstration.screen import Screen
 from feedline.demonstration.shapes import CLASSES, RARE
 from feedline.messages import BadSample
+from feedline.recorder import Recorder
 
 RATE = 0.01
 REFRESH = 4
@@ -86,7 +87,7 @@ class Training:
                 learned = self._until_the_stop(loader)
                 flow, errors = loader.stats().total, loader.errors
             # Closed: of that loader and its workers nothing is left but a file.
-            with training_loader(self.images, self._workers) as loader, loader.report(self._folder.report):
+            with training_loader(self.images, self._workers) as loader, self._report(loader):
                 loader.load_state_dict(json.loads(self._folder.state.read_text()))
                 before = len(learned.batches)
                 validated = self._epoch(loader, validating, learned)
@@ -106,6 +107,10 @@ class Training:
             accuracy=validated.every,
             rare_accuracy=validated.rare,
         )
+
+    def _report(self, loader: DataLoader) -> Recorder:
+        with self._folder.writing():
+            return loader.report(self._folder.report)
 
     def _epoch(self, loader: DataLoader, validating: DataLoader, learned: Learned) -> Validated:
         """An epoch, or what is left of it, and what is to be said of it."""
@@ -129,7 +134,8 @@ class Training:
         """Half an epoch, and the loader's state in a file."""
         learned = Learned()
         self._teach(loader, learned, until=len(loader) // 2)
-        self._folder.state.write_text(json.dumps(loader.state_dict()))
+        with self._folder.writing():
+            self._folder.state.write_text(json.dumps(loader.state_dict()))
         self._screen.say(
             wording.stopped(len(learned.batches), len(loader), loader.stats().epoch.epoch + 1, self._folder.state)
         )

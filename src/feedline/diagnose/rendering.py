@@ -113,4 +113,6 @@ def write(text: str, stream: TextIO) -> None:
         stream.flush()
     except BrokenPipeError:
         # Whoever read has seen enough. Python would try once more at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
