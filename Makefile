@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-faults test-integrations test-torch test-core lint bench pictures soak clean
+.PHONY: demo test test-faults test-integrations test-torch test-sources test-core lint bench pictures soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -14,9 +14,10 @@ demo: .venv/demo.done
 FAULTS := tests/faults
 INTEGRATIONS := tests/integrations tests/test_examples.py
 TORCH := tests/torch src/feedline/torch
+SOURCES := tests/sources src/feedline/sources
 test:
 	$(MAKE) --jobs 2 .venv/test.done .venv/browser.done
-	$(MAKE) --jobs 3 --keep-going --output-sync test-core test-faults test-torch test-integrations lint
+	$(MAKE) --jobs 3 --keep-going --output-sync test-core test-faults test-torch test-sources test-integrations lint
 
 test-faults: .venv/test.done
 	$(BIN)/python -m pytest $(FAULTS)
@@ -28,8 +29,11 @@ test-integrations: .venv/test.done
 test-torch: .venv/test.done
 	$(BIN)/python -m pytest $(TORCH)
 
+test-sources: .venv/test.done
+	$(BIN)/python -m pytest $(SOURCES)
+
 test-core: .venv/test.done
-	$(BIN)/python -m pytest $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH),--ignore $(other))
+	$(BIN)/python -m pytest $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(SOURCES),--ignore $(other))
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

@@ -8,9 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from feedline.drawing.charts import Axis, Scale, Series, line_chart
-from feedline.drawing.svg import Drawing, colour
+from feedline.drawing.png import save
+from feedline.drawing.svg import COLOURS, GROUNDS, Drawing, colour
 
 SVG = "{http://www.w3.org/2000/svg}"
 values = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
@@ -80,3 +82,40 @@ def test_heights_begin_at_zero():
     drawing = line_chart("zero", [Series("s", [(1, 50), (2, 100)], dotted=True)])
     lower, upper = (float(dot.attrib["cy"]) for dot in parsed(drawing).iter(f"{SVG}circle"))
     assert (lower, upper) == ((78 + 300 - 42) / 2, 78)
+
+
+def test_as_png_the_same_shapes_are_in_the_same_places(tmp_path):
+    drawing = Drawing(100, 50, "all")
+    drawing.box(10, 10, 20, 20, colour(0))
+    drawing.line([(40, 5), (40, 45)], colour(1), width=4, dashed=True)
+    drawing.dot(60, 20, colour(2), radius=5)
+    drawing.text(80, 40, "–×…", "ink", "middle")
+    save(drawing, tmp_path / "all.png")
+    assert [each.name for each in tmp_path.iterdir()] == ["all.png"]
+    with Image.open(tmp_path / "all.png") as image:
+        assert image.size == (200, 100)
+        dots = image.convert("RGB")
+        seen = {at: "#" + bytes(dots.getpixel((at[0] * 2, at[1] * 2))).hex() for at in PLACES}
+        assert seen == PLACES
+        words = image.convert("L").crop((130, 60, 190, 84))
+        assert words.getextrema()[0] < 100  # something was written there
+
+
+PLACES = {
+    (20, 20): COLOURS[0],
+    (40, 6): COLOURS[1],
+    (40, 12): GROUNDS["ground"],  # a gap
+    (40, 15): COLOURS[1],
+    (60, 20): COLOURS[2],
+    (66, 20): GROUNDS["ground"],
+    (5, 25): GROUNDS["ground"],
+}
+
+
+def test_a_name_that_ends_so_is_svg_and_a_place_that_cannot_be_written_stays_empty(tmp_path):
+    save(Drawing(10, 10, "empty"), tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(OSError, match=r"folder\.png"):
+        save(Drawing(10, 10, "empty"), tmp_path / "folder.png")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.svg", "folder.png"]

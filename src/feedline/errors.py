@@ -8,6 +8,8 @@
     ├── StateError (ValueError)             a saved state cannot be continued here; names the difference
     ├── ShippingError (TypeError)           something cannot travel to a worker; named by attribute path
     ├── MemoryShortage (MemoryError)        memory for a batch could not be had
+    ├── MissingPackage (ImportError)        something needs a package that is not installed; says which, and how to
+    ├── SourceError (RuntimeError)          data cannot be read from where it lives; names the table, file, host or key
     ├── TooManyErrors (RuntimeError)        more samples failed than `max_errors` allows
     └── WorkerError (RuntimeError)          what befell a worker
         ├── WorkerDied                      it was killed or left
@@ -54,6 +56,14 @@ class ShippingError(FeedlineError, TypeError):
 
 class MemoryShortage(FeedlineError, MemoryError):
     """The system refused memory for a batch."""
+
+
+class MissingPackage(FeedlineError, ImportError):
+    """What was asked for needs a package that is not installed."""
+
+
+class SourceError(FeedlineError, RuntimeError):
+    """A source of data (a table, a file, a host, an object) cannot be opened or read."""
 
 
 class TooManyErrors(FeedlineError, RuntimeError):

@@ -1,0 +1,35 @@
+"""Where data lives: SQL, files and images, object storage, Parquet, tar shards, streams, as ready datasets.
+
+    from feedline.sources import FolderDataset
+
+Promises, of every source here (held by tests/sources/contract.py): its driver is imported when it is made, never
+before; it can be pickled at any moment, and what is open (connections, files) is opened again where it arrives;
+`describe(index)` names a sample by what its owner calls it (a path, a key, a row), and errors do; the same samples with
+any number and kind of workers; bad input is an error that names the thing, within seconds.
+Not its job: batches, order, workers (line, workers). A source imports datasets, checks, extras and errors, and no other
+source but `places`.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_ON_DEMAND: dict[str, str] = {
+    "GeneratorStream": "generated",
+    "KafkaRecord": "kafka",
+    "KafkaStream": "kafka",
+    "SocketStream": "sockets",
+}
+"""Public names, and the file each lives in."""
+
+__all__ = sorted(_ON_DEMAND)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module 'feedline.sources' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"feedline.sources.{_ON_DEMAND[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})
