@@ -17,6 +17,7 @@ from feedline.demonstration import wording
 from feedline.demonstration.screen import Screen
 from feedline.diagnose.answer import BAD, FINE, Answer
 from feedline.errors import OptionError
+from feedline.extras import extra
 
 FOLDER, IMAGES, EPOCHS, WORKERS = Path("build", "demo"), 2000, 8, 2
 FEWEST_IMAGES = 100  # with fewer there would be hardly one of a rare class
@@ -46,11 +47,10 @@ def demo(given: argparse.Namespace) -> Answer:
     check_whole("images", given.images, least=FEWEST_IMAGES)
     check_whole("workers", given.workers, least=0)
     try:
+        extra("PIL", "images", "the demo's images")
         from feedline.demonstration.run import run
-    except ImportError as missing:
-        raise OptionError(
-            f"the demo needs Pillow for its images (pip install 'feedline[images]') and Python's sqlite3: {missing}"
-        ) from missing
+    except ImportError as missing:  # some Pythons are built without sqlite3
+        raise OptionError(str(missing)) from missing
     with Screen(None if given.json else sys.stdout) as screen:
         facts = run(given.folder, given.images, given.epochs, given.workers, screen)
     data = {"command": "demo", **dataclasses.asdict(facts)}
