@@ -23,8 +23,10 @@ from PIL import Image
 
 from feedline.cli import main
 from feedline.demonstration.balance import BATCH, balanced, drawn_in
+from feedline.demonstration.facts import Resumption, Trained
 from feedline.demonstration.folder import Folder
 from feedline.demonstration.images import DAMAGED, Shapes, are_drawn, damaged_indices, draw_images
+from feedline.demonstration.run import ENOUGH_STEPS, problems_of
 from feedline.demonstration.screen import Screen
 from feedline.demonstration.shapes import CLASSES, RARE
 from feedline.demonstration.training import Training
@@ -45,8 +47,8 @@ def demo(*arguments: str, sabotage: str = "", **options: Any) -> subprocess.Comp
         code = f"import sys\n{sabotage}\nfrom feedline.cli import main\nsys.exit(main(['demo', *sys.argv[1:]]))"
         command = [*PYTHON, "-c", code]
     arguments = (*arguments, "--images", str(COUNT))
-    options = {"stdout": subprocess.PIPE, **options}
-    return subprocess.run([*command, *arguments], stderr=subprocess.PIPE, text=True, **options)
+    environment = os.environ | {"TERM": "xterm"}  # where it is no terminal, nothing is live all the same
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -174,6 +176,13 @@ def test_it_fails_if_what_it_shows_is_not_true(told: tuple[Path, str]) -> None:
     assert "worse than twice chance (33%)" in learned
 
 
+@pytest.mark.parametrize(("steps", "problems"), [(ENOUGH_STEPS - 1, 0), (ENOUGH_STEPS, 1)])
+def test_a_training_too_short_to_learn_is_no_problem(steps: int, problems: int) -> None:
+    exact = Resumption(1, 4, 2, 1, 2, "state.json", exact=True, different=[])
+    trained = Trained([], exact, [], BATCH * steps, steps, 1.0, 64.0, 0.5, accuracy=0.33, rare_accuracy=0.0)
+    assert len(list(problems_of(trained, to_be_met=set()))) == problems
+
+
 # On a terminal
 
 
@@ -258,9 +267,12 @@ def test_images_that_are_gone_or_others_are_drawn_anew(tmp_path: Path) -> None:
 def test_a_folder_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.images.mkdir()
-    (folder.images / "01999.jpg").write_text("old")
+    rows = [(number, f"images/{number:05}.jpg", 0, "train") for number in range(COUNT)]
+    for name in ("images/01999.jpg", *(row[1] for row in rows)):
+        (tmp_path / name).write_text("old")
     with closing(sqlite3.connect(folder.metadata)) as connection, connection:
         connection.execute("CREATE TABLE images (id INTEGER PRIMARY KEY, path TEXT, label INT, split TEXT)")
+        connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", rows)
         connection.execute("PRAGMA user_version = 1")
     folder.claim()
     assert not are_drawn(folder, COUNT)

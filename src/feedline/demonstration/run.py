@@ -59,12 +59,12 @@ def run(path: Path, count: int, epochs: int, workers: int, screen: Screen) -> Fa
         images=images,
         rarity=rare,
         trained=trained,
-        problems=list(_problems(trained, to_be_met)),
+        problems=list(problems_of(trained, to_be_met)),
         seconds=time.perf_counter() - started,
     )
 
 
-def _problems(trained: Trained, to_be_met: set[int]) -> Iterator[str]:
+def problems_of(trained: Trained, to_be_met: set[int]) -> Iterator[str]:
     """Whatever is not as it should be."""
     if not trained.resumption.exact:
         yield wording.not_exact(trained.resumption)
