@@ -25,7 +25,8 @@ class Account(NamedTuple):
 
     def minus(self, before: Account) -> Account:
         """Since then; a thread that has ended takes its sum with it, which must not count as less than nothing."""
-        return Account(*(max(0, now - then) for now, then in zip(self, before, strict=True)))
+        cpu, queued = max(0.0, self.cpu - before.cpu), max(0.0, self.queued - before.queued)
+        return Account(cpu, queued, max(0, self.read - before.read))
 
 
 def account_of(pids: Iterable[int], proc: str = "/proc") -> Account:

@@ -61,7 +61,8 @@ def facts_of(one: Trial, none: Trial | None) -> Facts:
     """From a trial with one worker and one without."""
     spent = one.spending
     ahead = one.setting.workers * one.setting.prefetch * one.batch_bytes
-    threaded = none is not None and not none.failed and none.spending.cpu_share >= SEVERAL
+    # Without workers all that loading computes, it computes while it is waited for.
+    threaded = none is not None and none.waited > 0 and none.spending.cpu >= SEVERAL * none.waited
     process = one.setting.kind == "process"
     memory = max(0, one.memory - ahead) if process else 0
     return Facts(spent.work_per_batch, min(1.0, spent.cpu_share), threaded, memory, one.batch_bytes)

@@ -21,8 +21,8 @@ from feedline.diagnose.tune.candidates import Bounds, Facts, cost, facts_of, fit
 from feedline.diagnose.tune.choice import chosen, enough, keeps_up
 from feedline.diagnose.tune.trial import Setting, Trial
 
-SHARE = 0.05
-"""Of all the time that is given to a trial at most: some twenty fit."""
+SHARE = 0.03
+"""Of all the time that is given to a trial at most: the longest searches have some thirty."""
 LONGEST = 3.0
 """Seconds: beyond that a trial gains little (benchmarks/tuning.py: its windows agree within 3 % long before)."""
 SHORTEST = 0.4
@@ -35,7 +35,10 @@ BUSY = 0.9
 """Workers that work so much of their time gain nothing from batches ahead."""
 NEAR = 0.85
 """Of what is enough: a smaller setting that came so near is tried once more."""
-ROUNDS = 2
+ROUNDS, NOISY_ROUNDS = 2, 6
+"""In which the finalists are measured again; more if their windows do not agree."""
+NOISY = 0.06
+"""A spread of the windows that is more than a choice tolerates (choice.LITTLE)."""
 
 Measure = Callable[[Setting, float], Trial]
 """Measures a setting, in so many seconds at most but for starting it."""
@@ -152,10 +155,15 @@ class Search:
     def _largest_cheaper(self, kind: str) -> int:
         best = self.best
         assert best is not None
-        limit, workers = cost(best.setting, self.facts.computes), best.setting.workers * best.setting.threads
-        while workers and cost(Setting(workers, kind), self.facts.computes) >= limit:
+        workers = best.setting.workers * best.setting.threads
+        while workers and not self._is_cheaper(Setting(workers, kind)):
             workers -= 1
         return workers
+
+    def _is_cheaper(self, setting: Setting) -> bool:
+        """Than the choice so far."""
+        computes = self.facts.computes
+        return self.best is not None and cost(setting, computes) < cost(self.best.setting, computes)
 
     def _halve(self, kind: str) -> None:
         """Between what is too slow and what is not."""
@@ -168,7 +176,8 @@ class Search:
             low = max(slow, default=0)
             if min(fast) - low < 2:
                 return
-            if self._try(Setting((low + min(fast)) // 2, kind)) is None:
+            middle = Setting((low + min(fast)) // 2, kind)
+            if not self._is_cheaper(middle) or self._try(middle) is None:
                 return
 
     # Other things than more workers
@@ -207,8 +216,11 @@ class Search:
 
     def _repeat(self) -> None:
         """The choice, what nearly was it, and the fastest, once more in turns: noise has hit each at another moment."""
-        for _ in range(ROUNDS):
-            for setting in self._finalists():
+        for turn in range(NOISY_ROUNDS):
+            finalists = self._finalists()
+            if turn >= ROUNDS and all(self.trials[setting].spread <= NOISY for setting in finalists):
+                return
+            for setting in finalists:
                 if self._try(setting, again=True) is None:
                     return
 

@@ -135,6 +135,11 @@ class Trial:
         return max(0.0, 1 - self.step * self.batches_per_second) if self.windows else 1.0
 
     @property
+    def waited(self) -> float:
+        """Seconds, in all windows."""
+        return sum(window.waited for window in self.windows)
+
+    @property
     def spread(self) -> float:
         """How far apart the windows' rates lie, as a share of the median: half of the middle half's width."""
         rates = sorted(window.rate(self.step) for window in self.windows)

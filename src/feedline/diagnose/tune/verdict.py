@@ -7,7 +7,7 @@ Not its job: the choice (choice), measuring (running).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from feedline.diagnose.tune.candidates import Facts
@@ -38,7 +38,7 @@ class Bottleneck:
     remedy: str = ""
 
 
-def bottleneck(trials: Iterable[Trial], best: Trial, facts: Facts, cpus: float) -> Bottleneck:
+def bottleneck(trials: Sequence[Trial], best: Trial, facts: Facts, cpus: float) -> Bottleneck:
     """Of the chosen setting, or of the fastest if nothing keeps up.
 
     >>> step = Trial(Setting(1), step=0.1)
@@ -49,11 +49,14 @@ def bottleneck(trials: Iterable[Trial], best: Trial, facts: Facts, cpus: float) 
         ready = f"Batches are ready when the step wants them: it waits {percent(best.waiting_share)} of the time."
         return Bottleneck(STEP, f"The step itself. {ready}", "nothing: a faster loader would change nothing.")
     spent, work = best.spending, best.spending.work
-    waited = sum(window.waited for window in best.windows)
+    waited = best.waited
     if waited and spent.transferring >= MOST * waited:
         share = percent(min(1.0, spent.transferring / waited))
         words = f"The transfer: {share} of the waiting is for batches on their way to pinned memory or the device."
         return Bottleneck(TRANSFER, words, "send less: images as uint8, float32 and not float64.")
+    if not best.setting.workers and any(trial.setting.workers and trial.windows for trial in trials):
+        words = "The main process: it makes a batch in less time than it takes to have one made by workers."
+        return Bottleneck(CPU, words, "larger batches, if these are small; workers would only cost memory.")
     if best.setting.workers and waited and spent.delivering >= MOST * waited:
         share = percent(min(1.0, spent.delivering / waited))
         words = f"The transfer: {share} of the waiting is the main process unpacking batches that workers have made."
