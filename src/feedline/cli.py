@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
 from feedline import __version__
+from feedline.checks import check_file
 from feedline.diagnose.answer import BAD, Answer
 from feedline.diagnose.doctor.consult import SECONDS, doctor
 from feedline.diagnose.preflight import preflight
@@ -109,6 +110,7 @@ def _tune_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _tune(given: argparse.Namespace) -> Answer:
+    plot, report = check_file("--plot", given.plot), check_file("--report", given.report)
     with contextlib.redirect_stdout(sys.stderr):
         found = tune(
             loaded(given.target),
@@ -120,9 +122,9 @@ def _tune(given: argparse.Namespace) -> Answer:
             kinds=given.kinds.split(","),
             busy_step=given.busy_step,
         )
-        for path, write in ((given.plot, found.plot), (given.report, found.report)):
-            if path is not None:
-                write(path)
+    for path, write in ((plot, found.plot), (report, found.report)):
+        if path is not None:
+            write(path)
     return found.answer()
 
 

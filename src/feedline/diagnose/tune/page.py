@@ -12,9 +12,9 @@ from html import escape
 from feedline.diagnose.tune.outcome import Outcome
 from feedline.diagnose.tune.picture import picture
 from feedline.diagnose.tune.screen import HEAD, heading, measured, rows
-from feedline.diagnose.tune.verdict import number, percent
 from feedline.observe.report.document import document
-from feedline.observe.report.markup import Html, section, sentence, table
+from feedline.observe.report.markup import Html, number, section, sentence, table
+from feedline.observe.report.verdict import percent
 
 
 def html(outcome: Outcome) -> str:

@@ -12,19 +12,21 @@ from dataclasses import replace
 
 from feedline.diagnose.tune.outcome import Outcome
 from feedline.diagnose.tune.trial import Setting, Trial
-from feedline.diagnose.tune.verdict import number
-from feedline.drawing.charts import Axis, Scale, Series, draw_lines
-from feedline.drawing.svg import Drawing
+from feedline.drawing.charts import RIGHT, Axis, Scale, Series, draw_lines
+from feedline.drawing.svg import Drawing, text_width
+from feedline.observe.report.markup import number
 
 WIDE, TALL = 760, 250
 MB = 1e6
+LONGEST = 24
+"""Letters of a dataset's name beside which there is room for the recommendation."""
 
 Value = Callable[[Trial], float]
 
 
 def picture(outcome: Outcome) -> Drawing:
     """Three charts, one below the other."""
-    title = f"Loading {outcome.name}" + (f", step of {number(1e3 * outcome.step)} ms" if outcome.step else "")
+    title = f"Loading {outcome.name[:LONGEST]}" + (f", step of {number(1e3 * outcome.step)} ms" if outcome.step else "")
     drawing = Drawing(WIDE, 3 * TALL, title)
     charts: list[tuple[str, Axis, Value]] = [
         (title, Axis("batches per second"), lambda trial: trial.batches_per_second),
@@ -39,6 +41,8 @@ def picture(outcome: Outcome) -> Drawing:
             series.append(_line("all the step can take", 1 / outcome.step, outcome.trials))
         scales = draw_lines(drawing, name, series, Axis("workers", whole=True), axis, (0, place * TALL, WIDE, TALL))
         _mark(drawing, outcome.best, value, *scales)
+    name = f"recommended: {outcome.best.setting}"
+    drawing.legend(WIDE - RIGHT - text_width(name) - 17, 22, [("ink", name)])
     return drawing
 
 
@@ -66,14 +70,6 @@ def _line(name: str, height: float, trials: Sequence[Trial]) -> Series:
 def _mark(drawing: Drawing, best: Trial, value: Value, across: Scale, up: Scale) -> None:
     x, y = across.at(best.setting.workers), up.at(value(best))
     drawing.dot(x, y, "ink", radius=5)
-    on_the_left = x < (across.begin + across.end) / 2
-    above = y > up.end + 24
-    drawing.text(
-        x + (9 if on_the_left else -9),
-        y - 8 if above else y + 18,
-        "recommended",
-        anchor="start" if on_the_left else "end",
-    )
 
 
 def _percent(share: float) -> str:

@@ -32,6 +32,8 @@ WINDOW = 0.2
 WINDOWS = 3
 AGREE = 0.03
 """A spread of the windows below which more of them are not needed; half of what a choice tolerates (choice.LITTLE)."""
+PATIENCE = 10.0
+"""Seconds that a batch may take in any case, once others have come."""
 _BLOCK = bytes(1 << 16)
 
 clock = time.perf_counter
@@ -68,26 +70,37 @@ class Runner:
         self._take_step = (compute_for if busy_step else wait_for)(step) if step else lambda: 0.0
         self._until = until
         self._count = 0
+        self._longest = 0.0
+        """Seconds until a first batch, in the trials so far."""
 
     def measure(self, setting: Setting, seconds: float) -> Trial:
         """In about so many seconds after the first batch, or more if one window takes longer."""
         self._count += 1
-        patience = max(0.1, self._until - clock())
+        patience = self._patience()
         try:
             with warnings.catch_warnings(), _alarm(patience if not setting.workers else 0):
                 warnings.simplefilter("ignore")  # what is wrong with the data is the doctor's to say, once
                 with self._subject.loader(setting, self._count, patience) as loader:
-                    return self._run(loader, setting, seconds)
+                    trial = self._run(loader, setting, seconds)
+                    self._longest = max(self._longest, trial.first_batch)
+                    return trial
         except (MemoryShortage, ShippingError) as error:
             return Trial(setting, self._step, failed=_first_line(error))
         except WorkerTimeout as error:
             if setting.threads > 1:  # a forked worker may not use OpenMP's threads if its parent has done so: it hangs
                 return Trial(setting, self._step, failed="it hung: try multiprocessing_context='spawn'")
+            if self._longest and patience < min(PATIENCE, 20 * self._longest):
+                return Trial(setting, self._step, failed="the time was up before its first batch")
             raise FeedlineError(_too_slow(error, patience)) from error
         except FeedlineError as error:
             raise FeedlineError(f"with {setting}: {error}") from error
         except Exception as error:
             raise FeedlineError(_failing(error)) from error
+
+    def _patience(self) -> float:
+        """How long a batch is waited for: all the time there is, until it is known how long one takes."""
+        left = max(0.1, self._until - clock())
+        return min(left, max(PATIENCE, 20 * self._longest)) if self._longest else left
 
     def _run(self, loader: Any, setting: Setting, seconds: float) -> Trial:
         began = clock()

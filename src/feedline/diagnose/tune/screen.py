@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from feedline.diagnose.rendering import Line
 from feedline.diagnose.tune.outcome import Outcome
 from feedline.diagnose.tune.trial import Trial
-from feedline.diagnose.tune.verdict import number, percent
+from feedline.observe.report.markup import number
+from feedline.observe.report.verdict import percent
 
 HEAD = ("setting", "batches/s", "waits", "memory", "CPUs")
 

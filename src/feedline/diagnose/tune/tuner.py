@@ -23,8 +23,9 @@ from feedline.diagnose.tune.search import Search
 from feedline.diagnose.tune.subject import Subject, subject_of
 from feedline.diagnose.tune.trial import Setting, Trial
 from feedline.diagnose.tune.tuning import Tuning
-from feedline.diagnose.tune.verdict import bottleneck, percent, why
+from feedline.diagnose.tune.verdict import bottleneck, why
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
+from feedline.observe.report.verdict import percent
 from feedline.options import KINDS
 
 SECONDS = 60.0
@@ -58,9 +59,9 @@ def tune(
         busy_step: let the step compute on a CPU. By default it waits, as for a GPU.
 
     >>> import numpy as np
-    >>> found = tune(np.zeros((1000, 8), np.float32), step_ms=20, seconds=3)
-    >>> found.keeps_up, found.bottleneck.name, found.best.setting.workers
-    (True, 'step', 0)
+    >>> found = tune(np.zeros((1000, 8), np.float32), step_ms=20, seconds=10, kinds=["thread"], max_workers=1)
+    >>> found.best in found.trials, found.code.splitlines()[0]
+    (True, 'from feedline import DataLoader')
     """
     step = _step(step_ms)
     if not check_seconds("seconds", seconds, ""):
@@ -69,6 +70,8 @@ def tune(
         check_whole("batch_size", batch_size, least=1)
     if max_workers is not None:
         check_whole("max_workers", max_workers, least=1)
+    if shuffle is not None:
+        check_flag("shuffle", shuffle)
     check_flag("busy_step", busy_step)
     began = clock()
     made, _ = constructed(what)

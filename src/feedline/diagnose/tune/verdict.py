@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from feedline.diagnose.tune.candidates import Facts
 from feedline.diagnose.tune.choice import LITTLE, keeps_up
 from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.observe.report.markup import number
+from feedline.observe.report.verdict import percent
 
 STEP, COLLATE, TRANSFER, PYTHON, CPU, DISK, HANDING_OVER = (
     *("step", "collate", "transfer", "python", "cpu", "disk", "handing over"),
@@ -134,21 +136,3 @@ def why(best: Trial, trials: Iterable[Trial], step: float) -> str:
         f"could take {number(1 / step)}, so it falls short by {percent(1 - rate * step)} and the step waits that share "
         "of its time."
     )
-
-
-def percent(share: float) -> str:
-    """A share in words; what is hardly anything isn't nothing.
-
-    >>> percent(0.414), percent(0.001), percent(0)
-    ('41 %', 'under 1 %', '0 %')
-    """
-    return "under 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
-
-
-def number(value: float) -> str:
-    """Three digits of it.
-
-    >>> number(4329.7), number(0.02514), number(2.0)
-    ('4,330', '0.0251', '2')
-    """
-    return f"{float(f'{value:.3g}'):,g}"
