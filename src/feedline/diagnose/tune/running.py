@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import signal
 import threading
@@ -78,8 +79,7 @@ class Runner:
         self._count += 1
         patience = self._patience()
         try:
-            with warnings.catch_warnings(), _alarm(patience if not setting.workers else 0):
-                warnings.simplefilter("ignore")  # what is wrong with the data is the doctor's to say, once
+            with _quiet(), _threads_joined(self._until), _alarm(patience if not setting.workers else 0):
                 with self._subject.loader(setting, self._count, patience) as loader:
                     trial = self._run(loader, setting, seconds)
                     self._longest = max(self._longest, trial.first_batch)
@@ -190,6 +190,32 @@ class _Books:
 def _flow(before: Flow, after: Flow) -> dict[str, Any]:
     names = ("batches", "fetching", "collating", "sending", "transferring", "delivering")
     return {name: max(0, getattr(after, name) - getattr(before, name)) for name in names}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What is wrong with the data is the doctor's to say, once, and not every trial's."""
+    log = logging.getLogger("feedline")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        log.addFilter(_nothing)
+        try:
+            yield
+        finally:
+            log.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
+
+
+@contextlib.contextmanager
+def _threads_joined(until: float) -> Iterator[None]:
+    """A thread in the middle of a batch is left behind by its loader; it would slow down the next trial."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(max(0.0, until - clock()))
 
 
 @contextlib.contextmanager
