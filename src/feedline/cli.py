@@ -30,6 +30,7 @@ from feedline.diagnose.rendering import painted, width_of_terminal
 from feedline.diagnose.target import loaded
 from feedline.diagnose.tune.tuner import SECONDS as TUNING_SECONDS
 from feedline.diagnose.tune.tuner import tune
+from feedline.drawing.png import check_can_save
 from feedline.errors import FeedlineError, OptionError
 from feedline.options import KINDS
 
@@ -111,6 +112,8 @@ def _tune_options(parser: argparse.ArgumentParser) -> None:
 
 def _tune(given: argparse.Namespace) -> Answer:
     plot, report = check_file("--plot", given.plot), check_file("--report", given.report)
+    if plot is not None:
+        check_can_save(plot)
     with contextlib.redirect_stdout(sys.stderr):
         found = tune(
             loaded(given.target),

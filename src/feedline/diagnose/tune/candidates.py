@@ -21,6 +21,8 @@ SPARE = 2
 """Workers above the number of CPUs that are tried for a dataset that computes: some wait for their next task."""
 SHARE_OF_MEMORY = 0.5
 """Of the free memory that a setting may take: the dataset and the training need some, too."""
+COUNTS = 0.1
+"""Share of waiting without workers below which its CPU time says nothing."""
 SEVERAL = 1.3
 """CPUs busy at once without workers, from which on a library is said to compute in several threads."""
 
@@ -61,8 +63,9 @@ def facts_of(one: Trial, none: Trial | None) -> Facts:
     """From a trial with one worker and one without."""
     spent = one.spending
     ahead = one.setting.workers * one.setting.prefetch * one.batch_bytes
-    # Without workers all that loading computes, it computes while it is waited for.
-    threaded = none is not None and none.waited > 0 and none.spending.cpu >= SEVERAL * none.waited
+    # Without workers all that loading computes, it computes while it is waited for; if that is hardly ever, the loop's
+    # own work would be taken for it.
+    threaded = none is not None and none.waiting_share >= COUNTS and none.spending.cpu >= SEVERAL * none.waited > 0
     process = one.setting.kind == "process"
     memory = max(0, one.memory - ahead) if process else 0
     return Facts(spent.work_per_batch, min(1.0, spent.cpu_share), threaded, memory, one.batch_bytes)
@@ -101,7 +104,7 @@ def memory_of(setting: Setting, facts: Facts) -> int:
 def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
     """To compare settings by: fewest processes or threads, then least memory.
 
-    A thread takes less memory than a process. But one that computes competes with the training loop for Python's
+    A thread takes less memory than a process, and one process of two threads less than two processes. But one that computes competes with the training loop for Python's
     interpreter, which a consumer that merely waits does not show: then a process goes first.
 
     >>> cost(Setting(2), computes=True) < cost(Setting(2, "thread"), computes=True) < cost(Setting(3), computes=True)
@@ -109,7 +112,7 @@ def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
     """
     dearer = ("process", "thread") if computes else ("thread", "process")
     place = dearer.index(setting.kind) if setting.workers else 0
-    return setting.workers * setting.threads, place, setting.prefetch, setting.threads
+    return setting.workers * setting.threads, place, setting.workers, setting.prefetch
 
 
 def grid(bounds: Bounds, facts: Facts, prefetches: tuple[int, ...] = (USUAL_PREFETCH,)) -> list[Setting]:

@@ -189,12 +189,16 @@ class Search:
         threads = 2
         while threads <= self.bounds.cpus:
             workers = max(1, int(self.bounds.cpus // threads))
-            while workers:
-                trial = self._try(Setting(workers, "process", threads=threads))
-                if trial is None or trial.failed or not self._is_enough(trial):
-                    break
+            while workers and self._more_threads_do(Setting(workers, "process", threads=threads)):
                 workers //= 2
             threads *= 2
+
+    def _more_threads_do(self, setting: Setting) -> bool:
+        """Is it fast enough, so that fewer workers may be? What would not be chosen anyway is passed over."""
+        if self._settled() and not self._is_cheaper(setting):
+            return True
+        trial = self._try(setting)
+        return trial is not None and not trial.failed and self._is_enough(trial)
 
     def _try_prefetch(self) -> None:
         """More batches ahead, where workers had time for them: one worker fewer might do, or the fastest be faster."""
