@@ -414,6 +414,8 @@ def test_threads_that_gain_nothing_mean_python() -> None:
     assert "(1 times the speed of none), and the 2 CPUs are in use" in judged(best, none, slow)[1]
     assert judged(best, none, fast)[0] == "cpu"
     assert judged(best, none)[0] == judged(best, slow)[0] == "cpu"
+    starved = made(Setting(2, "thread"), step=0.0, waited=2.0, queued_for_cpu=2.0)
+    assert judged(best, none, starved)[0] == "cpu", "that others had the CPUs is no sign of the lock"
 
 
 def test_waiting_is_for_a_disk_if_much_comes_from_storage() -> None:

@@ -13,7 +13,7 @@ from simulated import Machine
 
 from feedline.diagnose.tune import search as searching
 from feedline.diagnose.tune.candidates import Bounds, Facts, cost, facts_of, fits, grid, most_workers
-from feedline.diagnose.tune.choice import LITTLE, chosen, enough, keeps_up
+from feedline.diagnose.tune.choice import chosen, enough, keeps_up
 from feedline.diagnose.tune.search import Search
 from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
 
@@ -60,7 +60,7 @@ def test_without_noise_nothing_smaller_is_fast_enough(machine: Machine) -> None:
     assert found.best is not None
     rates = everything(machine, found.facts)
     most = max(rates.values())
-    least = (1 - LITTLE) * (min(most, 1 / machine.step) if machine.step else most)
+    least = enough([trial(Setting(1), most, machine.step)], machine.step)
     price = cost(found.best.setting, found.facts.computes)
     # GAIN and LITTLE are the same twentieth: what doubling did not gain may add up to as much again.
     slack = 1.0 if keeps_up(found.best) else 1.06
@@ -196,7 +196,8 @@ def trial(setting: Setting, rate: float, step: float = 0.0) -> Trial:
 
 def test_enough_is_what_the_step_takes_or_else_the_fastest() -> None:
     some = [trial(Setting(1), 30, 0.02), trial(Setting(2), 49, 0.02)]
-    assert enough(some, 0.02) == pytest.approx(0.95 * 49)
+    assert enough(some, 0.02) == pytest.approx(0.95 * 50)
+    assert enough(some[:1], 0.02) == pytest.approx(0.95 * 30)
     assert enough([trial(Setting(1), 100)], 0.02) == pytest.approx(47.5)
     assert enough([trial(Setting(1), 100)], 0) == pytest.approx(95)
     assert enough([], 0.02) == 0
@@ -251,3 +252,30 @@ def test_several_threads_are_seen_only_where_loading_is_waited_for() -> None:
     assert not alone(0.01, 0.1).threaded, "the loop's own work"
     assert not facts_of(kept([0.1]), None).threaded
     assert not facts_of(kept([0.1]), Trial(Setting(0), 0.02, failed="no")).threaded
+
+
+@given(st.lists(st.floats(0.001, 0.2), min_size=1, max_size=8), st.floats(0.005, 0.1), st.booleans())
+def test_if_anything_keeps_up_the_choice_does(waits: list[float], step: float, computes: bool) -> None:
+    some = [Trial(Setting(place), step, (Window(1, wait),)) for place, wait in enumerate(waits)]
+    found = chosen(some, step, computes)
+    assert found is not None
+    assert keeps_up(found) == any(keeps_up(each) for each in some)
+    cheaper = some[: found.setting.workers]
+    assert all(each.batches_per_second < enough(some, step) for each in cheaper)
+
+
+def test_what_turns_out_to_be_enough_opens_the_way_to_smaller_ones() -> None:
+    machine = Machine(computing=0.001, waiting=0.16, step=0.025)
+    first = {Setting(9, "thread")}
+
+    def measure(setting: Setting, seconds: float) -> Trial:
+        trial = machine.measure(setting, seconds)
+        if setting in first:  # hit by noise, the first time
+            first.remove(setting)
+            return replace(trial, windows=(Window(10, 0.02),))
+        return trial
+
+    found = Search(measure, lambda: 60 - machine.now, Bounds(2, kinds=("thread",)), machine.step)
+    found.run()
+    assert found.best is not None
+    assert found.best.setting == Setting(7, "thread")

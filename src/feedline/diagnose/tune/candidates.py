@@ -104,8 +104,9 @@ def memory_of(setting: Setting, facts: Facts) -> int:
 def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
     """To compare settings by: fewest processes or threads, then least memory.
 
-    A thread takes less memory than a process, and one process of two threads less than two processes. But one that computes competes with the training loop for Python's
-    interpreter, which a consumer that merely waits does not show: then a process goes first.
+    A thread takes less memory than a process, and one process of two threads less than two processes. But a thread that
+    computes competes with the training loop for Python's interpreter, which a consumer that merely waits does not
+    show: then a process goes first.
 
     >>> cost(Setting(2), computes=True) < cost(Setting(2, "thread"), computes=True) < cost(Setting(3), computes=True)
     True

@@ -7,6 +7,7 @@ far, against the fastest. Not its job: words (verdict).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from feedline.diagnose.tune.candidates import cost
@@ -19,12 +20,13 @@ LITTLE = 0.05
 def enough(trials: Iterable[Trial], step: float) -> float:
     """Batches a second that are fast enough."""
     fastest = max((trial.batches_per_second for trial in trials), default=0.0)
-    return (1 - LITTLE) * (min(fastest, 1 / step) if step else fastest)
+    busy = (1 - LITTLE) / step if step else math.inf
+    return busy if fastest >= busy else (1 - LITTLE) * fastest
 
 
 def keeps_up(trial: Trial) -> bool:
     """Does it keep the step busy? Without a step there is nothing to be kept busy."""
-    return trial.step > 0 and trial.waiting_share <= LITTLE
+    return trial.step > 0 and trial.batches_per_second >= (1 - LITTLE) / trial.step
 
 
 def chosen(trials: Iterable[Trial], step: float, computes: bool) -> Trial | None:

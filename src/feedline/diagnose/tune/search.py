@@ -227,6 +227,8 @@ class Search:
             for setting in finalists:
                 if self._try(setting, again=True) is None:
                     return
+            for kind in self._kinds():  # what seemed too slow may be enough now, and then smaller ones may be
+                self._halve(kind)
 
     def _finalists(self) -> list[Setting]:
         best = self.best

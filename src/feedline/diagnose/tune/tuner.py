@@ -23,8 +23,9 @@ from feedline.diagnose.tune.search import Search
 from feedline.diagnose.tune.subject import Subject, subject_of
 from feedline.diagnose.tune.trial import Setting, Trial
 from feedline.diagnose.tune.tuning import Tuning
-from feedline.diagnose.tune.verdict import bottleneck, why
+from feedline.diagnose.tune.verdict import FULL, STARVED, bottleneck, starved, why
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
+from feedline.observe.report.markup import number
 from feedline.observe.report.verdict import percent
 from feedline.options import KINDS
 
@@ -136,7 +137,13 @@ def _notes(search: Search, best: Trial) -> list[str]:
     if search.skipped:
         one = "fewer workers than" if search.skipped > 1 else "one worker fewer than"
         notes.append(f"What one worker needs for a batch shows that {one} were tried cannot be enough.")
-    if best.spread > NOISY:
+    if starved(best) > STARVED and best.cpus_used < FULL * search.bounds.cpus:
+        notes.append(
+            f"Other programs use this machine: loading had {best.cpus_used:.1f} of {number(search.bounds.cpus)} CPUs, "
+            f"and its workers stood in the queue for one {percent(starved(best))} of the time. Tune again when it is "
+            "quiet."
+        )
+    elif best.spread > NOISY:
         notes.append(
             f"The measurements of {best.setting} lie {percent(best.spread)} apart: other programs use this machine, or "
             "samples differ much."

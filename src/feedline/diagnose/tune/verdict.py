@@ -26,6 +26,8 @@ SCALES = 1.3
 """What two or more threads must gain over one, or Python's lock is said to be held."""
 FULL = 0.8
 """The share of the CPUs that counts as all of them: other programs need some."""
+STARVED = 0.25
+"""A share of the workers' time without a CPU from which on speeds say more about other programs than about loading."""
 FROM_STORAGE = 1 << 20
 """Bytes a second from which on reading is said to come from storage, and not from a network or the system's cache."""
 
@@ -114,10 +116,16 @@ def _gain_of_threads(trials: dict[Setting, Trial]) -> float | None:
     several = [trial for each, trial in trials.items() if each.kind == "thread" and each.workers > 1 and trial.windows]
     if none is None or not several:
         return None
-    made = [trial for trial in several if trial.spending.batches and not keeps_up(trial)]  # else the step hides it
+    # Not those that the step kept waiting, nor those that other programs kept from the CPUs: neither tells of the lock.
+    made = [trial for trial in several if trial.spending.batches and not keeps_up(trial) and starved(trial) < STARVED]
     rates = [trial.batches_per_second for trial in made]
     alone = none.spending.work_per_batch
     return max(rates) * alone if rates and alone else None
+
+
+def starved(trial: Trial) -> float:
+    """The share of the workers' time in which they could have computed, but something else had the CPUs."""
+    return trial.spending.queued_for_cpu / trial.spending.work if trial.spending.work else 0.0
 
 
 def why(best: Trial, trials: Iterable[Trial], step: float) -> str:
