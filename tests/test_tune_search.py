@@ -266,7 +266,7 @@ def test_if_anything_keeps_up_the_choice_does(waits: list[float], step: float, c
 
 def test_what_turns_out_to_be_enough_opens_the_way_to_smaller_ones() -> None:
     machine = Machine(computing=0.001, waiting=0.16, step=0.025)
-    first = {Setting(9, "thread")}
+    first = {Setting(8, "thread")}
 
     def measure(setting: Setting, seconds: float) -> Trial:
         trial = machine.measure(setting, seconds)
