@@ -23,6 +23,7 @@ from typing import NamedTuple, TextIO
 
 from feedline import __version__
 from feedline.diagnose.answer import BAD, Answer
+from feedline.diagnose.bench import command as bench
 from feedline.diagnose.doctor.consult import SECONDS, doctor
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.rendering import painted, width_of_terminal
@@ -99,6 +100,7 @@ COMMANDS = (
         _doctor_options,
         _doctor,
     ),
+    Command("bench", "feedline's loader and torch's in turns, on your dataset or ours", bench.options, bench.run),
 )
 
 
