@@ -46,7 +46,7 @@ def bar_chart(title: str, names: Sequence[str], groups: Sequence[Group], width: 
 
     >>> picture = bar_chart("Speed", ["ours", "theirs"], [Group("small", [Bar(30, "30/s"), Bar(10, "10/s")], "3×")])
     >>> [round(shape.width) for shape in picture.shapes if type(shape).__name__ == "Box"][-2:]
-    [684, 228]
+    [694, 231]
     """
     each = [_head(group, width) + (BAR + BETWEEN) * len(group.bars) + APART for group in groups]
     drawing = Drawing(width, TOP + sum(each), title)

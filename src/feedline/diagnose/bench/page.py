@@ -29,8 +29,8 @@ def page(found: Comparison, width: int) -> list[Line]:
     for contest in found.contests:
         lines += [*_contest(contest, width), Line()]
     lines += _wrapped(
-        f"Medians of {found.repeats} turns; in brackets the lowest and the highest ratio of two turns in a row. Nothing "
-        "is done with a batch: a training step hides part of the difference.",
+        f"Medians of {found.repeats} turns; in brackets the lowest and highest ratio of two turns in a row. Nothing is "
+        "done with a batch: a training step hides part of the difference.",
         width,
     )
     if any(contest.noisy for contest in found.contests):
@@ -69,9 +69,9 @@ def _contest(contest: Contest, width: int) -> Iterator[Line]:
             yield Line(f"{bar} {number}", "", label)
         if side.failure:
             yield from _failure(side, label if value is None else " " * len(label), width)
-    yield Line("  " + verdict(contest), _STYLES[contest.faster])
+    yield from _wrapped(verdict(contest), width, _STYLES[contest.faster], "  ")
     for note in contest.notes:
-        yield from _wrapped(f"  note: {note}", width, "cyan")
+        yield from _wrapped(f"note: {note}", width, "cyan", "  ")
 
 
 def _failure(side: Measured, label: str, width: int) -> Iterator[Line]:
@@ -121,6 +121,6 @@ def _times(ratio: float) -> str:
     return plain(ratio)
 
 
-def _wrapped(text: str, width: int, style: str = "") -> Iterator[Line]:
-    for part in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
-        yield Line(part, style)
+def _wrapped(text: str, width: int, style: str = "", label: str = "") -> Iterator[Line]:
+    for part in textwrap.wrap(text, width - len(label), break_long_words=False, break_on_hyphens=False):
+        yield Line(part, style, label)

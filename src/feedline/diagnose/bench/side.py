@@ -32,13 +32,7 @@ WARM_UP, EPOCHS, WINDOW = "warm-up", "epochs", "window"
 def main() -> None:
     """Answer until there are no more questions."""
     _end_with_parent()
-    try:
-        _answer(_own_output())
-    finally:
-        _signal_workers(signal.SIGCONT)  # or they could not be told to end
-
-
-def _answer(answers: TextIO) -> None:
+    answers = _own_output()
     side, wanted = sys.argv[1], Wanted(**json.loads(sys.argv[2]))
     try:
         made = subject(side, wanted)
@@ -46,7 +40,10 @@ def _answer(answers: TextIO) -> None:
         _write(answers, {"refused" if isinstance(error, OptionError) else "failed": words_of(error)})
         return
     _write(answers, {**_facts(made), "version": _version(side)})
-    _serve(Pace(made), answers)
+    try:
+        _serve(Pace(made), answers)
+    finally:
+        _signal_workers(signal.SIGCONT)  # before the loader ends: those who stand still cannot be told to
 
 
 def _serve(pace: Pace, answers: TextIO) -> None:

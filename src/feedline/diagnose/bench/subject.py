@@ -23,6 +23,7 @@ MODULES = {FEEDLINE: "feedline.torch", TORCH: "torch.utils.data"}
 """Both have a DataLoader: the comparison is that of changing one import line."""
 BATCH_SIZE, NUM_WORKERS = 32, 2
 """For a dataset of which nothing else is said."""
+NOT_FOR_TORCH = "a stream, but no torch.utils.data.IterableDataset: torch's loader cannot read it"
 
 
 @dataclass(frozen=True)
@@ -77,18 +78,7 @@ def _samples(loader: Any, size: int) -> int:
 
 
 def _of_dataset(dataset: Any, wanted: Wanted) -> dict[str, Any]:
-    kind = type(dataset)
-    if not _is_stream(dataset):
-        if not (hasattr(kind, "__getitem__") and hasattr(kind, "__len__")):
-            told = "a stream, but no torch.utils.data.IterableDataset: torch's loader cannot read it"
-            neither = "neither a loader nor a dataset: it has no __getitem__ and __len__"
-            raise OptionTypeError(
-                f"{wanted.target} is a {kind.__qualname__}, {told if hasattr(kind, '__iter__') else neither}"
-            )
-        if not len(dataset):
-            raise OptionError(f"{wanted.target} is empty: there is nothing to load")
-    elif wanted.shuffle:
-        raise OptionError(f"shuffle: {wanted.target} is a stream, which has the order that it has")
+    _check_dataset(dataset, wanted)
     return {
         "dataset": dataset,
         "batch_size": BATCH_SIZE if wanted.batch_size is None else wanted.batch_size,
@@ -97,6 +87,23 @@ def _of_dataset(dataset: Any, wanted: Wanted) -> dict[str, Any]:
         "num_workers": NUM_WORKERS if wanted.num_workers is None else wanted.num_workers,
         "persistent_workers": True,
     }
+
+
+def _check_dataset(dataset: Any, wanted: Wanted) -> None:
+    kind = type(dataset)
+    listed = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
+    if not listed and not hasattr(kind, "__iter__"):
+        raise OptionTypeError(
+            f"{wanted.target} is of type {kind.__qualname__}: neither a loader nor a dataset, for it has neither "
+            "__getitem__ and __len__ nor __iter__"
+        )
+    if _is_stream(dataset):
+        if wanted.shuffle:
+            raise OptionError(f"shuffle: {wanted.target} is a stream, which has the order that it has")
+    elif not listed:
+        raise OptionTypeError(f"{wanted.target} is {NOT_FOR_TORCH}")
+    elif not len(dataset):
+        raise OptionError(f"{wanted.target} is empty: there is nothing to load")
 
 
 def _is_stream(dataset: Any) -> bool:
@@ -127,9 +134,7 @@ def _of_loader(loader: Any, wanted: Wanted) -> tuple[dict[str, Any], list[str]]:
 def _of_ours(loader: DataLoader) -> dict[str, Any]:
     options = loader.options
     if options.stream and not _is_stream(options.dataset):
-        raise OptionTypeError(
-            "the loader's dataset is a stream, but no torch.utils.data.IterableDataset: torch's loader cannot read it"
-        )
+        raise OptionTypeError(f"the loader's dataset is {NOT_FOR_TORCH}")
     batches: dict[str, Any] = {"batch_sampler": options.batch_sampler}
     if options.batch_sampler is None:
         batches = {"shuffle": options.shuffle or None, **_attributes(options, "batch_size", "drop_last", "sampler")}

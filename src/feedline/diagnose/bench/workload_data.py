@@ -102,14 +102,14 @@ def augment() -> Augmented:
 
 def jpeg() -> Jpegs:
     """500×375 pictures, encoded."""
-    return Jpegs(_encoded(), 1024)
+    return Jpegs(_encoded(PICTURES), 1024)
 
 
-def _encoded() -> list[bytes]:
+def _encoded(count: int) -> list[bytes]:
     """Pictures that compress about as photographs do: soft blobs of three sizes, and grain."""
     pillow = extra("PIL.Image", "images", "the workload jpeg")
     draw, files = np.random.default_rng(0), []
-    for _ in range(PICTURES):
+    for _ in range(count):
         pixels = draw.normal(128, 6, (HEIGHT, WIDTH, 3)).astype(np.float32)
         for cells in (8, 24, 72):
             coarse = pillow.fromarray(draw.integers(0, 256, (cells, cells, 3), dtype=np.uint8))
