@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,3 +256,39 @@ def test_a_silent_one_is_given_up_and_takes_what_it_started_with_it(tmp_path: Pa
             side.measure()
         side.close()
         assert reader.read() == ""
+
+
+def test_a_side_in_an_endless_loop_ends_with_whoever_asked_it(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    endless = f"""
+from feedline.diagnose.bench import side
+side._end_with_parent()
+kept = open({str(pipe)!r}, "w")
+kept.write("here")
+kept.flush()
+while True:
+    pass
+"""
+    command = [sys.executable, "-c", endless]
+    asks = f"from feedline.diagnose.bench import turns; turns.SideProcess({command!r}, 600).measure()"
+    asking = subprocess.Popen([sys.executable, "-c", asks])
+    with open(pipe) as reader:
+        assert reader.read(4) == "here"
+        asking.kill()
+        assert reader.read() == ""
+    asking.wait()
+
+
+def test_what_a_side_prints_is_no_answer():
+    prints = """
+from feedline.diagnose.bench import side
+answers = side._own_output()
+print("importing", flush=True)
+side._write(answers, {"value": 1})
+"""
+    process = SideProcess([sys.executable, "-c", prints], 600)
+    try:
+        assert process.answer() == {"value": 1}
+    finally:
+        process.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +25,7 @@ from feedline.diagnose.bench.turns import SideProcess
 from feedline.errors import OptionError, OptionTypeError
 
 DATA = """
-import os, sys
+import sys
 import numpy as np
 print("importing")
 
@@ -43,14 +42,6 @@ class BadForTorch(Photos):
         if "feedline.torch.loader" not in sys.modules:
             raise OSError("truncated")
         return super().__getitem__(index)
-
-class Hanging(Photos):
-    def __getitem__(self, index):
-        kept = open(os.environ["PIPE"], "w")
-        kept.write("here")
-        kept.flush()
-        while True:
-            pass
 
 number = 7
 
@@ -145,24 +136,6 @@ def _until_all(processes: set[int], state: str) -> None:
             return
         os.sched_yield()
     raise AssertionError(states)
-
-
-def test_a_side_in_an_endless_loop_ends_with_whoever_asked_it(folder: Path) -> None:
-    """The pipe has no writer any more when it is gone."""
-    pipe = folder / "pipe"
-    os.mkfifo(pipe)
-    asks = f"""
-import feedline.diagnose.bench.turns as turns
-side = turns.SideProcess({side(folder, "torch", "Hanging", num_workers=0)!r}, 600)
-side.answer()
-side.measure("warm-up 1")
-"""
-    asking = subprocess.Popen([sys.executable, "-c", asks], env={**os.environ, "PIPE": str(pipe)})
-    with open(pipe) as reader:
-        assert reader.read(4) == "here"
-        asking.send_signal(signal.SIGKILL)
-        assert reader.read() == ""
-    asking.wait()
 
 
 # Which loader is made
