@@ -14,9 +14,11 @@ from PIL import Image
 from test_bench_numbers import some
 
 from feedline.cli import main
+from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.picture import picture
 from feedline.diagnose.bench.workloads import WORKLOADS
 from feedline.drawing.png import save
+from feedline.drawing.svg import Box
 
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarking.md"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -104,6 +106,14 @@ def test_the_picture_says_what_the_page_says_and_is_drawn_by_a_browser(tmp_path)
         bars = "[...document.querySelectorAll('rect.c0')].map(each => [each.getBoundingClientRect().width > 0])"
         assert len(page.js(bars)) == 1 + 4  # the legend's
         assert page.complaints() == []
+
+
+def test_one_workload_has_one_scale_whatever_the_number_of_workers():
+    sides = {workers: Measured((10.0 * workers, 30.0 * workers)) for workers in (1, 2)}
+    contests = [Contest("mine", workers, "samples/s", side, side) for workers, side in sides.items()]
+    drawn = picture(Comparison((*contests, Contest("other", 1, "samples/s", sides[1], sides[1]))))
+    few, twice, other = [shape.width for shape in drawn.shapes if isinstance(shape, Box) and shape.kind == "c0"][1:]
+    assert (twice, other) == pytest.approx((2 * few, 2 * few))
 
 
 def test_the_picture_as_png(tmp_path):

@@ -20,8 +20,8 @@ def picture(found: Comparison) -> Drawing:
     """Bars of one workload have one scale, whatever the number of workers."""
     largest: dict[str, float] = {}
     for contest in found.contests:
-        values = [value for value in (contest.compared.ours, contest.compared.theirs) if value is not None]
-        largest[contest.name] = max([largest.get(contest.name, 0.0), *values])
+        reached = (*contest.feedline.values, *contest.torch.values)
+        largest[contest.name] = max([largest.get(contest.name, 0.0), *reached])
     groups = [
         Group(title(contest), tuple(_bars(contest)), verdict(contest), largest[contest.name])
         for contest in found.contests
