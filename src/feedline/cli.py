@@ -24,6 +24,7 @@ from feedline import __version__
 from feedline.checks import check_file
 from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.answer import BAD, Answer
+from feedline.diagnose.bench import command as bench
 from feedline.diagnose.doctor.consult import SECONDS, doctor
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.rendering import painted, width_of_terminal, write
@@ -125,9 +126,9 @@ def _tune(given: argparse.Namespace) -> Answer:
             kinds=given.kinds.split(","),
             busy_step=given.busy_step,
         )
-    for path, write in ((plot, found.plot), (report, found.report)):
+    for path, save in ((plot, found.plot), (report, found.report)):
         if path is not None:
-            write(path)
+            save(path)
     return found.answer()
 
 
@@ -156,6 +157,7 @@ COMMANDS = (
         demo_options,
         demo,
     ),
+    Command("bench", "feedline's loader and torch's in turns, on your dataset or ours", bench.options, bench.run),
 )
 
 
