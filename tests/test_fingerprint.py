@@ -45,7 +45,7 @@ def saved(dataset: Any) -> dict[str, Any]:
 def test_other_content_is_refused_by_name(kind: Any) -> None:
     state = saved(kind("6 rows, aa"))
     DataLoader(kind("6 rows, aa"), 2).load_state_dict(state)
-    with pytest.raises(StateError, match="fingerprint is another.*'6 rows, aa' then, '6 rows, bb' now"):
+    with pytest.raises(StateError, match=r"fingerprint is another.*'6 rows, aa' then, '6 rows, bb' now"):
         DataLoader(kind("6 rows, bb"), 2).load_state_dict(state)
 
 
