@@ -1,10 +1,8 @@
 """Rows as Arrow columns: small in memory, one after the other or many at once, and without Python objects to copy.
 
 Takes: record batches. Gives: `Columns`: rows as dicts of plain values; a fingerprint of all of them.
-Promises: a column is one block: whole numbers as narrow as they allow, texts that repeat kept once. It pickles with
-its blocks out of band (protocol 5), so all workers share them. Batches may come with types that widen (all NULL at
-first; whole numbers, then fractions).
-Not its job: where they come from (connecting).
+Promises: a column is one block. It pickles with its blocks out of band (protocol 5), so all workers share them.
+Not its job: where they come from (connecting), how they are made small (gathering).
 """
 
 from __future__ import annotations
@@ -15,13 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from feedline.errors import OptionError, SourceError
+from feedline.errors import OptionError
 from feedline.extras import extra
-
-REPEATS = 4
-"""A text that comes this often on average, in each batch, is kept once: 2 bytes a row instead of 4 and the text."""
-MOST_BYTES = (1 << 31) - 1
-"""Of text in one column before offsets need 8 bytes."""
+from feedline.sources.sql.gathering import Growing, text_parts
 
 
 class Columns:
@@ -40,10 +34,10 @@ class Columns:
     @classmethod
     def of(cls, batches: Iterable[Any]) -> Columns:
         """All rows of the batches, of which there is at least one."""
-        growing: dict[str, _Growing] = {}
+        growing: dict[str, Growing] = {}
         for batch in batches:
             if not growing:
-                growing = {name: _Growing(name) for name in checked_names(batch.schema.names)}
+                growing = {name: Growing(name) for name in checked_names(batch.schema.names)}
             for column, array in zip(growing.values(), batch.columns, strict=True):
                 column.add(array)
         return cls({name: column.done() for name, column in growing.items()})
@@ -73,7 +67,7 @@ class Columns:
     def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """Many, in the order asked for."""
         chosen = extra("pyarrow", "sql", "SQL").array(np.asarray(places, np.int64))
-        lists = [array.take(chosen).to_pylist() for array in self._arrays.values()]
+        lists = [_plain(array.take(chosen)) for array in self._arrays.values()]
         return [dict(zip(self._arrays, values, strict=True)) for values in zip(*lists, strict=True)]
 
     def fingerprint(self) -> str:
@@ -96,67 +90,11 @@ def checked_names(names: list[str]) -> list[str]:
     return names
 
 
-class _Growing:
-    """A column while its batches come."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._arrow = extra("pyarrow", "sql", "SQL")
-        self._compute = extra("pyarrow.compute", "sql", "SQL")
-        self._chunks: list[Any] = []
-        self._repeats = True
-
-    def add(self, array: Any) -> None:
-        types = self._arrow.types
-        if types.is_integer(array.type):
-            array = self._narrow(array)
-        elif types.is_string(array.type) and self._repeats:
-            coded = array.dictionary_encode()
-            self._repeats = len(coded.dictionary) * REPEATS <= max(len(array), REPEATS * REPEATS)
-            array = coded if self._repeats else array
-        self._chunks.append(array)
-
-    def done(self) -> Any:
-        """All of it, as one array."""
-        chunks, self._chunks = self._chunks, []
-        if self._repeats and self._arrow.types.is_dictionary(chunks[0].type):
-            if all(chunk.type == chunks[0].type for chunk in chunks):
-                return self._coded(chunks)
-        return self._joined([self._decoded(chunk) for chunk in chunks])
-
-    def _joined(self, chunks: list[Any]) -> Any:
-        arrow = self._arrow
-        try:
-            schemas = [arrow.schema([(self._name, kind)]) for kind in {chunk.type for chunk in chunks}]
-            wide = arrow.unify_schemas(schemas, promote_options="permissive").field(0).type
-            if sum(chunk.nbytes for chunk in chunks) > MOST_BYTES:
-                wide = {arrow.string(): arrow.large_string(), arrow.binary(): arrow.large_binary()}.get(wide, wide)
-            return arrow.concat_arrays([chunk.cast(wide) for chunk in chunks])
-        except arrow.ArrowException as error:
-            kinds = sorted({str(chunk.type) for chunk in chunks})
-            raise SourceError(
-                f"column {self._name} holds {' and '.join(kinds)}, which make no column of one type ({error}): "
-                f"let the query give one, such as CAST({self._name} AS TEXT) AS {self._name}"
-            ) from error
-
-    def _coded(self, chunks: list[Any]) -> Any:
-        """Texts that repeat: their numbers, and each text once."""
-        united = self._arrow.chunked_array(chunks).unify_dictionaries().chunks
-        numbers = self._joined([self._narrow(chunk.indices) for chunk in united])
-        return self._arrow.DictionaryArray.from_arrays(numbers, united[-1].dictionary)
-
-    def _decoded(self, chunk: Any) -> Any:
-        return chunk.dictionary_decode() if self._arrow.types.is_dictionary(chunk.type) else chunk
-
-    def _narrow(self, numbers: Any) -> Any:
-        """Whole numbers in as few bytes as they need."""
-        least, most = self._compute.min_max(numbers).as_py().values()
-        if least is None:
-            return numbers.cast(self._arrow.int8())
-        for bits in (8, 16, 32):
-            if -(1 << bits - 1) <= least and most < 1 << bits - 1:
-                return numbers.cast(getattr(self._arrow, f"int{bits}")())
-        return numbers
+def _plain(array: Any) -> list[Any]:
+    types = extra("pyarrow", "sql", "SQL").types
+    if not array.null_count and (types.is_integer(array.type) or types.is_floating(array.type)):
+        return list(array.to_numpy().tolist())
+    return list(array.to_pylist())
 
 
 def _take_down(array: Any, digest: Any) -> None:
@@ -171,9 +109,10 @@ def _take_down(array: Any, digest: Any) -> None:
         _take_down(array.dictionary, digest)
     elif types.is_integer(array.type) or types.is_floating(array.type):
         digest.update(np.ascontiguousarray(array.to_numpy()))
-    elif types.is_string(array.type) or types.is_binary(array.type):
-        digest.update(np.frombuffer(array.buffers()[1], np.int32)[: len(array) + 1])
-        digest.update(array.buffers()[2] or b"")
+    elif types.is_string(array.type) or types.is_large_string(array.type):
+        starts, content = text_parts(arrow, array)
+        digest.update(np.ascontiguousarray(starts - starts[0]))
+        digest.update(content[starts[0] : starts[-1]])
     else:  # rare, and then seldom many
         for start in range(0, len(array), 65_536):
             digest.update(repr(array[start : start + 65_536].to_pylist()).encode(errors="surrogatepass"))

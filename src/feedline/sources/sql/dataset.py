@@ -90,7 +90,7 @@ class SQLDataset(Dataset[Any]):
         return self._fingerprint
 
     def refresh(self) -> bool:
-        """Ask the query again; whether anything has changed. Make a new loader afterwards: old workers have old rows."""
+        """Ask the query again; whether anything has changed. Workers that are running keep the rows they have."""
         before = self.fingerprint
         self._columns = self._asked()
         self._fingerprint = None

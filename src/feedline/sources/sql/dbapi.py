@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from feedline.errors import OptionTypeError, SourceError
+from feedline.errors import OptionTypeError
 from feedline.extras import extra
+from feedline.sources.sql.gathering import no_one_type
 from feedline.sources.sql.parameters import STYLES, Params
 
 
@@ -78,7 +79,4 @@ def _column(pyarrow: Any, name: str, values: tuple[Any, ...]) -> Any:
         return pyarrow.array(values)
     except (pyarrow.ArrowException, OverflowError) as error:
         kinds = sorted({type(value).__name__ for value in values if value is not None})
-        raise SourceError(
-            f"column {name} holds {' and '.join(kinds)}, which make no column of one type ({error}): "
-            f"let the query give one, such as CAST({name} AS TEXT) AS {name}"
-        ) from error
+        raise no_one_type(name, kinds, error) from error
