@@ -6,6 +6,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -61,7 +62,7 @@ def running() -> Iterator[Server]:
         yield Server(folder, port)
     finally:
         if process is not None:
-            process.terminate()  # it waits for its clients; there are none
+            process.send_signal(signal.SIGINT)  # SIGTERM would wait for clients
             process.communicate(timeout=30)
         shutil.rmtree(folder)
 

@@ -1,6 +1,7 @@
 """A query, asked: connected, read batch by batch, closed, and told in words if it fails.
 
-Takes: a database, a query, its values. Gives: `Asked`, an iterator over record batches.
+Takes: a database, queries and their values. Gives: `Session`, a connection that can be asked; `Asked`, an iterator over
+the record batches of one query, with a connection of its own.
 Promises: closed at the end, at an error, and when it is let go of; nothing of it is kept.
 Not its job: what becomes of the rows (columns, stream).
 """
@@ -8,13 +9,13 @@ Not its job: what becomes of the rows (columns, stream).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from feedline.errors import OptionError, OptionTypeError
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.dbapi import AnyConnection
-from feedline.sources.sql.drivers import DuckDB, MixedTypes, PostgreSQL, SQLite, read_only
+from feedline.sources.sql.drivers import DuckDB, PostgreSQL, SQLite, read_only
 from feedline.sources.sql.mistakes import shortened, telling
 from feedline.sources.sql.parameters import Params
 
@@ -23,18 +24,47 @@ Connection = SQLite | PostgreSQL | DuckDB | AnyConnection
 _KNOWN: dict[str, Callable[[str], Connection]] = {"sqlite": SQLite, "duckdb": DuckDB, "postgresql": PostgreSQL}
 
 
+class Session:
+    """An open connection."""
+
+    def __init__(self, database: Database, plainly: bool = False) -> None:
+        self._database = database
+        self._connection: Connection | None = None
+        with telling(database):
+            self._connection = connect(database, plainly)
+        self.style = self._connection.style
+        """How its placeholders look."""
+
+    def ask(self, query: str, params: Params, rows: int, shown: str = "") -> Generator[Any, None, None]:
+        """The record batches that a query gives; errors show the user's own words instead, if they are given."""
+        assert self._connection is not None
+        batches = self._connection.batches(query, params, rows)
+        try:
+            while True:
+                with telling(self._database, shown or query):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+        finally:
+            batches.close()
+
+    def close(self) -> None:
+        """Nothing is open afterwards."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
 class Asked:
-    """The record batches that a query gives, while its connection is open."""
+    """The record batches of one query, while its connection is open."""
 
     def __init__(
         self, database: Database, query: str, params: Params, rows: int, plainly: bool = False, shown: str = ""
     ) -> None:
-        self._database, self._query = database, shown or query  # errors show the user's own words
-        self._batches: Any = None
-        self._connection: Connection | None = None
-        with telling(database):
-            self._connection = connect(database, plainly)
-        self._batches = self._connection.batches(query, params, rows)
+        self._session: Session | None = None
+        self._session = Session(database, plainly)
+        self._batches = self._session.ask(query, params, rows, shown)
 
     def __iter__(self) -> Asked:
         return self
@@ -42,27 +72,20 @@ class Asked:
     def __next__(self) -> Any:
         """The next one. MixedTypes if the query must be asked again, plainly."""
         try:
-            with telling(self._database, self._query):
-                try:
-                    return next(self._batches)
-                except (StopIteration, MixedTypes) as over:
-                    last: Exception = over
+            return next(self._batches)
         except BaseException:
             self.close()
             raise
-        self.close()
-        raise last
 
     def close(self) -> None:
         """Nothing is open afterwards."""
-        if self._batches is not None:
+        session, self._session = self._session, None
+        if session is not None:
             self._batches.close()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+            session.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_connection", None) is not None:
+        if getattr(self, "_session", None) is not None:
             self.close()
 
 

@@ -19,8 +19,7 @@ from feedline.errors import add_note
 from feedline.sources.sql.columns import Columns
 from feedline.sources.sql.connecting import Asked, check_query, no_columns
 from feedline.sources.sql.database import Database
-from feedline.sources.sql.drivers import MixedTypes
-from feedline.sources.sql.mistakes import shortened
+from feedline.sources.sql.mistakes import MixedTypes, shortened
 from feedline.sources.sql.parameters import check_params
 
 ROWS = 65_536

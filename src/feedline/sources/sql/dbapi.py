@@ -8,7 +8,7 @@ Not its job: speed: each value is a Python object first.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from feedline.errors import OptionTypeError
@@ -28,7 +28,7 @@ class AnyConnection:
         self._connection = connection
         self.style = style_of(connection)
 
-    def batches(self, query: str, params: Params, rows: int) -> Iterator[Any]:
+    def batches(self, query: str, params: Params, rows: int) -> Generator[Any, None, None]:
         """What the query gives."""
         pyarrow = extra("pyarrow", "sql", "SQL")
         cursor = self._connection.cursor()

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 from urllib.parse import quote
 
 from feedline.errors import OptionError
 from feedline.extras import extra
+from feedline.sources.sql.mistakes import MixedTypes
 from feedline.sources.sql.parameters import Params
 
 CONNECT_TIMEOUT = 10
 """Seconds for a host that does not answer, unless the URL (connect_timeout=) or PGCONNECT_TIMEOUT says otherwise."""
 
-Batches = Iterator[Any]
-
-
-class MixedTypes(Exception):
-    """SQLite has given a value of another type than the first ones of its column, which its ADBC driver cannot hold."""
+Batches = Generator[Any, None, None]
 
 
 class SQLite:
@@ -64,20 +61,24 @@ class PostgreSQL:
     def __init__(self, url: str) -> None:
         driver = extra("adbc_driver_postgresql.dbapi", "sql", "a postgresql:// URL")
         self._connection = driver.connect(_with_timeout(url))
-        self._run("SET TRANSACTION READ ONLY")
+        self._asked = 0
+        with self._connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
 
     def batches(self, query: str, params: Params, rows: int) -> Batches:
         """What the query gives."""
         if isinstance(params, dict):
             raise OptionError("params by name are nothing PostgreSQL knows: write $1, $2, … and give a tuple")
+        self._asked += 1
+        name = f"feedline_{self._asked}"
         with self._connection.cursor() as cursor:
             cursor.adbc_prepare(query)  # alone, so that errors quote it as it is; refuses a second statement
-            cursor.execute(f"DECLARE feedline NO SCROLL CURSOR FOR {query}", params or None)
+            cursor.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {query}", params or None)
         # COPY, which the driver would use by itself, cannot read from a cursor.
         cursor = self._connection.cursor(adbc_stmt_kwargs={"adbc.postgresql.use_copy": "false"})
         try:
             while True:
-                cursor.execute(f"FETCH FORWARD {rows} FROM feedline")
+                cursor.execute(f"FETCH FORWARD {rows} FROM {name}")
                 count = 0
                 for batch in _with_columns(cursor.fetch_record_batch()):
                     count += batch.num_rows
@@ -86,15 +87,10 @@ class PostgreSQL:
                     break
         finally:
             cursor.close()
-        self._run("CLOSE feedline")
 
     def close(self) -> None:
         """Nothing is open afterwards."""
         self._connection.close()
-
-    def _run(self, command: str) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute(command)
 
 
 class DuckDB:

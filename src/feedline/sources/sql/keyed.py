@@ -12,9 +12,9 @@ import re
 from typing import Any, NamedTuple
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
-from feedline.sources.sql.connecting import Asked, connect, no_columns
+from feedline.sources.sql.connecting import Asked, Session, no_columns
 from feedline.sources.sql.database import Database
-from feedline.sources.sql.mistakes import OURS, shortened, telling
+from feedline.sources.sql.mistakes import OURS, shortened
 from feedline.sources.sql.parameters import Bound, Params
 from feedline.sources.sql.parts import Part
 
@@ -39,30 +39,34 @@ class Keyed:
         if not isinstance(key, str) or not key:
             raise OptionTypeError(f"key must be the name of a column that the query gives; got {key!r}")
         self.database, self.query, self.params, self.key = database, query, params, key
-        with telling(database):
-            connection = connect(database)
-        self._style = connection.style
-        connection.close()
         if database.kind == "dbapi":  # who knows how it quotes
             if re.fullmatch(r"\w+", key) is None:
                 raise OptionError(f"key must be a plain name here; got {key!r}")
             self._column = f"{OURS}.{key}"
         else:  # with its table's name, or SQLite takes an unknown column in quotes for a text
             self._column = '{}."{}"'.format(OURS, key.replace('"', '""'))
-        self._kind = ""
+        self._kind = self._style = ""
 
     def about(self, bounds: tuple[int, int] | None) -> About:
         """Look at the key; `bounds` are known already."""
+        session = Session(self.database)
+        try:
+            self._style = session.style
+            return self._seen(session, bounds)
+        finally:
+            session.close()
+
+    def _seen(self, session: Session, bounds: tuple[int, int] | None) -> About:
         order = f" ORDER BY {self._column}"
-        first = self._one(self._text(self._column, "", order))
+        first = self._one(session, self._text(self._column, "", order))
         if first is None:
             return About(True, bounds or (0, 0))
         key, self._kind = first
-        if key is None or self._one(self._text(self._column, f" WHERE {self._column} IS NULL")) is not None:
+        if key is None or self._one(session, self._text(self._column, f" WHERE {self._column} IS NULL")) is not None:
             raise self.null()
         if isinstance(key, int) and not isinstance(key, bool):
             self._kind = ""
-            most = self._one(self._text(f"MAX({self._column})"))
+            most = self._one(session, self._text(f"MAX({self._column})"))
             return About(False, bounds or (key, int(most[0]) if most else key))
         if not self._kind and not isinstance(key, str | float):
             raise OptionTypeError(
@@ -114,14 +118,12 @@ class Keyed:
         # On lines of its own: it may end with a comment.
         return f"SELECT {what} FROM (\n{self.query}\n) {OURS}{where}{order}"
 
-    def _one(self, text: str) -> tuple[Any, str] | None:
+    def _one(self, session: Session, text: str) -> tuple[Any, str] | None:
         """The first row's value, and PostgreSQL's name of its type."""
         limit = "" if self.database.kind == "dbapi" else " LIMIT 1"  # not every database has it
-        asked = Asked(self.database, text + limit, self.params, 1, shown=self.query)
-        try:
-            batch = next(asked, None)
-        finally:
-            asked.close()
+        asked = session.ask(text + limit, self.params, 1, shown=self.query)
+        batch = next(asked, None)
+        del asked  # at once: DuckDB has one result at a time
         if batch is None:
             raise no_columns(self.database, self.query)
         kind = (batch.schema.field(0).metadata or {}).get(b"POSTGRESQL:type", b"").decode()

@@ -51,12 +51,16 @@ _MISSING = re.compile(
 )
 
 
+class MixedTypes(Exception):
+    """SQLite has given a value of another type than the first ones of its column, which its ADBC driver cannot hold."""
+
+
 @contextlib.contextmanager
 def telling(database: Database, query: str = "") -> Iterator[None]:
     """Whatever a driver raises meanwhile is told in our words."""
     try:
         yield
-    except FeedlineError:
+    except (FeedlineError, MixedTypes):
         raise
     except Exception as error:
         told = explained(error, database, query)

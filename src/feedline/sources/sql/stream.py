@@ -22,9 +22,8 @@ from feedline.errors import OptionError, OptionTypeError, StateError, add_note
 from feedline.sources.sql.columns import checked_names
 from feedline.sources.sql.connecting import Asked, check_query
 from feedline.sources.sql.database import Database
-from feedline.sources.sql.drivers import MixedTypes
 from feedline.sources.sql.keyed import Ends, Key, Keyed
-from feedline.sources.sql.mistakes import shortened
+from feedline.sources.sql.mistakes import MixedTypes, shortened
 from feedline.sources.sql.parameters import check_params
 from feedline.sources.sql.parts import Part
 from feedline.world import ranks
