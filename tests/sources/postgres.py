@@ -62,7 +62,7 @@ def running() -> Iterator[Server]:
         yield Server(folder, port)
     finally:
         if process is not None:
-            process.send_signal(signal.SIGINT)  # SIGTERM would wait for clients
+            process.send_signal(signal.SIGQUIT)  # at once: nobody wants the data any more
             process.communicate(timeout=30)
         shutil.rmtree(folder)
 
