@@ -13,7 +13,14 @@ source but `places`.
 from importlib import import_module
 from typing import Any
 
-_ON_DEMAND: dict[str, str] = {"SQLDataset": "sql", "SQLStream": "sql"}
+_ON_DEMAND: dict[str, str] = {
+    "GeneratorStream": "generated",
+    "KafkaRecord": "kafka",
+    "KafkaStream": "kafka",
+    "SQLDataset": "sql",
+    "SQLStream": "sql",
+    "SocketStream": "sockets",
+}
 """Public names, and the file each lives in."""
 
 __all__ = sorted(_ON_DEMAND)
