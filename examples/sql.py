@@ -1,6 +1,6 @@
 """Metadata in a database, files on disk: one query picks the samples, `load` reads each file where it is needed.
 
-    python examples/sql.py
+python examples/sql.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def make(folder: Path) -> str:
         db.execute("CREATE TABLE samples (id INTEGER PRIMARY KEY, path TEXT, label INTEGER, split TEXT)")
         for number in range(600):
             label, path = number % CLASSES, folder / f"{number:04d}.npy"
-            np.save(path, rng.normal(label, 1, 16).astype(np.float32))
+            values = rng.normal(0, 1, 16).astype(np.float32)
+            values[5 * label : 5 * label + 5] += 2
+            np.save(path, values)
             split = "train" if number % 5 else "test"
             db.execute("INSERT INTO samples VALUES (?, ?, ?, ?)", (number, str(path), label, split))
     db.close()

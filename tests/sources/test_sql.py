@@ -33,6 +33,8 @@ NAMES = ("id", "path", "label", "split", "weight")
 DICTS = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
 ALL = "SELECT * FROM samples ORDER BY id"
 
+pytestmark = pytest.mark.usefixtures("adbc_is_there")
+
 
 def make(path: Path, *statements: str) -> str:
     with sqlite3.connect(path) as db:
@@ -42,12 +44,6 @@ def make(path: Path, *statements: str) -> str:
             db.execute(statement)
     db.close()
     return f"sqlite:///{path}"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def what_drivers_keep(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """ADBC's driver manager opens a pipe for Ctrl-C when it is first used, for as long as the process lives."""
-    SQLDataset(make(tmp_path_factory.mktemp("first") / "meta.db"), ALL)
 
 
 @pytest.fixture

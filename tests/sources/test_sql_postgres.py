@@ -20,6 +20,7 @@ from feedline.sources import SQLDataset, SQLStream
 from feedline.sources.sql import drivers
 
 psycopg = pytest.importorskip("psycopg")
+pytestmark = pytest.mark.usefixtures("adbc_is_there")
 
 ROWS = [
     {
@@ -50,7 +51,6 @@ def server() -> Iterator[Server]:
             db.execute("CREATE TABLE secrets (id int)")
             db.execute(f"CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'")
             db.execute(f"GRANT SELECT ON samples TO {USER}")
-        SQLDataset(server.url, ALL)  # what ADBC opens once is open
         yield server
 
 

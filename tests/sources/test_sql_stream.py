@@ -22,6 +22,8 @@ KEYS = [-7, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 1000]
 ROWS = [{"id": key, "name": f"n{key}", "value": key / 2} for key in KEYS]
 QUERY = "SELECT id, name, value FROM events"
 
+pytestmark = pytest.mark.usefixtures("adbc_is_there")
+
 
 def make(path: Path) -> str:
     with sqlite3.connect(path) as db:
@@ -30,12 +32,6 @@ def make(path: Path) -> str:
         db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", reversed(rows))
     db.close()
     return f"sqlite:///{path}"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def what_drivers_keep(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """ADBC's driver manager opens a pipe for Ctrl-C when it is first used, for as long as the process lives."""
-    SQLStream(make(tmp_path_factory.mktemp("first") / "meta.db"), QUERY, "id")
 
 
 @pytest.fixture
