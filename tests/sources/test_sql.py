@@ -210,6 +210,12 @@ def test_columns_give_back_what_went_in(data: Any, kind: str) -> None:
     assert travelled.fingerprint() == made.fingerprint()
 
 
+@pytest.mark.parametrize("pair", [(1, 2), ("a", "b"), ("a", "a"), (True, False)])
+def test_where_a_null_is_counts_in_the_fingerprint(pair: tuple[Any, Any]) -> None:
+    places = [[None, *pair], [pair[0], None, pair[1]], [*pair, None]]
+    assert len({Columns.of([pa.RecordBatch.from_pydict({"a": each})]).fingerprint() for each in places}) == 3
+
+
 def test_columns_are_small(tmp_path: Path) -> None:
     query = """WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 199999)
         SELECT i AS id, printf('images/%08d.jpg', i) AS path, i % 1000 AS label,
@@ -283,10 +289,10 @@ def test_workers_share_the_rows(url: str, kind: dict[str, Any]) -> None:
         with DataLoader(data, 100, **kind) as loader:
             return data.nbytes, max(int(batch.max()) for batch in loader)
 
-    (little, without), (much, within) = most(8), most(10_000)
-    assert much - little > 35e6
+    (little, without), (much, within) = most(8), most(20_000)
+    assert much - little > 75e6
     assert without > 0
-    assert within - without < (much - little) / 4
+    assert within - without < (much - little) / 3
 
 
 # What changes

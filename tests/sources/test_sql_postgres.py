@@ -18,6 +18,8 @@ from sources.postgres import PASSWORD, USER, Server, program, running
 from feedline import DataLoader, OptionError, SourceError
 from feedline.sources import SQLDataset, SQLStream
 from feedline.sources.sql import drivers
+from feedline.sources.sql.database import Database
+from feedline.sources.sql.mistakes import explained
 
 psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.usefixtures("adbc_is_there")
@@ -60,7 +62,8 @@ def _values(row: dict[str, Any]) -> tuple[Any, ...]:
 
 class TestRows(MapContract):
     @pytest.fixture(scope="class")
-    def source(self, server: Server) -> Any:
+    @classmethod
+    def source(cls, server: Server) -> Any:
         return SQLDataset(server.url, ALL)
 
     @pytest.fixture
@@ -70,7 +73,8 @@ class TestRows(MapContract):
 
 class TestByNumber(StreamContract):
     @pytest.fixture(scope="class")
-    def source(self, server: Server) -> Any:
+    @classmethod
+    def source(cls, server: Server) -> Any:
         return SQLStream(server.url, "SELECT * FROM samples WHERE number > $1", "number", (-1,), chunk=2)
 
     @pytest.fixture
@@ -82,7 +86,8 @@ class TestByUUID(StreamContract):
     kinds = ("inline", "threads")
 
     @pytest.fixture(scope="class")
-    def source(self, server: Server) -> Any:
+    @classmethod
+    def source(cls, server: Server) -> Any:
         return SQLStream(server.by_socket, "SELECT * FROM samples", "id", chunk=5)
 
     @pytest.fixture
@@ -170,19 +175,25 @@ def test_nothing_is_written_even_by_who_may(server: Server) -> None:
     [
         ((PASSWORD.replace("&", "%26"), "falsches-wort"), f"wrong password for user {USER}"),
         (("/postgres", "/nowhere"), "the server has no database nowhere"),
-        (("127.0.0.1", "no.such.host.invalid"), "the host no.such.host.invalid is not known"),
-        (("127.0.0.1:", "127.0.0.1:1"), "."),
+        (("127.0.0.1:{port}", "127.0.0.1:1"), "the server cannot be reached: look at host and port"),
         (("/postgres", "/postgres?odd=1"), "invalid URI query parameter"),
     ],
 )
 def test_where_nobody_answers_is_told_without_the_password(server: Server, change: tuple[str, str], words: str) -> None:
-    url = server.url.replace(*change)
+    url = server.url.replace(change[0].format(port=server.port), change[1])
     with pytest.raises(SourceError, match=words) as caught:
         SQLDataset(url, ALL)
     told = [str(caught.value), str(caught.value.__cause__ or "")]
     for secret in (PASSWORD, PASSWORD.replace("&", "%26"), "falsches-wort"):
         assert not any(secret in text for text in told)
     assert "***@" in told[0]
+
+
+def test_an_unknown_host_is_named() -> None:
+    """In libpq's words: asking for such a name may take long where there is no network."""
+    said = 'IO: [libpq] Failed to connect: could not translate host name "db.x" to address: Name or service not known'
+    told = explained(OSError(said), Database("postgresql://ann:secret@db.x/shop"))
+    assert "postgresql://ann:***@db.x/shop: the host db.x is not known: look at the URL" in str(told)
 
 
 def test_a_server_that_says_nothing_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +211,7 @@ def test_a_lost_connection_is_told_and_gone_on_from(server: Server) -> None:
     reading = iter(SQLStream(server.url, ALL, "number", chunk=1))
     assert next(reading)["number"] == 0
     with psycopg.connect(server.owner, autocommit=True) as db:
-        db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{USER}'")
+        db.execute(f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = '{USER}'")
     with pytest.raises(SourceError, match=r"terminat|closed"):
         next(reading)
     assert [row["number"] for row in reading] == [row["number"] for row in ROWS[1:]]

@@ -74,7 +74,7 @@ class Columns:
         """Another one whenever a value, a name, a type or the order of rows is another."""
         digest = hashlib.blake2b(digest_size=12)
         for name, array in self._arrays.items():
-            digest.update(f"{name}\0{array.type}\0{len(array)}\0".encode())
+            digest.update(f"{name}\0{array.type}\0".encode())
             _take_down(array, digest)
         return f"{self._length} rows, {digest.hexdigest()}"
 
@@ -101,6 +101,7 @@ def _take_down(array: Any, digest: Any) -> None:
     """All of an array's content. What lies where a NULL is doesn't count."""
     arrow = extra("pyarrow", "sql", "SQL")
     types = arrow.types
+    digest.update(f"{len(array)}\0{array.null_count}\0".encode())  # or the bits of NULLs could be taken for values
     if array.null_count:
         digest.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
         array = array.drop_null()

@@ -28,8 +28,6 @@ class About(NamedTuple):
     is_empty: bool
     bounds: tuple[int, int] | None
     """The least and the greatest, of whole numbers; None for any other key, which is shared out by hash."""
-    kind: str = ""
-    """PostgreSQL's name of its type, if it is no whole number."""
 
 
 class Keyed:
@@ -45,7 +43,9 @@ class Keyed:
             self._column = f"{OURS}.{key}"
         else:  # with its table's name, or SQLite takes an unknown column in quotes for a text
             self._column = '{}."{}"'.format(OURS, key.replace('"', '""'))
-        self._kind = self._style = ""
+        self._style = ""
+        self._kind = ""
+        """PostgreSQL's name of the key's type, if it is no whole number."""
 
     def about(self, bounds: tuple[int, int] | None) -> About:
         """Look at the key; `bounds` are known already."""
@@ -73,7 +73,7 @@ class Keyed:
                 f"key {self.key!r} is a {type(key).__name__}, and must be whole numbers or texts: let the query give "
                 f"one, such as CAST({self.key} AS TEXT) AS {self.key}"
             )
-        return About(False, None, self._kind)
+        return About(False, None)
 
     def rows(self, part: Part, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
         """Those of a part from a key on, in its order; `ends` of a range, or else by hash."""
