@@ -21,7 +21,6 @@ SHOWS = {
     "sql.py": r"480 samples by one query.*\naccuracy .* 0.9: yes\nstreamed: 600 rows, each once: yes",
     "distributed.py": r"both ranks have the same model",
 }
-NOT_RUN_HERE = {"demo.py"}  # `make demo`: writes files
 
 
 @pytest.mark.parametrize("name", SHOWS)
@@ -36,7 +35,7 @@ def test_example_shows_what_it_says(name):
 
 def test_every_example_is_run_and_short():
     files = {path.name: path for path in EXAMPLES.glob("*.py")}
-    assert set(files) == set(SHOWS) | NOT_RUN_HERE
+    assert set(files) == set(SHOWS)
     for name in SHOWS:
         text = files[name].read_text()
         assert len(text.splitlines()) <= 120
