@@ -17,6 +17,8 @@ _ON_DEMAND: dict[str, str] = {
     "GeneratorStream": "generated",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",
+    "SQLDataset": "sql",
+    "SQLStream": "sql",
     "SocketStream": "sockets",
 }
 """Public names, and the file each lives in."""
