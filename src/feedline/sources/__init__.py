@@ -13,7 +13,10 @@ source but `places`.
 from importlib import import_module
 from typing import Any
 
-_ON_DEMAND: dict[str, str] = {}
+_ON_DEMAND: dict[str, str] = {
+    "FilesDataset": "files",
+    "FolderDataset": "files",
+}
 """Public names, and the file each lives in."""
 
 __all__ = sorted(_ON_DEMAND)
