@@ -13,6 +13,7 @@ from pathlib import Path
 import bucketing
 import collation
 import first_batch
+import images
 import in_memory
 import jpeg
 import large_samples
@@ -35,6 +36,7 @@ WORKLOADS = [
         large_samples,
         tiny_batches,
         jpeg,
+        images,
         first_batch,
         worker_memory,
         large_shuffle,

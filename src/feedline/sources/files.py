@@ -119,12 +119,15 @@ class FilesDataset(Dataset[Any]):
     def _on_disk(self, name: str) -> bytes:
         # O_NONBLOCK: opening a pipe would wait for somebody to write into it.
         descriptor = os.open(self._before + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb", buffering=0) as file:
+        try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode):
                 raise SourceError(f"{self._before}{name}: is no regular file")
             self._check(name, about.st_size)
-            return file.read()
+            with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(descriptor)
 
     def _check(self, name: str, size: int) -> None:
         if size > (most := self._decoders.max_bytes):

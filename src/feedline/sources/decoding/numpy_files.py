@@ -46,8 +46,8 @@ class OneArray:
         if not needed:
             return np.empty(shape, dtype)
         flat = np.frombuffer(data, dtype, math.prod(shape), start)
-        shaped: Array = flat.reshape(shape, order="F" if by_column else "C")
-        return shaped.copy(order="K")
+        kept: Array = flat.reshape(shape, order="F" if by_column else "C").copy(order="K")
+        return kept
 
     def _unpickled(self, data: bytes) -> Array:
         if not self.allow_pickle:

@@ -36,7 +36,9 @@ class Waves:
             with wave.open(io.BytesIO(data)) as file:
                 channels, width, rate, frames = file.getparams()[:4]
                 raw = file.readframes(frames)
-        except (wave.Error, EOFError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # wave has an error of its own, and raises several others
             told = str(error) or "it ends within its header"
             raise SourceError(
                 f"this .wav cannot be read: {told} (only PCM can; give a decoder of your own: decoders={{'.wav': …}})"
@@ -61,4 +63,6 @@ def _numbers(raw: bytes, width: int) -> Array:
         wide = np.frombuffer(raw, "<i4")
     else:
         raise SourceError(f"this .wav has samples of {width} bytes; known are 1 to 4")
-    return wide.astype(np.float32) / np.float32(2**31)
+    numbers: Array = wide.astype(np.float32)
+    numbers /= np.float32(2**31)
+    return numbers
