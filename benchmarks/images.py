@@ -1,8 +1,8 @@
-"""JPEG files of 500×375 to 224×224 pixels: FolderDataset against Pillow, and against torch's loader with the usual dataset.
+"""JPEG files of 500×375 pixels to 224×224: FolderDataset against Pillow, and against torch's loader.
 
-One core: the same files, read, decoded and resized by feedline's dataset and by Pillow alone, no loader at all. (Pillow's
-resize() is bicubic unless told otherwise; torchvision tells it to be bilinear, as we are: both are measured.) Two workers:
-each library's loader, torch's with a dataset as people write it.
+One core: the same files, read, decoded and resized by feedline's dataset and by Pillow alone, no loader at all.
+(Pillow's resize() is bicubic unless told otherwise; torchvision tells it to be bilinear, as we are: both are measured.)
+Two workers: each library's loader, torch's with a dataset as people write it.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_empty_classes_are_named(tmp_path: Path, stored: bool) -> None:
 def test_what_is_no_folder_of_classes(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"nowhere.*No such file"):
         FolderDataset(tmp_path / "nowhere")
-    with pytest.raises(SourceError, match="has no folders in it.*FilesDataset"):
+    with pytest.raises(SourceError, match=r"has no folders in it.*FilesDataset"):
         FolderDataset(write(tmp_path, {"1.png": b""}))
     with pytest.raises(SourceError, match=r"1\.png.*Not a directory"):
         FolderDataset(tmp_path / "1.png")

@@ -41,11 +41,11 @@ _SCALES = (8, 4, 2)
 """Those that libjpeg-turbo has vector code for: at 5/8 a picture takes longer than whole (benchmarks/images.py)."""
 ROOM = 1.25
 """A picture is decoded smaller only if it stays so much larger than what is wanted. Then it is Pillow's to within 1 of
-255 on average (tests/sources/test_decoding.py), at 1.0 to within 2.6. 2000×1500 to 224 takes 8.8 ms, from whole 14.7."""
+255 on average (tests/sources/test_decoding.py), at 1.0 to within 2.6. 2000×1500 to 224 takes 8.8 ms, else 14.7."""
 _DEEPER = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 Decoded = tuple[Array, tuple[float, float]]
-"""Pixels, and height and width of the picture in them: of 99 pixels, decoded at 1/2, the last of 50 is only half one."""
+"""Pixels, and height and width of the picture in them: of 99 pixels, decoded at 1/2, the last of 50 is only half."""
 
 
 def kind_of(data: bytes) -> str | None:
@@ -114,6 +114,8 @@ class Pictures:
         module, name = _PLUGINS[kind]
         plugin = getattr(extra(f"PIL.{module}", "images", "pictures"), name)
         try:
+            if kind == "WebP":  # Pillow takes memory for the whole picture when it opens one
+                self._check(*_webp_size(data))
             with plugin(io.BytesIO(data)) as image:
                 self._check(*image.size)
                 if self.upright and image.getexif().get(0x0112, 1) in range(2, 9):
@@ -163,6 +165,16 @@ class Pictures:
                 f"its header says {width} × {height} = {width * height:,} pixels, more than max_pixels="
                 f"{self.max_pixels:,}; a larger max_pixels= reads it, if you trust it"
             )
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    """Width and height as the first chunk tells them."""
+    if data[12:16] == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if data[12:16] == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
 
 
 def _reason(error: Exception) -> str:
