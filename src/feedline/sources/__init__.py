@@ -16,6 +16,10 @@ from typing import Any
 _ON_DEMAND: dict[str, str] = {
     "FilesDataset": "files",
     "FolderDataset": "files",
+    "GeneratorStream": "generated",
+    "KafkaRecord": "kafka",
+    "KafkaStream": "kafka",
+    "SocketStream": "sockets",
 }
 """Public names, and the file each lives in."""
 
