@@ -203,6 +203,15 @@ def test_names_within_a_root_and_urls(tmp_path: Path) -> None:
         FilesDataset(["file:///a.txt", "/b.txt"])
 
 
+@pytest.mark.parametrize("rooted", [False, True])
+def test_relative_paths_are_those_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rooted: bool) -> None:
+    monkeypatch.chdir(write(tmp_path, {"b/c.txt": b"two"}))
+    data = FilesDataset(["c.txt"], root="b") if rooted else FilesDataset(["b/c.txt", tmp_path / "b/c.txt"])
+    monkeypatch.chdir("/")
+    assert set(data) == {"two"}
+    assert data.describe(0) == f"{tmp_path}/b/c.txt"
+
+
 @pytest.mark.parametrize(
     "kind", [list, tuple, np.array, lambda p: np.array(p, object), lambda p: [each.encode() for each in p], iter]
 )
@@ -304,10 +313,12 @@ def test_wrong_suffixes(suffixes: Any, told: str) -> None:
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"large.txt": b"x" * 101, "fine.txt": b"x" * 100, "empty.png": b"", "folder.txt/x": b""})
     os.mkfifo(tmp_path / "pipe.txt")
-    names = ["large.txt", "fine.txt", "empty.png", "folder.txt", "pipe.txt", "missing.txt"]
+    os.truncate(write(tmp_path, {"huge.txt": b""}) / "huge.txt", 1 << 40)  # a hole: nothing could hold it
+    names = ["huge.txt", "large.txt", "fine.txt", "empty.png", "folder.txt", "pipe.txt", "missing.txt"]
     data = FilesDataset([tmp_path / name for name in names], max_bytes=100)
     told = {name: _error(data, index) for index, name in enumerate(names)}
     assert "large.txt: has 101 bytes, more than max_bytes=100" in told["large.txt"]
+    assert "huge.txt: has 1,099,511,627,776 bytes" in told["huge.txt"]
     assert "empty.png: the file is empty" in told["empty.png"]
     assert "folder.txt: is no regular file" in told["folder.txt"]
     assert "pipe.txt: is no regular file" in told["pipe.txt"]

@@ -101,6 +101,9 @@ class FilesDataset(Dataset[Any]):
         name = self.paths[place]
         return self._sample(place, name, self._on_disk(name) if self._place is None else self._place.read(name))
 
+    def _path(self, name: str) -> str:
+        return os.path.join(self._before, name)  # without a root, names may be absolute
+
     def _reads_many(self) -> bool:
         """Several at once where that helps: a disk gains little from it."""
         return self._place is not None
@@ -118,11 +121,11 @@ class FilesDataset(Dataset[Any]):
 
     def _on_disk(self, name: str) -> bytes:
         # O_NONBLOCK: opening a pipe would wait for somebody to write into it.
-        descriptor = os.open(self._before + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode):
-                raise SourceError(f"{self._before}{name}: is no regular file")
+                raise SourceError(f"{self._path(name)}: is no regular file")
             self._check(name, about.st_size)
             with open(descriptor, "rb", buffering=0, closefd=False) as file:
                 return file.read()
@@ -132,12 +135,12 @@ class FilesDataset(Dataset[Any]):
     def _check(self, name: str, size: int) -> None:
         if size > (most := self._decoders.max_bytes):
             raise SourceError(
-                f"{self._before}{name}: has {size:,} bytes, more than max_bytes={most:,}; a larger max_bytes= reads it"
+                f"{self._path(name)}: has {size:,} bytes, more than max_bytes={most:,}; a larger max_bytes= reads it"
             )
 
     def _sample(self, place: int, name: str, data: bytes) -> Any:
         self._check(name, len(data))
-        value = self._decoders.decode(self._before + name, data)
+        value = self._decoders.decode(self._path(name), data)
         if self.transform is not None:
             value = self.transform(value)
         if self.labels is None:
@@ -148,12 +151,12 @@ class FilesDataset(Dataset[Any]):
     def describe(self, index: int) -> str:
         """The path of a sample; its end, if it is very long. "" if there is no such sample.
 
-        >>> FilesDataset(["a.txt"]).describe(0)
-        'a.txt'
+        >>> FilesDataset(["a.txt"], root="/data").describe(0)
+        '/data/a.txt'
         """
         if not -len(self.paths) <= index < len(self.paths):
             return ""
-        path = self._before + self.paths[index]
+        path = self._path(self.paths[index])
         return path if len(path) < LONGEST_DESCRIPTION else "…" + path[2 - LONGEST_DESCRIPTION :]
 
     def __repr__(self) -> str:

@@ -25,8 +25,8 @@ class Taking:
 
     def __init__(self, decoders: Decoders, root: PathLike | Place | None) -> None:
         self.place: Place | None = None
-        """None: on disk, at `before` + name."""
-        self.before = ""
+        """None: on disk."""
+        self.before = os.path.join(os.getcwd(), "")  # a worker may be somewhere else
         self.suffixes: set[str] = set()
         self._decoders = decoders
         self._rooted, self._prefix = root is not None, "" if root is not None else None
@@ -36,7 +36,7 @@ class Taking:
     def _settle(self, root: PathLike | Place) -> None:
         place = place_of(root)
         if isinstance(place, Folder):
-            self.before = os.path.join(place.path, "")
+            self.before = os.path.join(os.path.abspath(place.path), "")
             return
         self.place = place
         self.before = root.rstrip("/") + "/" if isinstance(root, str) else ""

@@ -69,11 +69,6 @@ class Decoders:
         return tuple(sorted({*self._ours, *self._own}))
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """Those that the user has given a decoder for."""
-        return tuple(sorted(self._own))
-
-    @property
     def pictures(self) -> Pictures | None:
         """The decoder for pictures, if any suffix still has it."""
         return next((each for each in self._ours.values() if isinstance(each, Pictures)), None)
