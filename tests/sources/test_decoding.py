@@ -211,9 +211,9 @@ def test_exif_orientation(kind: str, orientation: int) -> None:
     assert apart(decode(f"a.{kind}", data), pillows(data)) == (0, 0)  # as Pillow and torchvision: as it is stored
     turned = decode(f"a.{kind}", data, upright=True)
     assert turned.shape == ((10, 20, 3) if orientation < 5 else (20, 10, 3))
-    known = {1: SLOPE, 3: SLOPE[::-1, ::-1], 6: np.rot90(SLOPE, -1), 8: np.rot90(SLOPE)}
-    if orientation in known:
-        assert apart(turned, known[orientation])[0] < 4
+    flipped, across = SLOPE[:, ::-1], SLOPE.transpose(1, 0, 2)
+    known = (SLOPE, flipped, flipped[::-1], SLOPE[::-1], across, across[:, ::-1], across[::-1, ::-1], across[::-1])
+    assert apart(turned, known[orientation - 1])[0] < 4
     assert decode(f"a.{kind}", data, (4, 9), upright=True).shape == (4, 9, 3)
 
 

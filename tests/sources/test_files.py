@@ -128,7 +128,7 @@ def test_the_order_on_disk(tmp_path: Path) -> None:
     parts = ("z", "Z", "é", "10", "9", "d/x", "d-e/x")
     made = [f"{folder}/{name}.npy" for folder in ("b", "ä", "a b", "a", "B") for name in parts]
     write(tmp_path, dict.fromkeys(made, b""))
-    assert list(FolderDataset(tmp_path, suffixes=[".npy"]).paths) == sorted(made, key=by_class)
+    assert list(FolderDataset(tmp_path, suffixes=[".NPY"]).paths) == sorted(made, key=by_class)
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
@@ -143,22 +143,22 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_empty_classes_are_named(tmp_path: Path, stored: bool) -> None:
-    files = {"a/1.npy": saved(1), "b/1.xyz": b"", "c/.hidden.npy": b"", "c/": b""}
+    files = {"a/1.npy": saved(1), "b/1.xyz": b"", "c/.hidden.npy": b"", "c/": b"", "c/d/": b""}
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "c").mkdir(exist_ok=True)
     root: Any = (
-        Drawer(files) if stored else write(tmp_path, {name: each for name, each in files.items() if name != "c/"})
+        Drawer(files) if stored else write(tmp_path, {name: each for name, each in files.items() if name[-1] != "/"})
     )
     with pytest.raises(SourceError, match=r"b \(has 1\.xyz\)") as told:
         FolderDataset(root, suffixes=[".npy"])
     assert "allow_empty=True" in str(told.value)
-    assert stored or "c (nothing at all)" in str(told.value)
+    assert "c (nothing at all)" in str(told.value)
     data = FolderDataset(root, suffixes=[".npy"], allow_empty=True)
-    assert data.classes[:2] == ["a", "b"]
+    assert data.classes == ["a", "b", "c"]
     assert data.labels.tolist() == [0]
     with pytest.raises(SourceError, match=r"suffixes \.bmp .*\.webp is in a \(has 1\.npy\)") as told:
-        FolderDataset(root)
+        FolderDataset(root, allow_empty=True)
     assert "allow_empty" not in str(told.value)  # it would not help
 
 
@@ -178,7 +178,9 @@ def test_own_decoders(tmp_path: Path) -> None:
     assert [data[index][0] for index in (0, 1, 3)] == [2, "34", b"5"]
     assert data[2][0].shape == (30, 40, 3)
     with pytest.raises(OptionError, match=r"x\.gz.*decoders={'\.gz': "):
-        FilesDataset(["a.nii.gz", "x.gz"], decoders=own)
+        FilesDataset(["x.gz", "a.nii.gz"], decoders=own)
+    assert FilesDataset(["a/1.dcm"], root=tmp_path, decoders={".dcm": len, ".txt": len})[0] == 2
+    assert FilesDataset(["a/3.png"], root=tmp_path, decoders={".png": type})[0] is bytes  # before ours
     failing = FilesDataset([tmp_path / "a" / "1.dcm"], decoders={".dcm": int_of_word})
     with pytest.raises(KeyError, match="12"):  # the user's own errors keep their type
         failing[0]
@@ -192,6 +194,7 @@ def test_names_within_a_root_and_urls(tmp_path: Path) -> None:
     write(tmp_path, {"a.txt": b"one", "b/c.txt": b"two"})
     assert list(FilesDataset(["a.txt", "b/c.txt"], root=tmp_path)) == ["one", "two"]
     assert list(FilesDataset([f"file://{tmp_path}/a.txt"])) == ["one"]
+    assert len(FilesDataset(["a..b.txt", "b/c..txt"], root=tmp_path)) == 2  # dots that lead nowhere
     assert list(FilesDataset(["b/c.txt"], root=f"file://{tmp_path}")) == ["two"]
     assert FilesDataset(["a.txt"], root=tmp_path).describe(0) == f"{tmp_path}/a.txt"
     for name in ("/etc/hosts.txt", "../x.txt", "b/../../x.txt"):
@@ -280,6 +283,7 @@ def test_many_names_and_odd_ones() -> None:
         ({"paths": ["a.xyz"]}, r"'a\.xyz'; known are .*\.json.*decoders={'\.xyz'"),
         ({"paths": ["a"]}, "no decoder is known for 'a'"),
         ({"paths": ["a.b/c"]}, "no decoder is known"),
+        ({"paths": ["a/.txt"]}, "no decoder is known"),
         ({"labels": [1, 2]}, "there are 1 paths, and labels has 2"),
         ({"labels": 3}, "labels has no length"),
         ({"labels": [None]}, r"labels\[0\] is None"),

@@ -93,21 +93,20 @@ def _deeper(entry: os.DirEntry[str], name: str, above: frozenset[str]) -> list[t
 
 
 def _scan_listed(place: Place, wanted: Wanted) -> Iterator[ClassFolder]:
-    """Object storage has no folders but names with slashes in them: an empty class is not there at all."""
+    """Object storage has no folders but names with slashes in them, which come in order."""
     classes: dict[str, ClassFolder] = {}
     for each in place.list():
         first, slash, rest = each.name.partition("/")
-        if not slash or not rest or any(part.startswith(".") for part in each.name.split("/")):
+        if not slash or any(part.startswith(".") for part in each.name.split("/")):
             continue
         folder = classes.setdefault(first, ClassFolder(first, [], []))
-        if rest.endswith("/"):  # what some tools write in place of a folder
+        if each.name.endswith("/"):  # what some tools write in place of a folder
             continue
         if wanted(each.name):
             folder.files.append(each.name)
         elif len(folder.others) < FEW:
             folder.others.append(rest)
     for name in sorted(classes, key=os.fsencode):
-        classes[name].files.sort(key=os.fsencode)
         yield classes[name]
 
 
