@@ -13,6 +13,7 @@ from pathlib import Path
 import bucketing
 import collation
 import first_batch
+import images
 import in_memory
 import jpeg
 import large_samples
@@ -36,6 +37,7 @@ WORKLOADS = [
         large_samples,
         tiny_batches,
         jpeg,
+        images,
         first_batch,
         worker_memory,
         large_shuffle,

@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import Any
 
 _ON_DEMAND: dict[str, str] = {
+    "FilesDataset": "files",
+    "FolderDataset": "files",
     "GeneratorStream": "generated",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",
