@@ -14,9 +14,12 @@ from importlib import import_module
 from typing import Any
 
 _ON_DEMAND: dict[str, str] = {
+    "CachedPlace": "cached",
     "GeneratorStream": "generated",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",
+    "ObjectDataset": "object_dataset",
+    "ObjectStore": "object_store",
     "SocketStream": "sockets",
 }
 """Public names, and the file each lives in."""
