@@ -1,13 +1,13 @@
 """A real S3 server (moto, which checks signatures), and before it a proxy that answers badly when told to.
 
 Run as a program, it prints one line of JSON (ports, keys) and then takes commands, one line of JSON each:
-`{"do": [...]}` says what befalls the next requests, in their order; `{"tell": true}` asks what has been requested since.
-`ObjectServer` is the tests' side of it. It is a process of its own, so that the tests' process forks without its threads.
+`{"do": [...]}` says what befalls the next requests, in their order; `{"tell": true}` asks what was requested since.
+`ObjectServer` is the tests' side of it. It is a process of its own: the tests' process forks without its threads.
 """
 
 from __future__ import annotations
 
-import contextlib
+import gc
 import http.client
 import json
 import os
@@ -18,13 +18,21 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
+from urllib.request import Request, urlopen
+
+import obstore
+import obstore.store
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
 MISSING = {"truncate without etag": ("etag",), "truncate without length": ("content-length",)}
+BUCKETS = ("pictures", "samples", "pictures/train/", "pictures/train/a/")
+"""…and empty objects that stand for folders, as S3's web pages make them."""
 PATIENCE = 30  # seconds for requests that wait for one another: nobody waits as long unless something is broken
 
 
@@ -37,7 +45,7 @@ class ObjectServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"INITIAL_NO_AUTH_ACTION_COUNT": "3"},
+            env=os.environ | {"INITIAL_NO_AUTH_ACTION_COUNT": str(3 + len(BUCKETS)), "MOTO_S3_DEFAULT_MAX_KEYS": "3"},
         )
         told = self._answer()
         self.key, self.secret = told["key"], told["secret"]
@@ -49,6 +57,13 @@ class ObjectServer:
             "region": "us-east-1",
         }
 
+    def put(self, bucket: str, objects: dict[str, bytes]) -> None:
+        """Objects into one of the BUCKETS, past the proxy."""
+        config = {**self.options, "endpoint": self.direct}
+        store = obstore.store.S3Store(bucket, config=config, client_options={"allow_http": True})
+        for name, data in objects.items():
+            obstore.put(store, name, data)
+
     def befall(self, *what: Any) -> None:
         """What happens to the next requests, and to none after them; forgets what was requested before."""
         self._ask({"do": what})
@@ -56,6 +71,10 @@ class ObjectServer:
     def requested(self) -> list[str]:
         """Method and path of every request since `befall`."""
         return self._ask({"tell": True})["requested"]
+
+    def most_at_once(self) -> int:
+        """Requests that were being answered at the same time since `befall`."""
+        return self._ask({"tell": True})["most"]
 
     def stop(self) -> None:
         assert self._process.stdin is not None
@@ -77,6 +96,26 @@ class ObjectServer:
         return json.loads(line)
 
 
+@contextmanager
+def nothing_of_ours_left() -> Iterator[None]:
+    """As after every test; but obstore's poller and connections are its own, and it closes them when it likes."""
+
+    def ours() -> dict[str, set[str]]:
+        from leaving import leftovers  # not on the path of the server's process
+
+        found = leftovers()
+        kept = {each for each in found["descriptors"] if "socket:" not in each and "anon_inode:" not in each}
+        return {**found, "descriptors": kept}
+
+    here, before = set(threading.enumerate()), ours()
+    yield
+    gc.collect()
+    for thread in set(threading.enumerate()) - here:
+        thread.join(10)  # they have been told to end
+    after = ours()
+    assert not {kind: left for kind in after if (left := after[kind] - before[kind])}
+
+
 class Proxy(ThreadingHTTPServer):
     """Hands requests on, unless something befalls them."""
 
@@ -91,6 +130,7 @@ class Proxy(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.barrier = threading.Barrier(1)
         self.never = threading.Event()
+        self.now = self.most = 0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Connections end in all manners here."""
@@ -98,11 +138,16 @@ class Proxy(ThreadingHTTPServer):
     def next_fate(self, request: str) -> Any:
         with self.lock:
             self.requested.append(request)
+            self.now += 1
+            self.most = max(self.most, self.now)
             return self.fate.popleft() if self.fate else "pass"
 
     def begin(self, fate: list[Any]) -> None:
         with self.lock:
             self.fate, self.requested = deque(fate), []
+            self.never.set()  # whoever hangs is let go
+            self.never = threading.Event()
+            self.most = self.now
             meeting = sum(each == "meet" for each in fate)
             self.barrier = threading.Barrier(max(1, meeting))
 
@@ -115,6 +160,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         fate = self.server.next_fate(f"{self.command} {self.path}")
+        try:
+            self.meet(fate)
+        finally:
+            with self.server.lock:
+                self.server.now -= 1
+
+    def meet(self, fate: Any) -> None:
         if isinstance(fate, int):
             self.answer(fate, SLOW_DOWN)
         elif fate == "reset":
@@ -122,6 +174,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif fate == "hang":
             self.server.never.wait()
+            self.close_connection = True
         else:
             if fate == "meet":  # go on only together with all others that are to meet
                 self.server.barrier.wait(PATIENCE)
@@ -194,7 +247,7 @@ class Files(BaseHTTPRequestHandler):
 
 def main() -> None:
     """The server's own process."""
-    from moto.server import ThreadedMotoServer
+    from moto.server import ThreadedMotoServer  # takes a second, which the tests' own process can do without
 
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
@@ -220,24 +273,35 @@ def main() -> None:
         for each in (proxy, through):
             if "do" in command:
                 each.begin(command["do"])
-        say({"requested": proxy.requested + through.requested})
+        say({"requested": proxy.requested + through.requested, "most": max(proxy.most, through.most)})
     os._exit(0)
 
 
 def make_user(endpoint: str) -> tuple[str, str]:
-    """The three requests that moto lets pass without asking who it is."""
-    import boto3
+    """The few requests that moto lets pass without asking who it is: a user who may do everything, and buckets."""
+    ask(endpoint, "iam", {"Action": "CreateUser", "UserName": "tests"})
+    policy = {"PolicyName": "all", "PolicyDocument": json.dumps(POLICY)}
+    ask(endpoint, "iam", {"Action": "PutUserPolicy", "UserName": "tests", **policy})
+    made = ask(endpoint, "iam", {"Action": "CreateAccessKey", "UserName": "tests"})
+    for bucket in BUCKETS:
+        ask(f"{endpoint}/{bucket}", "s3", None)
+    key, secret = (re.search(rf"<{name}>(.*?)</{name}>", made) for name in ("AccessKeyId", "SecretAccessKey"))
+    assert key
+    assert secret
+    return key[1], secret[1]
 
-    nobody = {"region_name": "us-east-1", "aws_access_key_id": "-", "aws_secret_access_key": "-"}
-    iam = boto3.client("iam", endpoint_url=endpoint, **nobody)
-    iam.create_user(UserName="tests")
-    iam.put_user_policy(UserName="tests", PolicyName="all", PolicyDocument=json.dumps(POLICY))
-    made = iam.create_access_key(UserName="tests")["AccessKey"]
-    return made["AccessKeyId"], made["SecretAccessKey"]
+
+def ask(url: str, service: str, form: dict[str, str] | None) -> str:
+    """A request of nobody's."""
+    signed = f"AWS4-HMAC-SHA256 Credential=-/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=-"
+    data = None if form is None else urlencode({**form, "Version": "2010-05-08"}).encode()
+    method = "PUT" if form is None else "POST"
+    with urlopen(Request(url, data, {"Authorization": signed}, method=method)) as answer:
+        return str(answer.read().decode())
 
 
 def say(what: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):
+    with suppress(BrokenPipeError):
         print(json.dumps(what), flush=True)
 
 

@@ -19,6 +19,7 @@ import hashlib
 import os
 import secrets
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,7 +38,7 @@ class CacheFolder:
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
         self.path = Path(path)
         self.max_bytes = max_bytes
-        self._given_up = False
+        self._given_up = self._swept = False
 
     def get(self, key: bytes) -> bytes | None:
         """An entry's bytes, if it is there and whole."""
@@ -52,7 +53,7 @@ class CacheFolder:
             if data is None:
                 path.unlink()  # `total` is now too much, which is put right when everything is looked at
             else:
-                os.utime(path)
+                _touch(path)
         return data
 
     def put(self, key: bytes, data: bytes) -> OSError | None:
@@ -68,12 +69,16 @@ class CacheFolder:
 
     def _store(self, path: Path, data: bytes) -> None:
         (self.path / "writing").mkdir(parents=True, exist_ok=True)
+        if not self._swept:
+            self._remove_unfinished()
+            self._swept = True
         path.parent.mkdir(exist_ok=True)
         written = self.path / "writing" / secrets.token_hex(8)
         descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as it is held, nobody takes the file for a dead one's
             _write(descriptor, HEAD.pack(MAGIC, len(data), zlib.crc32(data)), data)
+            _touch(descriptor)
             self._let_in(written, path, HEAD.size + len(data))
         finally:
             with suppress(FileNotFoundError):  # it has its final name
@@ -102,7 +107,8 @@ class CacheFolder:
         for _, taken, path in entries:
             if total + size <= self.max_bytes - self.max_bytes // SPARE or total == 0:
                 break
-            os.unlink(path)
+            with suppress(FileNotFoundError):  # found damaged by another process
+                os.unlink(path)
             total -= taken
         return total
 
@@ -152,6 +158,12 @@ def _body(whole: bytes) -> bytes | None:
     return body
 
 
+def _touch(file: Path | int) -> None:
+    """It has been used now. By our clock: that of file systems stands still for milliseconds."""
+    now = time.time_ns()
+    os.utime(file, ns=(now, now))
+
+
 def _write(descriptor: int, *parts: bytes) -> None:
     for part in parts:
         left = memoryview(part)
@@ -161,5 +173,5 @@ def _write(descriptor: int, *parts: bytes) -> None:
 
 def _read_total(descriptor: int) -> int | None:
     """What was counted; None if that was never finished."""
-    counted = os.pread(descriptor, TOTAL.size + 1, 0)
+    counted = os.pread(descriptor, TOTAL.size, 0)
     return TOTAL.unpack(counted)[0] if len(counted) == TOTAL.size else None

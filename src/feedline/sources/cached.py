@@ -51,13 +51,13 @@ class CachedPlace:
 
     def read_many(self, names: Sequence[str]) -> list_of[bytes]:
         """Several objects; those that are not on disk at the same time."""
-        found = {name: self._folder.get(self._key(name)) for name in names}
-        missing = [name for name, data in found.items() if data is None]
+        found = {name: data for name in set(names) if (data := self._folder.get(self._key(name))) is not None}
+        missing = [name for name in dict.fromkeys(names) if name not in found]
         if missing:
             for name, data in zip(missing, self.place.read_many(missing), strict=True):
                 found[name] = data
                 self._keep(name, data)
-        return [data for name in names if (data := found[name]) is not None]
+        return [found[name] for name in names]
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
         """A part of an object, always from the place: to check an entry, all of it would have to be read."""
@@ -87,7 +87,7 @@ class CachedPlace:
         refused = self._folder.put(self._key(name), data)
         if refused is not None:
             warnings.warn(
-                f"the cache in {self._folder.path} cannot be written ({refused}); going on without keeping anything new. "
+                f"the cache in {self._folder.path} cannot be written ({refused}); going on without keeping more. "
                 "Give another folder, or a smaller max_bytes if the disk is full.",
                 RuntimeWarning,
                 stacklevel=4,

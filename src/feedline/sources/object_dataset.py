@@ -46,8 +46,8 @@ class ObjectDataset(Dataset[Any]):
     ...     for name in ("cat-1.txt", "dog-1.txt"):
     ...         _ = pathlib.Path(folder, name).write_text(f"a {name[:3]}")
     ...     data = ObjectDataset(folder, labels=lambda name: name[:3], decode=lambda data, name: data.decode())
-    ...     print(len(data), data[1], data.names)
-    2 ('a dog', 'dog') ['cat-1.txt', 'dog-1.txt']
+    ...     print(len(data), data.names, data.labels, data[1][0])
+    2 ['cat-1.txt', 'dog-1.txt'] ['cat' 'dog'] a dog
     """
 
     labels: Array | None

@@ -46,7 +46,7 @@ class Opened(NamedTuple):
 
 
 class _Here:
-    """What this process has open. Not an attribute of the places: these are pickled, and looked through before a fork."""
+    """What this process has open. Not an attribute of places: these are pickled, and looked through before a fork."""
 
     def __init__(self, forked: bool) -> None:
         self.lock = threading.Lock()
@@ -84,6 +84,13 @@ def opened(place: Any, make: Callable[[Library], Opened]) -> Opened:
         return here.opened[place]
 
 
+def close(place: Any) -> None:
+    """End what is open for a place in this process."""
+    found = _here.opened.pop(place, None)
+    if found is not None:
+        found.pool.shutdown(cancel_futures=True)
+
+
 def _library() -> Library:
     return Library(*(extra(name, "object-store", "object storage") for name in ("obstore", "obstore.store")))
 
@@ -97,7 +104,7 @@ def _second_copy() -> Library:
             try:
                 left = os.fstat(file.fileno()).st_size
                 while left:
-                    left -= os.sendfile(descriptor, file.fileno(), None, left)  # type: ignore[arg-type]
+                    left -= os.sendfile(descriptor, file.fileno(), None, left)
                 return _load(f"/proc/self/fd/{descriptor}")
             finally:
                 os.close(descriptor)

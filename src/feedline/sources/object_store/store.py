@@ -10,6 +10,7 @@ Not its job: obstore in this process (driver), words for errors (telling), sampl
 
 from __future__ import annotations
 
+import os
 import time
 from builtins import list as list_of
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,13 +26,15 @@ from feedline.sources.object_store.telling import interrupted, is_busy, told
 from feedline.sources.places import REMOTE, Entry
 
 CONCURRENCY = 64
-"""Threads that each make one request at a time took 225 to 400 µs of CPU a request and gave 2,000 a second at 20 ms
-latency; as many coroutines on one event loop took 300 to 520 µs and gave 1,500 (two busy cores)."""
+"""64 threads that each make one request at a time and are kept took 160 to 400 µs of CPU a request and gave 2,000 a
+second at 20 ms latency; made anew for each batch 380 to 550 µs and 500 to 1,300; as many coroutines on one event
+loop 300 to 520 µs and 1,500. (obstore 0.12, 20 kB each, two busy cores; a sketch of benchmarks/object_store.py.)"""
 FIRST = 5.0
 """Seconds to reach the host for the first time: nobody wants to wait a minute to hear of a typing error."""
 CONNECT = 3.0
 WHOLE = 20
 """Times `timeout` that one request may take in all: a large object may be long in coming."""
+CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 ATTEMPTS = 3
 """…at what obstore does not try again by itself: a body that ended early, if the server gives no ETag."""
 
@@ -87,17 +90,19 @@ class ObjectStore:
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
         """A part of an object, by a request for just that."""
-        return self._together(_part, [(self._checked(name), start, end)])[0]
+        part: bytes = self._together(_part, [(self._checked(name), start, end)])[0]
+        return part
 
     def size(self, name: str) -> int:
         """Of an object, by a request for its header."""
-        return self._together(_size, [(self._checked(name),)])[0]
+        return int(self._together(_size, [(self._checked(name),)])[0])
 
     def list(self, prefix: str = "") -> list_of[Entry]:
         """All objects whose names begin so."""
         if self.url.startswith("http"):
             raise OptionError(f"{self.url}: a web server does not list what it has; give the names")
-        return self._together(_listed, [("", prefix)])[0]
+        found: list_of[Entry] = self._together(_listed, [("", prefix)])[0]
+        return found
 
     def url_of(self, name: str) -> str:
         """An object's URL.
@@ -106,6 +111,10 @@ class ObjectStore:
         'https://example.org/data/a.bin'
         """
         return f"{self.url}/{name}" if name else self.url
+
+    def close(self) -> None:
+        """End this process's threads and connections, as dropping the store does; used again, it opens again."""
+        driver.close(self)
 
     def _together(self, do: Callable[..., Any], each: Sequence[tuple[Any, ...]]) -> list_of[Any]:
         """`do` for each, at the same time. In threads even for one: a thread that waits in obstore hears no Ctrl-C."""
@@ -153,14 +162,13 @@ class ObjectStore:
     def _connect(self, library: driver.Library, retry_for: float) -> Any:
         stores = library.stores
         kind = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}.get(self._scheme)
-        endpoints = [value for key, value in self._options.items() if "endpoint" in key or "url" in key]
         client = {
             "connect_timeout": timedelta(seconds=min(CONNECT, self.timeout)),
             "read_timeout": timedelta(seconds=self.timeout),
             "timeout": timedelta(seconds=self.timeout * WHOLE),
             **self._client,
         }
-        if any(str(each).startswith("http://") for each in (self.url, *endpoints)):
+        if any(each.startswith("http://") for each in (self.url, *self._endpoints())):
             client.setdefault("allow_http", True)  # it was asked for by name
         retry = {
             "max_retries": 0 if not retry_for else 1000,  # time is what bounds it
@@ -178,6 +186,10 @@ class ObjectStore:
         except Exception as error:
             failed = OptionError(f"{self.url}: {str(error).partition(chr(10))[0]}")
         raise failed
+
+    def _endpoints(self) -> Iterator[str]:
+        yield from (str(value) for key, value in self._options.items() if "endpoint" in key or "url" in key)
+        yield from (value for key, value in os.environ.items() if key.startswith(CLOUDS) and "ENDPOINT" in key)
 
     @property
     def _scheme(self) -> str:
