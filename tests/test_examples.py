@@ -17,6 +17,7 @@ SHOWS = {
     "imbalanced_classes.py": r"about a third, and in every batch: yes\n.*any two batches alike: yes",
     "detection.py": r"200 images, (\d+) boxes, \1 of them around an object of their own image",
     "language_model_packing.py": r"filled: 9[789]\.\d% .* \d+% of padded ones\na document's .* neighbours: no",
+    "object_storage.py": r"the last four epochs needed no server: yes",
     "distributed.py": r"both ranks have the same model",
 }
 NOT_RUN_HERE = {"demo.py"}  # `make demo`: writes files
