@@ -18,6 +18,7 @@ SHOWS = {
     "detection.py": r"200 images, (\d+) boxes, \1 of them around an object of their own image",
     "language_model_packing.py": r"filled: 9[789]\.\d% .* \d+% of padded ones\na document's .* neighbours: no",
     "object_storage.py": r"the last four epochs needed no server: yes",
+    "kafka_stream.py": r"learned: y = 3\.00·x₀ -2\.00·x₁ \+1\.00\nrecords: 2,000; each once: yes",
     "distributed.py": r"both ranks have the same model",
 }
 NOT_RUN_HERE = {"demo.py"}  # `make demo`: writes files

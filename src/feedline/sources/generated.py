@@ -98,17 +98,13 @@ class _Ahead:
 
 
 def _run(make: Callable[[], Iterable[Any]], filled: queue.Queue[_Got], stopped: threading.Event) -> None:
-    elements: Any = None
     try:
-        elements = make()
-        for element in elements:
+        for element in make():
             filled.put(_Got(element))
             if stopped.is_set():
                 return
     except BaseException as error:  # told where its element is waited for
         filled.put(_Got(error=error))
     finally:
-        if callable(close := getattr(elements, "close", None)):
-            close()
         if not stopped.is_set():
             filled.put(_Got(over=True))

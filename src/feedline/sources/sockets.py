@@ -108,11 +108,9 @@ class _Line:
         self._stream = stream
         self._socket: socket.socket | None = None
         self._rest = bytearray()
-        self._read = 0
-        """Records taken out of what has come; those not asked for yet are among them."""
 
     def connect(self) -> socket.socket:
-        """Make the connection, trying again as often as the stream allows."""
+        """Make the connection, trying again as often as the stream allows. (No record waits then to be asked for.)"""
         deadline, tries = Deadline(self._stream.timeout), 0
         while True:
             try:
@@ -139,9 +137,8 @@ class _Line:
         else:
             self._socket = line = socket.create_connection(where, seconds)
         self._rest.clear()
-        self._read = self.received + len(self.records)
         if self._stream.request is not None:
-            line.sendall(self._stream.request(self._read))
+            line.sendall(self._stream.request(self.received))
         line.setblocking(False)
         return line
 

@@ -18,6 +18,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset, default_collate, default_convert
 
+import feedline.datasets
 from feedline.care import Care
 from feedline.errors import StateError
 from feedline.feed import Feed
@@ -62,6 +63,11 @@ class Own:
             "on_epoch_end": self.on_epoch_end,
             **vars(self.care),
         }
+
+
+# The sources' streams are NumPy's, and know nothing of torch. By this torch's loader too, and all who ask about a
+# loader's dataset (Lightning, Accelerate), take them for what they are.
+IterableDataset.register(feedline.datasets.IterableDataset)
 
 
 def streams(dataset: Any) -> bool:
