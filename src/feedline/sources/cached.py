@@ -12,7 +12,6 @@ import os
 import warnings
 from builtins import list as list_of
 from collections.abc import Sequence
-from typing import Any
 
 from feedline.checks import check_whole
 from feedline.errors import OptionTypeError
@@ -77,8 +76,7 @@ class CachedPlace:
         >>> CachedPlace("https://example.org", "/tmp/cache", max_bytes=1000).url_of("a")
         'https://example.org/a'
         """
-        url_of: Any = getattr(self.place, "url_of", None)
-        return str(url_of(name)) if url_of is not None else f"{getattr(self.place, 'path', self.place)}/{name}"
+        return self.place.url_of(name)
 
     def _key(self, name: str) -> bytes:
         return f"{self.place!r}\0{name}".encode()

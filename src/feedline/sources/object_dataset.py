@@ -76,7 +76,7 @@ class ObjectDataset(Dataset[Any]):
         found = [entry.name for entry in self.place.list(prefix)]
         if not found:
             begins = f" whose name begins with {prefix!r}" if prefix else ""
-            raise SourceError(f"{_url(self.place, '')}: there is no object{begins}; look at the URL and at prefix=")
+            raise SourceError(f"{self.place.url_of('')}: there is no object{begins}; look at the URL and at prefix=")
         return found
 
     @property
@@ -108,7 +108,7 @@ class ObjectDataset(Dataset[Any]):
             if self.transform is not None:
                 value = self.transform(value)
         except Exception as error:
-            add_note(error, f"feedline: while decoding {_url(self.place, name)} ({len(data):,} bytes)")
+            add_note(error, f"feedline: while decoding {self.place.url_of(name)} ({len(data):,} bytes)")
             raise
         if self.labels is None:
             return value
@@ -123,7 +123,7 @@ class ObjectDataset(Dataset[Any]):
         """
         if not -len(self) <= index < len(self):
             return ""
-        url = _url(self.place, self._name(index))
+        url = self.place.url_of(self._name(index))
         return url if len(url) < LONGEST_DESCRIPTION else "…" + url[2 - LONGEST_DESCRIPTION :]
 
     def _name(self, at: int) -> str:
@@ -142,12 +142,6 @@ def _place(place: Any, options: dict[str, Any]) -> Place:
             f"{next(iter(options))}= is an option of ObjectStore; it goes with a URL such as s3://bucket, not {place!r}"
         )
     return place_of(place)
-
-
-def _url(place: Place, name: str) -> str:
-    """What an object is called outside."""
-    url_of = getattr(place, "url_of", None)
-    return str(url_of(name)) if url_of is not None else f"{getattr(place, 'path', place)}/{name}".rstrip("/")
 
 
 def _checked_names(names: Sequence[str], prefix: str) -> list[str]:

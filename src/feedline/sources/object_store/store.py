@@ -137,7 +137,8 @@ class ObjectStore:
                 cut_short = interrupted(error) and time.monotonic() - began < self.retry_for
                 if busy:  # the host is the right one: from now on with patience
                     opened.proven.set()
-                if attempt == ATTEMPTS or not (cut_short or (busy and first)):
+                met = busy and first and self.retry_for > 0
+                if attempt == ATTEMPTS or not (cut_short or met):
                     break
             else:
                 opened.proven.set()
