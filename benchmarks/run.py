@@ -18,6 +18,7 @@ import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import object_store
 import observing
 import resume
 import samplers
@@ -41,6 +42,7 @@ WORKLOADS = [
         first_batch,
         worker_memory,
         large_shuffle,
+        object_store,
         resume,
         observing,
         samplers,
