@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from fnmatch import translate
-from itertools import islice
+from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
 from feedline.sources.places import Folder, Place, place_of
 
-MOST = 10_000_000
+MOST = 1_000_000
 """Files: more are a slip of the pen in a range, and would fill the memory before anything is said."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\.\.(\d+))?")
@@ -76,40 +77,42 @@ def locate(urls: Any, what: str) -> list[Located]:
     return found
 
 
-def expand(pattern: str) -> Iterator[str]:
+def expand(pattern: str) -> list[str]:
     """A pattern with braces, spelt out, as a shell does it: ranges of numbers and alternatives.
 
-    >>> list(expand("{train,test}-{08..10}.tar"))
+    >>> expand("{train,test}-{08..10}.tar")
     ['train-08.tar', 'train-09.tar', 'train-10.tar', 'test-08.tar', 'test-09.tar', 'test-10.tar']
     """
-    spelt = islice(_spelt(pattern, 0), MOST + 1)
-    for number, each in enumerate(spelt):
-        if number == MOST:
-            raise OptionError(f"{pattern} means more than {MOST:,} files: is a range too long?")
-        yield each
-
-
-def _spelt(pattern: str, start: int) -> Iterator[str]:
-    for braces in _BRACES.finditer(pattern, start):
-        choices = _choices(braces[1])
+    pieces: list[Sequence[str]] = []
+    at = 0
+    for braces in _BRACES.finditer(pattern):
+        choices = _choices(braces[1], pattern)
         if choices is not None:
-            head = pattern[: braces.start()]
-            for choice in choices:
-                yield from _spelt(head + choice + pattern[braces.end() :], len(head) + len(choice))
-            return
-    yield pattern
+            pieces += [[pattern[at : braces.start()]], choices]
+            at = braces.end()
+    pieces.append([pattern[at:]])
+    if prod(map(len, pieces)) > MOST:
+        raise _too_many(pattern)
+    return ["".join(each) for each in product(*pieces)]
 
 
-def _choices(inside: str) -> Iterable[str] | None:
+def _choices(inside: str, pattern: str) -> list[str] | None:
     """What stands in braces; None if it is neither a range nor a choice, and stays as it is."""
-    if (numbers := _RANGE.fullmatch(inside)) is not None:
-        first, last, step = numbers.groups()
-        padded = any(len(each) > 1 and each[0] == "0" for each in (first, last))
-        digits = max(len(first), len(last)) if padded else 0
-        way = 1 if int(first) <= int(last) else -1
-        span = range(int(first), int(last) + way, way * max(1, int(step or 1)))
-        return (str(number).zfill(digits) for number in span)
-    return inside.split(",") if "," in inside else None
+    numbers = _RANGE.fullmatch(inside)
+    if numbers is None:
+        return inside.split(",") if "," in inside else None
+    first, last, step = numbers.groups()
+    padded = any(len(each) > 1 and each[0] == "0" for each in (first, last))
+    digits = max(len(first), len(last)) if padded else 0
+    way = 1 if int(first) <= int(last) else -1
+    span = range(int(first), int(last) + way, way * max(1, int(step or 1)))
+    if abs(int(last) - int(first)) // abs(span.step) >= MOST:  # which has no len() beyond 2**63
+        raise _too_many(pattern)
+    return [str(number).zfill(digits) for number in span]
+
+
+def _too_many(pattern: str) -> OptionError:
+    return OptionError(f"{pattern} means more than {MOST:,} files: is a range too long?")
 
 
 def _located(url: str, places: dict[str, Place]) -> list[Located]:

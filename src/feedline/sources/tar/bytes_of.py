@@ -41,7 +41,7 @@ class Bytes(Protocol):
 def opened(file: Located, at: int = 0) -> Bytes:
     """A shard, from a place on (counted in what is unzipped)."""
     plain = Plain(file)
-    head = plain.peek(6)
+    head = file.read(0, 6) if at else plain.peek(6)  # further on, the first piece is not wanted
     if head.startswith(GZIP):
         try:
             return Unzipped(plain, at)

@@ -141,8 +141,16 @@ class TarDataset(Dataset[dict[str, Any]]):
         for member in members:
             suffix = self._names[self._suffix[member]]
             data = self._data(reader, held, member, key, suffix, shard)
-            sample[suffix] = data if self._decode is None else decoded(self._decode, data, suffix, self.describe(place))
+            sample[suffix] = self._value(data, suffix, place)
         return sample
+
+    def _value(self, data: bytes, suffix: str, place: int) -> Any:
+        if self._decode is None:
+            return data
+        try:
+            return self._decode(data, suffix)
+        except Exception as error:
+            raise undecoded(self.describe(place), suffix, error) from error
 
     def _data(self, reader: Members, held: Held, member: int, key: str, suffix: str, shard: Located) -> bytes:
         held.at = start = int(self._starts[member])
@@ -173,12 +181,9 @@ class TarDataset(Dataset[dict[str, Any]]):
         return found
 
 
-def decoded(decode: Decode, data: bytes, suffix: str, where: str) -> Any:
-    """A member's value; an error says whose."""
-    try:
-        return decode(data, suffix)
-    except Exception as error:
-        raise SourceError(f"{where}: its {suffix!r} cannot be decoded: {type(error).__name__}: {error}") from error
+def undecoded(where: str, suffix: str, error: Exception) -> SourceError:
+    """The error of a member that `decode` could not make a value of."""
+    return SourceError(f"{where}: its {suffix!r} cannot be decoded: {type(error).__name__}: {error}")
 
 
 def checked_suffixes(suffixes: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from feedline.errors import SourceError, StateError
 from feedline.sources.located import Located, locate
 from feedline.sources.sharing import State, Unit, UnitStream
 from feedline.sources.tar.bytes_of import opened
-from feedline.sources.tar.dataset import checked_suffixes, decoded
+from feedline.sources.tar.dataset import checked_suffixes, undecoded
 from feedline.sources.tar.members import Members
 from feedline.sources.tar.samples import Parts, Samples, warn_of
 from feedline.sources.tar.values import Decode, decode_plain
@@ -121,6 +121,8 @@ class ShardReader:
         for suffix in found if self._wanted is None else self._wanted:
             if suffix not in found:
                 raise SourceError(f"{where} has no {suffix}; it has {', '.join(found)}")
-            data = found[suffix]
-            sample[suffix] = data if self._decode is None else decoded(self._decode, data, suffix, where)
+            try:
+                sample[suffix] = found[suffix] if self._decode is None else self._decode(found[suffix], suffix)
+            except Exception as error:
+                raise undecoded(where, suffix, error) from error
         return sample
