@@ -1,9 +1,8 @@
-"""Which rank is this, and how many are there?
+"""Which of several processes that train together is this, and how many are there?
 
-Takes: what the user says, torch.distributed if it is in use, and what launchers leave in the environment. Gives: the
-number of ranks and this one's.
-Promises: never imports torch; what the user says goes before what is found.
-Not its job: sharing out (line/ranks, sources/sharing).
+Takes: what the user says. Gives: (how many, which): else from torch.distributed if it is initialised, else from the
+variables that launchers set.
+Promises: torch is asked only if it has been imported. Not its job: sharing anything out (line/ranks, sources).
 """
 
 from __future__ import annotations
@@ -23,21 +22,16 @@ _VARIABLES = (
 )
 
 
-def found_ranks() -> tuple[int, int] | None:
-    """The number of ranks and this one's, if this is a job of several; None if nothing says so."""
-    torchs: Any = sys.modules.get("torch.distributed")
-    if torchs is not None and torchs.is_available() and torchs.is_initialized():
-        return torchs.get_world_size(), torchs.get_rank()
-    for rank, count in _VARIABLES:
-        if rank in os.environ and count in os.environ:
-            return int(os.environ[count]), int(os.environ[rank])
-    return None
+def ranks(count: int | None, rank: int | None, alone: bool = False) -> tuple[int, int]:
+    """How many ranks there are, and which this is. With `alone`, nothing said and nothing found means one.
 
-
-def ranks_or_found(count: int | None, rank: int | None) -> tuple[int, int]:
-    """What is given, completed by what is found; an error if neither says it."""
+    >>> ranks(4, 1)
+    (4, 1)
+    """
     if count is None or rank is None:
-        found = found_ranks()
+        found = _found()
+        if found is None and alone and count is None and rank is None:
+            found = (1, 0)
         if found is None:
             names = ", ".join("/".join(pair) for pair in _VARIABLES)
             raise OptionError(
@@ -45,17 +39,18 @@ def ranks_or_found(count: int | None, rank: int | None) -> tuple[int, int]:
                 f"{names} is set: pass both"
             )
         count, rank = (found[0] if count is None else count), (found[1] if rank is None else rank)
-    return check_ranks(count, rank)
-
-
-def check_ranks(count: int, rank: int) -> tuple[int, int]:
-    """A number of ranks and one of them.
-
-    >>> check_ranks(4, 3)
-    (4, 3)
-    """
     count = check_whole("num_replicas", count, least=1)
     rank = check_whole("rank", rank, least=0)
     if rank >= count:
         raise OptionError(f"rank must be below num_replicas={count}; got {rank}")
     return count, rank
+
+
+def _found() -> tuple[int, int] | None:
+    torchs: Any = sys.modules.get("torch.distributed")
+    if torchs is not None and torchs.is_available() and torchs.is_initialized():
+        return torchs.get_world_size(), torchs.get_rank()
+    for rank, count in _VARIABLES:
+        if rank in os.environ and count in os.environ:
+            return int(os.environ[count]), int(os.environ[rank])
+    return None

@@ -159,7 +159,7 @@ def test_ranks_are_found_given_or_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK")
     assert pickle.loads(late).ranks == (4, 2)  # a worker, which cannot ask
     assert Numbers([1], ranks=(3, 1)).ranks == (3, 1)
-    with pytest.raises(OptionError, match="both"):
+    with pytest.raises(OptionError, match="pass both"):
         Numbers([1], ranks=(3, None))
     with pytest.raises(OptionError, match="below"):
         Numbers([1], ranks=(3, 3))

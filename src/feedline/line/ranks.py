@@ -5,7 +5,7 @@ that rank's indices, or of that rank's batches where the sampler makes whole bat
 Promises: the order is global. Rank r takes every R-th index of it, so that the R batches of a step together are the
 next stretch of the global order, whatever R is; with the same product of ranks and batch size, the same stretches. Of
 whole batches rank r takes every R-th: those of a step together are the next R.
-Not its job: which rank this is (world), starting processes, or talking between them.
+Not its job: starting processes, or talking between them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from feedline.line.sampler import (
     order_of,
 )
 from feedline.line.samplers import RandomSampler, SequentialSampler
-from feedline.world import ranks_or_found
+from feedline.world import ranks
 
 UNEVEN = ("pad", "drop", "exact")
 
@@ -65,7 +65,7 @@ class DistributedSampler(Sampler):
     ) -> None:
         super().__init__(seed)
         self.sampler = _sampler(dataset, check_flag("shuffle", shuffle))
-        self.num_replicas, self.rank = ranks_or_found(num_replicas, rank)
+        self.num_replicas, self.rank = ranks(num_replicas, rank)
         drop = check_flag("drop_last", drop_last)
         self.uneven = check_choice("uneven", uneven if uneven is not None else "drop" if drop else "pad", UNEVEN)
         if drop and self.uneven != "drop":

@@ -14,6 +14,10 @@ from importlib import import_module
 from typing import Any
 
 _ON_DEMAND: dict[str, str] = {
+    "GeneratorStream": "generated",
+    "KafkaRecord": "kafka",
+    "KafkaStream": "kafka",
+    "SocketStream": "sockets",
     "TarDataset": "tar",
     "TarStream": "tar",
     "TarWriter": "tar",

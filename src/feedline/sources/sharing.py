@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Protocol
 
 from feedline.checks import check_flag
 from feedline.datasets import IterableDataset
-from feedline.errors import OptionError, StateError
+from feedline.errors import StateError
 from feedline.rng import mix, rng
-from feedline.world import check_ranks, found_ranks
+from feedline.world import ranks
 
 ORDER = 0x0DE4_0F_5A4D5
 """Whose generator an epoch's order is drawn from: no sample's, and the same in each of a loader's workers."""
@@ -79,9 +79,8 @@ class UnitStream(IterableDataset[Any]):
 
     def __init__(self, shuffle: bool, num_replicas: int | None, rank: int | None) -> None:
         self.shuffle = check_flag("shuffle", shuffle)
-        if (num_replicas is None) != (rank is None):
-            raise OptionError("give num_replicas and rank both, or neither: then they are found out")
-        self._ranks = None if num_replicas is None or rank is None else check_ranks(num_replicas, rank)
+        self._given = (num_replicas, rank)
+        ranks(*self._given, alone=True)
         self._part = (0, 1)
 
     def _count(self) -> int:
@@ -99,7 +98,7 @@ class UnitStream(IterableDataset[Any]):
     @property
     def ranks(self) -> tuple[int, int]:
         """The number of ranks, and this one."""
-        return self._ranks or found_ranks() or (1, 0)
+        return ranks(*self._given, alone=True)
 
     def shard(self, index: int, count: int) -> UnitStream:
         """One of `count` parts of this rank's share; parts of parts, too."""
@@ -114,7 +113,7 @@ class UnitStream(IterableDataset[Any]):
 
     def __getstate__(self) -> State:
         # A worker process cannot ask torch.distributed. But a pickle that travels to a rank must ask there.
-        return {**self.__dict__, "_ranks": self._ranks or found_ranks()}
+        return {**self.__dict__, "_given": self._given if self.ranks == (1, 0) else self.ranks}
 
     def units(self, key: int) -> list[Unit]:
         """Those of this part, in the order in which they come.
