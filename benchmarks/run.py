@@ -20,6 +20,7 @@ import large_shuffle
 import observing
 import resume
 import samplers
+import tar_shards
 import tiny_batches
 import torch_first_batch
 import torch_front
@@ -45,6 +46,7 @@ WORKLOADS = [
         torch_front,
         torch_first_batch,
         collation,
+        tar_shards,
     )
 ]
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kinds import FORK, SPAWN, THREADS, few
 from sameness import assert_same
 
+import feedline
 import feedline.torch as ours
 
 WHOLE = "the IterableDataset neither asks"
@@ -417,3 +418,23 @@ def test_workers_that_do_not_agree_on_sharing_are_an_error_not_a_loss(kind: dict
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"some workers read the whole .* define shard"):
             list(loader)
+
+
+class OurStream(feedline.IterableDataset[int]):
+    """feedline's own kind of stream, as all in feedline.sources are."""
+
+    def __init__(self, numbers: range = range(10)) -> None:
+        self.numbers = numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def shard(self, index: int, count: int) -> OurStream:
+        return OurStream(self.numbers[index::count])
+
+
+@pytest.mark.parametrize("kind", [{}, THREADS, FORK])
+def test_feedlines_own_streams_are_streams_here_too(kind: dict[str, Any]) -> None:
+    with ours.DataLoader(OurStream(), batch_size=3, shuffle_buffer=4, **kind) as loader:
+        assert sorted(torch.cat(list(loader)).tolist()) == list(range(10))
+    assert isinstance(OurStream(), torchs.IterableDataset)

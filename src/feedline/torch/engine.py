@@ -18,6 +18,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset, default_collate, default_convert
 
+import feedline.datasets
 from feedline.care import Care
 from feedline.errors import StateError
 from feedline.feed import Feed
@@ -62,6 +63,10 @@ class Own:
             "on_epoch_end": self.on_epoch_end,
             **vars(self.care),
         }
+
+
+# What torch and frameworks around it take for a stream: theirs, and ours (feedline.sources).
+IterableDataset.register(feedline.datasets.IterableDataset)
 
 
 def streams(dataset: Any) -> bool:
