@@ -238,6 +238,17 @@ def test_a_damaged_index_is_named(tmp_path: Path, content: bytes) -> None:
         TarDataset(shard)
 
 
+def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
+    [shard] = write(tmp_path / "a.tar")
+    with np.load(f"{shard}.idx") as kept:
+        columns = dict(kept)
+    columns["about"][0] = 2
+    with open(f"{shard}.idx", "wb") as file:
+        np.savez(file, **columns)
+    with pytest.raises(SourceError, match="version 2, not 1"):
+        TarDataset(shard)
+
+
 def test_an_index_never_unpickles(tmp_path: Path) -> None:
     [shard] = write(tmp_path / "a.tar")
     np.savez(tmp_path / "x.npz", about=np.array([object()], dtype=object))

@@ -200,6 +200,62 @@ def test_large_numbers_and_a_header_that_asks_for_everything(tmp_path: Path) -> 
         list(TarStream(path))
 
 
+def test_names_of_all_formats(tmp_path: Path) -> None:
+    """Without webdataset to compare with; its test has more of them."""
+    long = "d" * 150 + "/4.txt"
+    for format in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with tarfile.open(tmp_path / "a.tar", "w", format=format) as tar:
+            add(tar, long, b"1")
+            add(tar, "__meta__/info.json", b"?")
+            add(tar, "5.txt", b"2")
+        with pytest.warns(UserWarning, match="__meta__"):
+            data = TarDataset(tmp_path / "a.tar")
+        assert [data[index]["__key__"] for index in range(2)] == ["d" * 150 + "/4", "5"]
+
+
+def test_an_old_archives_folder_is_no_file(tmp_path: Path) -> None:
+    """Before 1988 a folder was a file whose name ends in a slash."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        add(tar, "a.b/", type=tarfile.AREGTYPE)
+        add(tar, "a.b/1.cls", b"1")
+    assert [sample["__key__"] for sample in TarStream(tmp_path / "a.tar")] == ["a.b/1"]
+
+
+def test_an_archive_with_a_single_block_as_its_end(tmp_path: Path) -> None:
+    [shard] = write(tmp_path / "a.tar")
+    shard.write_bytes(shard.read_bytes()[:-512])
+    reading = iter(TarStream(shard))
+    assert len(list(islice(reading, 10))) == 10
+    again = iter(TarStream(shard))
+    again.load_state_dict(reading.state_dict())  # before the end was seen
+    assert list(again) == []
+
+
+def headers(*blocks: tuple[str, bytes, bytes]) -> bytes:
+    data = b""
+    for name, kind, content in blocks:
+        info = tarfile.TarInfo(name)
+        info.type, info.size = kind, len(content)
+        data += info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+    return data + bytes(1024)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([("x", b"x", b"0 path=a\n")], "offset 0 is a PAX header that cannot be read"),
+        ([("x", b"x", b"3 a\n")], "offset 0 is a PAX header that cannot be read"),
+        ([("x", b"x", b"nonsense")], "offset 0 is a PAX header that cannot be read"),
+        ([("x", b"L", b"n" * (2 << 20))], "offset 0 it has a name or header of 2,097,152 bytes"),
+    ],
+)
+def test_headers_that_cannot_be_right(tmp_path: Path, blocks: list[tuple[str, bytes, bytes]], message: str) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(headers(*blocks, ("1.cls", b"0", b"1")))
+    with pytest.raises(SourceError, match=message):
+        list(TarStream(path))
+
+
 @given(st.integers(0, 9 * 1024), st.integers(0, 255))
 def test_a_byte_that_changed_never_hangs_nor_crashes(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int

@@ -17,6 +17,8 @@ _ON_DEMAND: dict[str, str] = {
     "GeneratorStream": "generated",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",
+    "ParquetDataset": "parquet",
+    "ParquetStream": "parquet",
     "SocketStream": "sockets",
     "TarDataset": "tar",
     "TarStream": "tar",
