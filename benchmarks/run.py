@@ -18,6 +18,7 @@ import jpeg
 import large_samples
 import large_shuffle
 import observing
+import parquet_rows
 import resume
 import samplers
 import tar_shards
@@ -47,6 +48,7 @@ WORKLOADS = [
         torch_first_batch,
         collation,
         tar_shards,
+        parquet_rows,
     )
 ]
 

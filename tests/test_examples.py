@@ -18,6 +18,7 @@ SHOWS = {
     "detection.py": r"200 images, (\d+) boxes, \1 of them around an object of their own image",
     "language_model_packing.py": r"filled: 9[789]\.\d% .* \d+% of padded ones\na document's .* neighbours: no",
     "tar_shards.py": r"each sample once over 2 ranks of 2 workers: yes",
+    "parquet.py": r"each row is in one of the two: yes",
     "distributed.py": r"both ranks have the same model",
 }
 NOT_RUN_HERE = {"demo.py"}  # `make demo`: writes files
