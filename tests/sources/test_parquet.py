@@ -335,6 +335,27 @@ def test_a_stream_with_any_counts(
     shutil.rmtree(folder)
 
 
+def test_groups_larger_than_what_is_decoded_at_a_time(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(10_000)})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema) as writer:
+        writer.write_table(rows)
+    for path in (tmp_path / "a.parquet", tmp_path / "a.arrow"):
+        assert ids(ParquetStream(path)) == list(range(10_000))
+        assert ids(ParquetStream(path).shard(1, 3)) == list(range(1, 10_000, 3))
+
+
+def test_files_are_opened_again_after_a_fork_and_few_at_a_time(tmp_path: Path) -> None:
+    paths = write(tmp_path, (1,) * (parquet_groups.OPEN + 3))
+    data = ParquetDataset(paths, ["id"])
+    assert ids(data.__getitems__(list(range(len(paths))))) == list(range(len(paths)))
+    assert len(data._groups._opened) == parquet_groups.OPEN
+    before = data._groups.file(5)
+    assert data._groups.file(5) is before
+    data._groups._pid = -1  # as if this were another process
+    assert data._groups.file(5) is not before
+
+
 def test_resumed_to_the_row_reading_only_its_group(files: list[Path]) -> None:
     stream = ParquetStream(files, ["id"], filters=[("even", "=", True)])
     reading = iter(stream)
@@ -481,6 +502,10 @@ def test_a_transform_that_fails_names_the_row(files: list[Path]) -> None:
 def test_no_rows_at_all(tmp_path: Path) -> None:
     pq.write_table(table(0, 0), tmp_path / "a.parquet")
     assert len(ParquetDataset(tmp_path / "a.parquet")) == 0
+    with pq.ParquetWriter(tmp_path / "b.parquet", table().schema) as writer:
+        for rows in (table(0, 3), table(0, 0), table(3, 5)):
+            writer.write_table(rows)
+    assert ParquetDataset(tmp_path / "b.parquet").block_sizes == [3, 2]  # an empty row group is none
     assert list(ParquetStream(tmp_path / "a.parquet")) == []
     [path] = write(tmp_path, (ROWS,))
     assert len(ParquetDataset(path, filters=[("id", ">", 99)])) == 0

@@ -152,7 +152,7 @@ class Reading:
 
     def __next__(self) -> Any:
         while self._at < len(self._units):
-            reader = self._opened()
+            reader = self._reader or self._opened()
             try:
                 return next(reader)
             except StopIteration:
@@ -164,12 +164,11 @@ class Reading:
         raise StopIteration
 
     def _opened(self) -> UnitReader:
-        if self._reader is None:
-            try:
-                self._reader = self._stream._open(self._units[self._at], self._place)
-            except Exception:
-                self._to_next()  # it raised once: that is all there is to say of it
-                raise
+        try:
+            self._reader = self._stream._open(self._units[self._at], self._place)
+        except Exception:
+            self._to_next()  # it raised once: that is all there is to say of it
+            raise
         return self._reader
 
     def _to_next(self) -> None:

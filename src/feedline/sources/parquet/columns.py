@@ -1,6 +1,6 @@
 """Rows of a table as samples: dicts of NumPy numbers and arrays, texts, bytes, or whatever Python has for it.
 
-Takes: a decoded table. Gives: one row, or a column's values at many rows.
+Takes: a decoded table. Gives: rows, or whole columns as arrays.
 Promises: numbers keep their type; lists of numbers are arrays (one with a missing number in it stays a list); a missing
 value is None. What is given is a copy: no
 sample keeps the table alive, or can change it.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.datasets import Array
+from feedline.datasets import Array, IntArray
 from feedline.extras import extra
 
 
@@ -21,18 +21,19 @@ class Columns:
     """A table, column by column, ready for rows to be taken out of it."""
 
     def __init__(self, table: Any) -> None:
-        self.rows: int = table.num_rows
+        self.length: int = table.num_rows
         self.bytes: int = table.nbytes
         self._columns = {name: _Column(table.column(name)) for name in table.column_names}
 
-    def row(self, row: int) -> dict[str, Any]:
-        """A sample."""
-        return {name: column.value(row) for name, column in self._columns.items()}
+    def rows(self, rows: IntArray) -> list[dict[str, Any]]:
+        """Samples. Taken column by column: that is several times as fast as row by row."""
+        names, columns = tuple(self._columns), [column.values(rows) for column in self._columns.values()]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def arrays(self) -> dict[str, Array] | None:
         """All columns as arrays of one row each, if all are such; these are not copies."""
-        found = {name: column.array for name, column in self._columns.items()}
-        return None if any(array is None for array in found.values()) else found  # type: ignore[return-value]
+        found = {name: column.array for name, column in self._columns.items() if column.array is not None}
+        return found if len(found) == len(self._columns) else None
 
 
 class _Column:
@@ -65,14 +66,25 @@ class _Column:
         if fixed and self._valid is None and not self._with_holes and len(lengths):
             self.array = self._items.reshape(len(lengths), int(lengths[0]))
 
-    def value(self, row: int) -> Any:
+    def values(self, rows: IntArray) -> list[Any]:
+        """Of those rows."""
+        if self.array is not None:
+            picked = self.array[rows]
+            return list(picked) if picked.ndim == 1 else [each.copy() for each in picked]  # or one keeps all of them
+        if self._numbers is not None and self._valid is not None:
+            pairs = zip(self._numbers[rows], self._valid[rows], strict=True)
+            return [number if valid else None for number, valid in pairs]
+        if self._items is not None:
+            return [self._list(row) for row in rows.tolist()]
+        found: list[Any] = self._values.take(extra("pyarrow", "arrow", "ParquetDataset").array(rows)).to_pylist()
+        return found
+
+    def _list(self, row: int) -> Any:
         if self._valid is not None and not self._valid[row]:
             return None
-        if self._numbers is not None:
-            return self._numbers[row]
-        if self._items is not None and row not in self._with_holes:
-            return self._items[self._begins[row] : self._ends[row]].copy()
-        return self._values[row].as_py()
+        if self._items is None or row in self._with_holes:
+            return self._values[row].as_py()
+        return self._items[self._begins[row] : self._ends[row]].copy()
 
 
 def _is_number(types: Any, kind: Any) -> bool:

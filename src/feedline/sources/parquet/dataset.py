@@ -9,9 +9,8 @@ Not its job: order (line/blocks), files (groups), values (columns).
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,8 @@ class ParquetDataset(Dataset[Any]):
         self._most = check_whole("cache_bytes", cache_bytes, least=0)
         self._rows = self._passing()
         self.block_sizes = [len(rows) for rows in self._rows] if self._rows is not None else self._whole()
-        self._ends: list[int] = np.cumsum([0, *self.block_sizes]).tolist()[1:]
+        self._ends = np.cumsum(self.block_sizes, dtype=np.int64)
+        self._length = int(self._ends[-1]) if len(self._ends) else 0
         self._forget()
 
     def _whole(self) -> list[int]:
@@ -94,19 +94,17 @@ class ParquetDataset(Dataset[Any]):
         self._forget()
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self._length
 
     def __getitem__(self, index: int) -> Any:
         group, row = self._find(position(index, len(self), "ParquetDataset"))
-        sample = self._decoded(group).row(row)
+        [sample] = self._decoded(group).rows(np.array([row], np.int64))
         return sample if self._transform is None else self._transform(sample)
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         found: dict[int, Any] = {}
-        for group, rows in self._by_group(indices).items():
-            decoded = self._decoded(group)
-            for place, row in rows:
-                found[place] = decoded.row(row)
+        for group, places, rows in self._by_group(np.asarray(indices, np.int64)):
+            found |= zip(places.tolist(), self._decoded(group).rows(rows), strict=True)
         samples = [found[place] for place in range(len(indices))]
         if self._transform is None:
             return samples
@@ -116,17 +114,16 @@ class ParquetDataset(Dataset[Any]):
         if self._transform is not None or not len(indices):
             return NotImplemented
         batch: dict[str, Any] = {}
-        for group, rows in self._by_group(indices.tolist()).items():
+        for group, places, rows in self._by_group(indices):
             arrays = self._decoded(group).arrays()
             if arrays is None:
                 return NotImplemented
-            places, numbers = np.array(rows, np.int64).T
             for name, array in arrays.items():
                 if name not in batch:
                     batch[name] = empty((len(indices), *array.shape[1:]), array.dtype)
                 if batch[name].shape[1:] != array.shape[1:]:
                     return NotImplemented
-                batch[name][places] = array[numbers]
+                batch[name][places] = array[rows]
         return batch
 
     def _transformed(self, index: int, sample: dict[str, Any]) -> Any:
@@ -144,24 +141,28 @@ class ParquetDataset(Dataset[Any]):
 
     def _find(self, place: int) -> tuple[int, int]:
         """Its group, and the row in it."""
-        group = bisect_right(self._ends, place)
-        row = place - (self._ends[group - 1] if group else 0)
+        group = int(np.searchsorted(self._ends, place, side="right"))
+        row = place - (int(self._ends[group - 1]) if group else 0)
         return group, row if self._rows is None else int(self._rows[group][row])
 
-    def _by_group(self, indices: list[int]) -> dict[int, list[tuple[int, int]]]:
+    def _by_group(self, indices: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
         """For each group the places in the batch, and the rows that stand there."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for place, index in enumerate(indices):
-            group, row = self._find(position(index, len(self), "ParquetDataset"))
-            found.setdefault(group, []).append((place, row))
-        return found
+        if len(indices) and (indices.min() < -len(self) or indices.max() >= len(self)):
+            for index in indices.tolist():
+                position(index, len(self), "ParquetDataset")
+        inside = np.where(indices < 0, indices + len(self), indices)
+        groups = np.searchsorted(self._ends, inside, side="right")
+        for group in np.unique(groups).tolist():
+            places = np.flatnonzero(groups == group)
+            rows = inside[places] - (self._ends[group - 1] if group else 0)
+            yield group, places, rows if self._rows is None else self._rows[group][rows].astype(np.int64)
 
     def _decoded(self, number: int) -> Columns:
         with self._lock:  # worker threads wait for a group that one of them decodes, instead of decoding it too
             if number not in self._kept:
                 group = self._groups.list[number]
                 columns = Columns(self._groups.read(group))
-                if columns.rows != group.rows:
+                if columns.length != group.rows:
                     raise SourceError(f"{self._groups.where(group)}: the file has changed since it was opened")
                 while self._kept and sum(each.bytes for each in self._kept.values()) + columns.bytes > self._most:
                     self._kept.popitem(last=False)

@@ -159,7 +159,7 @@ class PlaceFile(io.RawIOBase):
         return self._at
 
     def read(self, count: int = -1) -> bytes:
-        end = self._size if count is None or count < 0 else min(self._size, self._at + count)
+        end = self._size if count is None or count < 0 else self._at + count
         data = self._file.read(self._at, end) if end > self._at else b""
         self._at += len(data)
         return data

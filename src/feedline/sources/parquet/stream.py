@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from feedline.checks import check_function
-from feedline.datasets import IntArray
 from feedline.errors import SourceError
 from feedline.sources.parquet.columns import Columns
 from feedline.sources.parquet.groups import Group, Groups
@@ -79,20 +80,18 @@ class GroupReader:
         self._row = row
         self._transform = transform
         self._slices = groups.slices(self._group)
-        self._ready: Iterator[tuple[int, int]] = iter(())
-        self._columns: Columns
+        self._ready: Iterator[tuple[int, dict[str, Any]]] = iter(())
         self.ended = False
 
     def __iter__(self) -> GroupReader:
         return self
 
     def __next__(self) -> Any:
-        for at, number in self._ready:
-            return self._sample(at, number)
         while True:
+            for number, sample in self._ready:
+                self._row = number + 1
+                return sample if self._transform is None else self._transformed(self._transform, sample)
             self._next_slice()
-            for at, number in self._ready:
-                return self._sample(at, number)
 
     def place(self) -> State:
         """The row from which on nothing has been given."""
@@ -104,20 +103,12 @@ class GroupReader:
         except SourceError:
             self.ended = True
             raise
-        self._columns = Columns(table)
-        self._ready = iter(self._mine(numbers))
+        mine = np.flatnonzero((numbers >= self._row) & (numbers % self._unit.every == self._unit.first))
+        self._ready = zip(numbers[mine].tolist(), Columns(table).rows(mine), strict=True)
 
-    def _mine(self, numbers: IntArray) -> list[tuple[int, int]]:
-        first, unit = self._row, self._unit
-        return [(at, row) for at, row in enumerate(numbers.tolist()) if row >= first and unit.has(row)]
-
-    def _sample(self, at: int, number: int) -> Any:
-        self._row = number + 1
-        sample = self._columns.row(at)
-        if self._transform is None:
-            return sample
+    def _transformed(self, transform: Transform, sample: dict[str, Any]) -> Any:
         try:
-            return self._transform(sample)
+            return transform(sample)
         except Exception as error:
             said = f"transform failed: {type(error).__name__}: {error}"
-            raise SourceError(f"{self._where}, of which row {self._group.first + number}: {said}") from error
+            raise SourceError(f"{self._where}, of which row {self._group.first + self._row - 1}: {said}") from error
