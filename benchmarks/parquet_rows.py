@@ -1,8 +1,8 @@
 """Parquet rows: shuffled by row group, and streamed; against torch's loader around pyarrow, written by hand.
 
 The "torch" side is what people write: a map-style dataset that keeps the row groups it read last, in an order shuffled
-by row group; and an IterableDataset that reads its share of the row groups with pyarrow and yields rows. 2 files, 20 row
-groups of 2,000 rows each: 64 floats and a label.
+by row group; and an IterableDataset that reads its share of the row groups with pyarrow and yields rows. There are 2
+files, 20 row groups of 2,000 rows each: 64 floats and a label.
 """
 
 from __future__ import annotations
