@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
-	$(BIN)/python examples/demo.py
+	$(BIN)/feedline demo
 
 # Side by side: many tests wait, for faults to be noticed and for processes to start.
 FAULTS := tests/faults

@@ -420,21 +420,25 @@ def test_workers_that_do_not_agree_on_sharing_are_an_error_not_a_loss(kind: dict
             list(loader)
 
 
-class OurStream(feedline.IterableDataset[int]):
-    """feedline's own kind of stream, as all in feedline.sources are."""
+class Shared(feedline.IterableDataset[int]):
+    """feedline's own kind, as its sources are."""
 
-    def __init__(self, numbers: range = range(10)) -> None:
+    def __init__(self, numbers: range) -> None:
         self.numbers = numbers
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.numbers)
 
-    def shard(self, index: int, count: int) -> OurStream:
-        return OurStream(self.numbers[index::count])
+    def shard(self, index: int, count: int) -> Shared:
+        return Shared(self.numbers[index::count])
 
 
-@pytest.mark.parametrize("kind", [{}, THREADS, FORK])
-def test_feedlines_own_streams_are_streams_here_too(kind: dict[str, Any]) -> None:
-    with ours.DataLoader(OurStream(), batch_size=3, shuffle_buffer=4, **kind) as loader:
-        assert sorted(torch.cat(list(loader)).tolist()) == list(range(10))
-    assert isinstance(OurStream(), torchs.IterableDataset)
+@pytest.mark.parametrize("kind", [{}, THREADS, FORK, SPAWN])
+def test_a_stream_of_feedlines_own(kind: dict[str, Any]) -> None:
+    with ours.DataLoader(Shared(range(10)), batch_size=2, **kind) as loader:
+        got = torch.cat(list(loader))
+    assert sorted(got.tolist()) == list(range(10))
+    assert isinstance(loader.dataset, torchs.IterableDataset)  # as those ask who are handed a loader
+    assert [batch.tolist() for batch in torchs.DataLoader(Shared(range(3)), batch_size=2)] == [[0, 1], [2]]
+    with pytest.raises(ValueError, match="shuffle"):
+        ours.DataLoader(Shared(range(3)), shuffle=True)

@@ -65,7 +65,8 @@ class Own:
         }
 
 
-# What torch and frameworks around it take for a stream: theirs, and ours (feedline.sources).
+# The sources' streams are NumPy's, and know nothing of torch. By this torch's loader too, and all who ask about a
+# loader's dataset (Lightning, Accelerate), take them for what they are.
 IterableDataset.register(feedline.datasets.IterableDataset)
 
 
