@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feedline.sources.places import Folder
-
 ROWS = 23
 
 
@@ -52,15 +50,3 @@ def write(folder: Path, sizes: tuple[int, ...] = (10, 13), rows: int = 4) -> lis
         pq.write_table(table(start, start + size), paths[-1], row_group_size=rows)
         start += size
     return paths
-
-
-class Remote(Folder):
-    """A place that is no folder to us: it is read by ranges, and counts them."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.asked: list[tuple[str, int, int]] = []
-
-    def read_range(self, name: str, start: int, end: int) -> bytes:
-        self.asked.append((name, start, end))
-        return super().read_range(name, start, end)

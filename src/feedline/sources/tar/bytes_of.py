@@ -13,9 +13,12 @@ from typing import Protocol
 
 from feedline.errors import SourceError
 from feedline.sources.located import Located
+from feedline.sources.places import Folder
 
 PIECE = 1 << 20
 """Bytes read at a time: from a local disk 1 MB was as fast as 4 and 16 (benchmarks/tar_shards.py)."""
+FAR_PIECE = 8 << 20
+"""…from anywhere else: at 20 ms a request and 100 MB/s a fifth of the time is waiting, and with 1 MB two thirds."""
 UNZIPPED = 1 << 20
 """Most bytes unzipped at a time: a few zipped ones may mean any number."""
 GZIP = b"\x1f\x8b"
@@ -65,6 +68,7 @@ class Plain:
         self.file = file
         self.size = file.size()
         self.at = 0
+        self._least = PIECE if isinstance(file.place, Folder) else FAR_PIECE
         self._piece = b""
         self._begin = 0  # of the piece
 
@@ -81,7 +85,7 @@ class Plain:
 
     def rest(self) -> bytes:
         """Whatever comes next, some of it."""
-        return self.take(min(PIECE, max(0, self.size - self.at)))
+        return self.take(min(self._least, max(0, self.size - self.at)))
 
     def skip(self, count: int) -> None:
         self.at += count
@@ -93,7 +97,7 @@ class Plain:
         return found
 
     def _read(self, at: int, count: int) -> None:
-        self._piece, self._begin = self.file.read(at, at + max(PIECE, count)), at
+        self._piece, self._begin = self.file.read(at, at + max(self._least, count)), at
         if len(self._piece) < count:
             raise Cut
 
