@@ -20,9 +20,11 @@ import large_samples
 import large_shuffle
 import object_store
 import observing
+import parquet_rows
 import resume
 import samplers
 import sql
+import tar_shards
 import tiny_batches
 import torch_first_batch
 import torch_front
@@ -51,6 +53,8 @@ WORKLOADS = [
         torch_first_batch,
         collation,
         sql,
+        tar_shards,
+        parquet_rows,
     )
 ]
 
