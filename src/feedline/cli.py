@@ -18,15 +18,18 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feedline import __version__
 from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.answer import BAD, Answer
-from feedline.diagnose.doctor.consult import SECONDS, doctor
+from feedline.diagnose.bench import command as bench
+from feedline.diagnose.deadline import TooLong, within
+from feedline.diagnose.doctor.consult import SECONDS, doctor, patience
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.rendering import painted, width_of_terminal, write
-from feedline.diagnose.target import loaded
+from feedline.diagnose.target import TARGET, loaded
+from feedline.diagnose.tune import command as tune
 from feedline.errors import FeedlineError, OptionError
 
 USAGE, INTERRUPTED = 2, 130
@@ -60,9 +63,7 @@ def _preflight(given: argparse.Namespace) -> Answer:
 
 
 def _doctor_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", help="pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
-    )
+    parser.add_argument("target", help=TARGET)
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="how long, about (default: 10)")
     parser.add_argument("--num-workers", type=int, default=2, metavar="N", help="for the run with workers (default: 2)")
     parser.add_argument("--batch-size", type=int, metavar="B", help="for a dataset; a loader has its own")
@@ -76,7 +77,7 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 def _doctor(given: argparse.Namespace) -> Answer:
     with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
         found = doctor(
-            loaded(given.target),
+            _loaded(given.target, patience(given.seconds)),
             seconds=given.seconds,
             num_workers=given.num_workers,
             batch_size=given.batch_size,
@@ -84,6 +85,14 @@ def _doctor(given: argparse.Namespace) -> Answer:
             ignore=given.ignore,
         )
     return found.answer("doctor", given.strict)
+
+
+def _loaded(target: str, seconds: float) -> Any:
+    try:
+        with within(seconds):
+            return loaded(target)
+    except TooLong as late:
+        raise FeedlineError(f"importing {target.rpartition(':')[0] or target}: {late}") from None
 
 
 COMMANDS = (
@@ -100,11 +109,18 @@ COMMANDS = (
         _doctor,
     ),
     Command(
+        "tune",
+        "how many workers, and of which kind, keep a training step busy",
+        tune.options,
+        tune.run,
+    ),
+    Command(
         "demo",
         "trains a small classifier on images: rare classes, damaged files, a stop and exact resume, and a report",
         demo_options,
         demo,
     ),
+    Command("bench", "feedline's loader and torch's in turns, on your dataset or ours", bench.options, bench.run),
 )
 
 
