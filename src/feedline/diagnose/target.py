@@ -21,6 +21,9 @@ from typing import Any
 from feedline.errors import OptionError, OptionTypeError
 from feedline.supervise.memory import own_memory
 
+TARGET = "pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
+"""For the help of commands."""
+
 
 @dataclass(frozen=True)
 class Construction:
