@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kinds import FORK, SPAWN, THREADS, few
 from sameness import assert_same
 
+import feedline
 import feedline.torch as ours
 
 WHOLE = "the IterableDataset neither asks"
@@ -417,3 +418,27 @@ def test_workers_that_do_not_agree_on_sharing_are_an_error_not_a_loss(kind: dict
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"some workers read the whole .* define shard"):
             list(loader)
+
+
+class Shared(feedline.IterableDataset[int]):
+    """feedline's own kind, as its sources are."""
+
+    def __init__(self, numbers: range) -> None:
+        self.numbers = numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def shard(self, index: int, count: int) -> Shared:
+        return Shared(self.numbers[index::count])
+
+
+@pytest.mark.parametrize("kind", [{}, THREADS, FORK, SPAWN])
+def test_a_stream_of_feedlines_own(kind: dict[str, Any]) -> None:
+    with ours.DataLoader(Shared(range(10)), batch_size=2, **kind) as loader:
+        got = torch.cat(list(loader))
+    assert sorted(got.tolist()) == list(range(10))
+    assert isinstance(loader.dataset, torchs.IterableDataset)  # as those ask who are handed a loader
+    assert [batch.tolist() for batch in torchs.DataLoader(Shared(range(3)), batch_size=2)] == [[0, 1], [2]]
+    with pytest.raises(ValueError, match="shuffle"):
+        ours.DataLoader(Shared(range(3)), shuffle=True)

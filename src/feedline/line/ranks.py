@@ -11,14 +11,12 @@ Not its job: starting processes, or talking between them.
 from __future__ import annotations
 
 import operator
-import os
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from feedline.checks import check_choice, check_flag, check_whole
+from feedline.checks import check_choice, check_flag
 from feedline.errors import OptionError, OptionTypeError
 from feedline.line.permutation import IntArray, Order, bounds
 from feedline.line.sampler import (
@@ -34,14 +32,9 @@ from feedline.line.sampler import (
     order_of,
 )
 from feedline.line.samplers import RandomSampler, SequentialSampler
+from feedline.world import ranks
 
 UNEVEN = ("pad", "drop", "exact")
-_VARIABLES = (
-    ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-)
 
 
 class DistributedSampler(Sampler):
@@ -72,7 +65,7 @@ class DistributedSampler(Sampler):
     ) -> None:
         super().__init__(seed)
         self.sampler = _sampler(dataset, check_flag("shuffle", shuffle))
-        self.num_replicas, self.rank = _ranks(num_replicas, rank)
+        self.num_replicas, self.rank = ranks(num_replicas, rank)
         drop = check_flag("drop_last", drop_last)
         self.uneven = check_choice("uneven", uneven if uneven is not None else "drop" if drop else "pad", UNEVEN)
         if drop and self.uneven != "drop":
@@ -277,29 +270,4 @@ def _sampler(source: Any, shuffle: bool) -> Sampler:
         return Listed(source)
     raise OptionTypeError(
         f"dataset must be a map-style dataset or a sampler with a length; got {type(source).__name__}"
-    )
-
-
-def _ranks(count: int | None, rank: int | None) -> tuple[int, int]:
-    if count is None or rank is None:
-        found = _found()
-        count, rank = (found[0] if count is None else count), (found[1] if rank is None else rank)
-    count = check_whole("num_replicas", count, least=1)
-    rank = check_whole("rank", rank, least=0)
-    if rank >= count:
-        raise OptionError(f"rank must be below num_replicas={count}; got {rank}")
-    return count, rank
-
-
-def _found() -> tuple[int, int]:
-    torchs: Any = sys.modules.get("torch.distributed")
-    if torchs is not None and torchs.is_available() and torchs.is_initialized():
-        return torchs.get_world_size(), torchs.get_rank()
-    for rank, count in _VARIABLES:
-        if rank in os.environ and count in os.environ:
-            return int(os.environ[count]), int(os.environ[rank])
-    names = ", ".join("/".join(pair) for pair in _VARIABLES)
-    raise OptionError(
-        "num_replicas and rank are not given, torch.distributed is not initialised and none of "
-        f"{names} is set: pass both"
     )

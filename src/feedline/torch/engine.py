@@ -18,7 +18,9 @@ import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset, default_collate, default_convert
 
+import feedline.datasets
 from feedline.care import Care
+from feedline.datasets import fingerprint_of
 from feedline.errors import StateError
 from feedline.feed import Feed
 from feedline.line.collate import registrations
@@ -62,6 +64,11 @@ class Own:
             "on_epoch_end": self.on_epoch_end,
             **vars(self.care),
         }
+
+
+# The sources' streams are NumPy's, and know nothing of torch. By this torch's loader too, and all who ask about a
+# loader's dataset (Lightning, Accelerate), take them for what they are.
+IterableDataset.register(feedline.datasets.IterableDataset)
 
 
 def streams(dataset: Any) -> bool:
@@ -272,7 +279,7 @@ class Engine:
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:
-    return replace(_kind_of(loader, seed), batch_size=loader.batch_size)
+    return replace(_kind_of(loader, seed), batch_size=loader.batch_size, fingerprint=fingerprint_of(loader.dataset))
 
 
 def _kind_of(loader: Loader, seed: int | None) -> Kind:

@@ -1,0 +1,190 @@
+"""Kafka topics as a stream.
+
+Takes: brokers, topics, and where to begin and to end. Gives: `KafkaStream`.
+Promises: partitions are shared out over ranks and workers, each read by one of them; the state holds the offset after
+the last record of the last delivered batch, so a resumed run goes on exactly there. Brokers that cannot be reached,
+topics and partitions that are not there are errors when it is made.
+Not its job: reading partitions (kafka_reading), waiting and decoding (live).
+
+Why partitions are assigned and never balanced by the brokers: a rebalance in the middle of an epoch would give records
+read ahead, and not yet delivered, to another worker a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from feedline.checks import check_choice, check_function
+from feedline.datasets import IterableDataset
+from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.sources.kafka_reading import KafkaRecord, Partition, Partitions, driver
+from feedline.sources.live import Seekable, check_idle
+from feedline.world import ranks
+
+QUEUED_KB = 16_384
+"""What librdkafka reads ahead for a worker, in kilobytes. Its own default is 64 MB, for each of many workers."""
+
+
+class KafkaStream(IterableDataset[Any]):
+    """The records of one or more topics.
+
+    `start` is "earliest", "latest", or an offset per partition (`{0: 1500}`; of several topics
+    `{("clicks", 0): 1500}`); `end` is None (endless) or "now", the records that were there when the epoch began.
+    Without `decode` a sample is the record's value, as bytes; `decode` gets a `KafkaRecord`. `idle` seconds without a
+    record end the epoch.
+
+    `group`: begin where this consumer group stands instead (at `start` where it has no offset yet). At its end an epoch
+    leaves its offsets there, so that the next one goes on with what came later; `commit(loader.state_dict())` leaves
+    those of a state. `config` goes to librdkafka as it is: `{"security.protocol": "SASL_SSL", …}`.
+
+    >>> from feedline.sources.kafka import KafkaStream
+    >>> KafkaStream("localhost:1", "clicks", timeout=0.2)
+    Traceback (most recent call last):
+        ...
+    feedline.errors.SourceError: no Kafka broker answers at localhost:1 within 0.2 s: ...
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str | Sequence[str],
+        *,
+        partitions: Sequence[int] | None = None,
+        group: str | None = None,
+        start: str | Mapping[Any, int] = "earliest",
+        end: str | None = None,
+        decode: Callable[[KafkaRecord], Any] | None = None,
+        idle: float | None = None,
+        config: Mapping[str, Any] | None = None,
+        timeout: float = 10.0,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        self.servers = servers
+        self.topics = (topic,) if isinstance(topic, str) else tuple(topic)
+        self.group = group
+        self.start = start if isinstance(start, str) else _offsets(start, self.topics)
+        if isinstance(start, str):
+            check_choice("start", start, ("earliest", "latest"))
+        self.end = end if end is None else check_choice("end", end, ("now",))
+        self.decode = check_function("decode", decode)
+        self.idle = check_idle(idle)
+        self.config = dict(config or {})
+        self.timeout = timeout
+        self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
+        self.partitions = self._found(partitions)
+        self._share = (0, 1)
+
+    def shard(self, index: int, count: int) -> KafkaStream:
+        """The partitions of one of several workers."""
+        part = object.__new__(KafkaStream)
+        part.__dict__ = {**self.__dict__, "_share": (index, count)}
+        return part
+
+    @property
+    def mine(self) -> list[Partition]:
+        """The partitions that this rank's worker reads."""
+        index, count = self._share
+        return self.partitions[self.rank * count + index :: self.num_replicas * count]
+
+    def __iter__(self) -> Seekable:
+        return Seekable(Partitions(self, self.mine), _value if self.decode is None else self.decode, self.idle)
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """Leave the offsets of a loader's state with the consumer group: what was delivered, and nothing more."""
+        if self.group is None:
+            raise OptionError("commit needs a stream that was made with group=…")
+        found = list(_in_state(state))
+        if found:
+            consumer = self.consumer()
+            try:
+                self.committed(consumer, dict(found))
+            finally:
+                consumer.close()
+
+    def committed(self, consumer: Any, offsets: Mapping[Partition, int]) -> None:
+        """Leave offsets with the group."""
+        kafka = driver()
+        places = [kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        try:
+            consumer.commit(offsets=places, asynchronous=False)
+        except kafka.KafkaException as error:
+            raise SourceError(
+                f"the offsets of group {self.group!r} could not be left at {self.servers}: {error}"
+            ) from None
+
+    def consumer(self, **settings: Any) -> Any:
+        """A connection."""
+        kafka = driver()
+        wanted = {
+            "bootstrap.servers": self.servers,
+            "group.id": self.group or "feedline",  # librdkafka wants one, used or not
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "queued.max.messages.kbytes": QUEUED_KB,
+            "log_level": 0,
+            **self.config,
+            **settings,
+        }
+        try:
+            return kafka.Consumer(wanted)
+        except (kafka.KafkaException, TypeError, ValueError) as error:
+            raise OptionError(f"config is not accepted by librdkafka: {error}") from None
+
+    def _found(self, wanted: Sequence[int] | None) -> list[Partition]:
+        """All partitions there are, of which those wanted are taken."""
+        consumer = self.consumer()
+        try:
+            found = [(topic, number) for topic in self.topics for number in self._partitions(consumer, topic)]
+        finally:
+            consumer.close()
+        if wanted is None:
+            return found
+        missing = set(wanted) - {number for _, number in found}
+        if missing:
+            there = sorted({number for _, number in found})
+            raise OptionError(f"partitions {sorted(missing)} are not in {', '.join(self.topics)}, which has {there}")
+        return [partition for partition in found if partition[1] in set(wanted)]
+
+    def _partitions(self, consumer: Any, topic: str) -> list[int]:
+        kafka = driver()
+        try:
+            known = consumer.list_topics(topic, timeout=self.timeout).topics[topic]
+        except kafka.KafkaException as error:
+            raise SourceError(
+                f"no Kafka broker answers at {self.servers} within {self.timeout:g} s: {error.args[0].str()}"
+            ) from None
+        if known.error is not None or not known.partitions:
+            why = known.error.str() if known.error is not None else "it has no partitions"
+            raise SourceError(f"the topic {topic!r} cannot be read at {self.servers}: {why}")
+        return sorted(known.partitions)
+
+    def __repr__(self) -> str:
+        return f"KafkaStream({self.servers!r}, {', '.join(self.topics)})"
+
+
+def _value(record: KafkaRecord) -> bytes | None:
+    return record.value
+
+
+def _offsets(start: Mapping[Any, int], topics: tuple[str, ...]) -> dict[Partition, int]:
+    try:
+        given = {(key if isinstance(key, tuple) else (topics[0], int(key))): int(at) for key, at in start.items()}
+    except (TypeError, ValueError, AttributeError):
+        raise OptionTypeError(
+            f"start must be 'earliest', 'latest' or offsets by partition, such as {{0: 1500}}; got {start!r}"
+        ) from None
+    if len(topics) > 1 and not all(isinstance(key, tuple) for key in start):
+        raise OptionError(f"start must name the topic too, such as {{({topics[0]!r}, 0): 1500}}: there are several")
+    return given
+
+
+def _in_state(state: Any) -> Iterator[tuple[Partition, int]]:
+    """The offsets in a loader's state, whichever worker they are of."""
+    for record in state.get("streams", {}).values():
+        if "state" in record:
+            for topic, number, offset in json.loads(record["state"]).get("kafka", ()):
+                yield (topic, number), offset

@@ -1,0 +1,124 @@
+"""Records that come when they come: what streams from Kafka, sockets and generators have in common.
+
+Takes: something that is asked for the next record and may have none yet (`Feed`). Gives: `Live`, its samples.
+Promises: waits, never polls; when nothing has come for `idle` seconds it ends, and says so, instead of hanging: the
+batch begun is delivered. A record that cannot be decoded is an error that names it, and the one after it comes next
+(`on_error` decides what becomes of it). Where it stands is after the record given last.
+Not its job: connections and their repair (kafka, sockets, generated).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from feedline.checks import LONGEST, check_number
+from feedline.errors import OptionError, add_note
+
+log = logging.getLogger("feedline")
+
+
+class Feed(Protocol):
+    """Where records come from."""
+
+    def next(self, wait: float | None) -> tuple[Any, str] | None:
+        """The next record and its name, waiting so many seconds at most (None: as long as it takes); None if there was
+        none. Raises StopIteration at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; may be called again."""
+        ...
+
+
+class SeekableFeed(Feed, Protocol):
+    """…that can say where it stands, and go on there."""
+
+    def state(self) -> dict[str, Any]:
+        """Where it stands: after the record given last."""
+        ...
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on there. Called before the first record is asked for."""
+        ...
+
+
+class Live:
+    """The samples of a feed, one after the other. No generator: it goes on after a record that failed."""
+
+    def __init__(self, feed: Feed, decode: Callable[[Any], Any] | None, idle: float | None) -> None:
+        self._feed = feed
+        self._decode = decode
+        self._idle = idle
+        self._over = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        try:
+            found = self._feed.next(self._idle)
+        except BaseException:  # its end, or nothing that could be gone on after
+            self.close()
+            raise
+        if found is None:
+            log.warning("%s: nothing came for %g s (idle), so the epoch ends here", self._feed, self._idle)
+            self.close()
+            raise StopIteration
+        record, name = found
+        if self._decode is None:
+            return record
+        try:
+            return self._decode(record)
+        except Exception as error:
+            add_note(error, f"feedline: raised by decode for {name}")
+            raise
+
+    def close(self) -> None:
+        """Let go of what is open; there are no more samples."""
+        self._over = True
+        self._feed.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Seekable(Live):
+    """…of a feed that can go on where it stood."""
+
+    def __init__(self, feed: SeekableFeed, decode: Callable[[Any], Any] | None, idle: float | None) -> None:
+        super().__init__(feed, decode, idle)
+        self._place = feed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands."""
+        return self._place.state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where a state was taken."""
+        self._place.load(state)
+
+
+class Deadline:
+    """How long may still be waited."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def left(self, most: float) -> float:
+        """Seconds, `most` at most; 0 when the time is over."""
+        return most if self._until is None else max(0.0, min(most, self._until - time.monotonic()))
+
+
+def check_idle(idle: float | None) -> float | None:
+    """Seconds, or None to wait for ever."""
+    if idle is None:
+        return None
+    seconds = check_number("idle", idle)
+    if not 0 < seconds <= LONGEST:
+        raise OptionError(f"idle must be a positive number of seconds, or None to wait for ever; got {idle}")
+    return seconds

@@ -1,0 +1,312 @@
+"""Records from sockets: framed by their length or by lines, reconnected when the line breaks.
+
+Takes: addresses. Gives: `SocketStream`.
+Promises: a server that cannot be reached is an error within `timeout` seconds; a line that breaks is made anew, asking
+for the records after those received where the server can be asked (`request`); half a record is never given; a record
+longer than `max_record` is an error and not a full memory. Addresses are shared out over ranks and workers. What is not
+asked for stays with the sender: the system's own buffers are all that is read ahead.
+Not its job: waiting and decoding (live).
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from feedline.checks import check_choice, check_flag, check_function, check_number, check_whole
+from feedline.datasets import IterableDataset
+from feedline.errors import OptionError, SourceError, StateError
+from feedline.sources.live import Deadline, Seekable, check_idle
+from feedline.world import ranks
+
+log = logging.getLogger("feedline")
+
+CHUNK = 1 << 18
+"""Bytes asked for at once: more than a pipe or a socket usually has."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+"""Between tries to connect again, doubled each time."""
+LONG = 3600.0
+
+
+class SocketStream(IterableDataset[bytes]):
+    r"""Records that a server sends: `"host:port"`, or `"unix:/path"`; several addresses are read side by side.
+
+    `framing` is "length" (each record after its length in four bytes, the highest first) or "line". A server that
+    closes the line after a whole record has ended its part; with `ends=False` it is connected to again.
+    `request(received)` makes the bytes to send whenever a connection is made, of the number of records received before:
+    a server that begins there makes reconnecting and resuming exact. Without one it goes on with whatever comes.
+
+    >>> import socket, threading
+    >>> server = socket.create_server(("127.0.0.1", 0))
+    >>> def serve():
+    ...     line, _ = server.accept()
+    ...     line.sendall(b"one\ntwo\nthree\n")
+    ...     line.close()
+    >>> thread = threading.Thread(target=serve)
+    >>> thread.start()
+    >>> list(SocketStream("127.0.0.1:%d" % server.getsockname()[1], framing="line", idle=60))
+    [b'one', b'two', b'three']
+    >>> thread.join(); server.close()
+    """
+
+    def __init__(
+        self,
+        address: str | Sequence[str],
+        *,
+        framing: str = "length",
+        decode: Callable[[bytes], Any] | None = None,
+        request: Callable[[int], bytes] | None = None,
+        idle: float | None = None,
+        ends: bool = True,
+        retries: int = 5,
+        timeout: float = 10.0,
+        max_record: int = 64 << 20,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        self.addresses = tuple(address) if isinstance(address, list | tuple) else (address,)
+        for each in self.addresses:
+            _endpoint(each)
+        self.framing = check_choice("framing", framing, ("length", "line"))
+        self.decode = check_function("decode", decode)
+        self.request = check_function("request", request)
+        self.idle = check_idle(idle)
+        self.ends = check_flag("ends", ends)
+        self.retries = check_whole("retries", retries, least=0)
+        self.timeout = check_number("timeout", timeout)
+        self.max_record = check_whole("max_record", max_record, least=1)
+        self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
+        self._share = (0, 1)
+
+    def shard(self, index: int, count: int) -> SocketStream:
+        """The addresses of one of several workers."""
+        part = object.__new__(SocketStream)
+        part.__dict__ = {**self.__dict__, "_share": (index, count)}
+        return part
+
+    def __iter__(self) -> Seekable:
+        index, count = self._share
+        mine = self.addresses[self.rank * count + index :: self.num_replicas * count]
+        return Seekable(_Lines(self, mine), self.decode, self.idle)
+
+    def __repr__(self) -> str:
+        return f"SocketStream({', '.join(self.addresses)})"
+
+
+class _Line:
+    """One connection, and what has come over it."""
+
+    def __init__(self, stream: SocketStream, address: str, received: int) -> None:
+        self.address = address
+        self.received = received
+        self.records: deque[bytes] = deque()
+        self._stream = stream
+        self._socket: socket.socket | None = None
+        self._rest = bytearray()
+
+    def connect(self) -> socket.socket:
+        """Make the connection, trying again as often as the stream allows. (No record waits then to be asked for.)"""
+        deadline, tries = Deadline(self._stream.timeout), 0
+        while True:
+            try:
+                return self._connect(deadline.left(LONG))
+            except OSError as error:
+                pause = deadline.left(FIRST_PAUSE * 2**tries)
+                tries += 1
+                if tries > self._stream.retries or not pause:
+                    raise SourceError(
+                        f"{self.address} cannot be connected to ({tries} tries): {error}; is the server running?"
+                    ) from None
+            time.sleep(pause)
+
+    def _connect(self, seconds: float) -> socket.socket:
+        family, where = _endpoint(self.address)
+        if family == socket.AF_UNIX:
+            self._socket = line = socket.socket(family, socket.SOCK_STREAM)
+            line.settimeout(seconds)
+            try:
+                line.connect(where)
+            except OSError:
+                line.close()
+                raise
+        else:
+            self._socket = line = socket.create_connection(where, seconds)
+        self._rest.clear()
+        if self._stream.request is not None:
+            line.sendall(self._stream.request(self.received))
+        line.setblocking(False)
+        return line
+
+    def read(self) -> bool:
+        """Take over what has come. False when the server has ended it, between two records."""
+        assert self._socket is not None
+        part = self._socket.recv(CHUNK)
+        if not part:
+            if self._rest and self._stream.framing == "line":
+                self.records.append(bytes(self._rest))  # the last line need not end
+                self._rest.clear()
+            if self._rest:
+                raise ConnectionError(f"it was closed within a record, after {len(self._rest)} bytes of it")
+            return False
+        self._rest += part
+        self._cut()
+        return True
+
+    def _cut(self) -> None:
+        if self._stream.framing == "line":
+            *whole, rest = self._rest.split(b"\n")
+            self.records.extend(bytes(line).removesuffix(b"\r") for line in whole)
+            self._rest = bytearray(rest)
+            self._check(len(self._rest))
+            return
+        start = 0
+        while len(self._rest) - start >= 4:
+            size = int.from_bytes(self._rest[start : start + 4], "big")
+            self._check(size)
+            if len(self._rest) - start - 4 < size:
+                break
+            self.records.append(bytes(self._rest[start + 4 : start + 4 + size]))
+            start += 4 + size
+        del self._rest[:start]
+
+    def _check(self, size: int) -> None:
+        if size > self._stream.max_record:
+            number = self.received + len(self.records)
+            raise SourceError(
+                f"record {number} of {self.address} has {size:,} bytes or more, above max_record="
+                f"{self._stream.max_record:,}: is it framed by {self._stream.framing!r} at all?"
+            )
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class _Lines:
+    """Several connections, read side by side."""
+
+    def __init__(self, stream: SocketStream, addresses: Sequence[str]) -> None:
+        self._stream = stream
+        self._received = dict.fromkeys(addresses, 0)
+        self._open: dict[str, _Line] | None = None
+        self._full: deque[_Line] = deque()
+        self._selector: selectors.BaseSelector | None = None
+        self._broken = 0
+        """Times in a row that a line broke without having brought a record."""
+
+    def next(self, wait: float | None) -> tuple[bytes, str] | None:
+        """The next record of any of them."""
+        if self._open is None:
+            self._begin()
+        deadline = Deadline(wait)
+        while not self._full:
+            if not self._open:
+                raise StopIteration
+            left = deadline.left(LONG)
+            if left <= 0 or not self._wait(left):
+                return None
+        line = self._full[0]
+        record = line.records.popleft()
+        if not line.records:
+            self._full.popleft()
+        number, line.received = line.received, line.received + 1
+        self._received[line.address] = line.received
+        return record, f"record {number} of {line.address}"
+
+    def state(self) -> dict[str, Any]:
+        """How many records have been received from each."""
+        return {"received": dict(self._received)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on after so many."""
+        if set(state["received"]) != set(self._received):
+            raise StateError(f"the state is of {sorted(state['received'])}; here are {sorted(self._received)}")
+        self._received = dict(state["received"])
+        if self._stream.request is None and any(self._received.values()):
+            log.warning("%r has no request=…, so it goes on with whatever is sent now", self._stream)
+
+    def close(self) -> None:
+        """Hang up all of them."""
+        if self._selector is not None:
+            self._selector.close()
+            self._selector = None
+        for line in (self._open or {}).values():
+            line.close()
+        self._open = {}
+        self._full.clear()
+
+    def __str__(self) -> str:
+        return repr(self._stream)
+
+    def _begin(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._open = {address: _Line(self._stream, address, count) for address, count in self._received.items()}
+        for line in self._open.values():
+            self._connect(line)
+
+    def _connect(self, line: _Line) -> None:
+        assert self._selector is not None
+        self._selector.register(line.connect(), selectors.EVENT_READ, line)
+
+    def _wait(self, seconds: float) -> bool:
+        """For something to come, on any line. False if nothing did."""
+        assert self._selector is not None
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
+            self._receive(key.data, key.fileobj)
+        return bool(ready)
+
+    def _receive(self, line: _Line, at: Any) -> None:
+        assert self._selector is not None
+        assert self._open is not None
+        had = len(line.records)
+        broken: OSError | None = None
+        try:
+            going = line.read()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            going, broken = True, error
+        if line.records and not had:
+            self._full.append(line)
+        if len(line.records) > had:
+            self._broken = 0
+        if going and broken is None:
+            return
+        self._selector.unregister(at)
+        line.close()
+        if broken is None and self._stream.ends:
+            del self._open[line.address]
+        else:
+            self._again(line, broken)
+
+    def _again(self, line: _Line, broken: OSError | None) -> None:
+        self._broken += 1
+        if broken is not None:
+            if self._broken > self._stream.retries:
+                raise SourceError(f"{line.address} broke {self._broken} times without a record: {broken}")
+            log.warning("%s: %s; connecting again", line.address, broken)
+        time.sleep(min(FIRST_PAUSE * 2 ** min(self._broken, 8), LONGEST_PAUSE) if self._broken > 1 else 0)
+        self._connect(line)
+
+
+def _endpoint(address: Any) -> tuple[socket.AddressFamily, Any]:
+    """What the system wants to know of an address.
+
+    >>> _endpoint("localhost:9000"), _endpoint("[::1]:9000")[1]
+    ((<AddressFamily.AF_INET: 2>, ('localhost', 9000)), ('::1', 9000))
+    """
+    if isinstance(address, str):
+        if address.startswith("unix:"):
+            return socket.AF_UNIX, address.removeprefix("unix:")
+        host, _, port = address.rpartition(":")
+        if host and port.isdigit():
+            return socket.AF_INET, (host.strip("[]"), int(port))
+    raise OptionError(f"address must be 'host:port' or 'unix:/path'; got {address!r}")

@@ -1,0 +1,56 @@
+"""Which of several processes that train together is this, and how many are there?
+
+Takes: what the user says. Gives: (how many, which): else from torch.distributed if it is initialised, else from the
+variables that launchers set.
+Promises: torch is asked only if it has been imported. Not its job: sharing anything out (line/ranks, sources).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from feedline.checks import check_whole
+from feedline.errors import OptionError
+
+_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+
+
+def ranks(count: int | None, rank: int | None, alone: bool = False) -> tuple[int, int]:
+    """How many ranks there are, and which this is. With `alone`, nothing said and nothing found means one.
+
+    >>> ranks(4, 1)
+    (4, 1)
+    """
+    if count is None or rank is None:
+        found = _found()
+        if found is None and alone and count is None and rank is None:
+            found = (1, 0)
+        if found is None:
+            names = ", ".join("/".join(pair) for pair in _VARIABLES)
+            raise OptionError(
+                "num_replicas and rank are not given, torch.distributed is not initialised and none of "
+                f"{names} is set: pass both"
+            )
+        count, rank = (found[0] if count is None else count), (found[1] if rank is None else rank)
+    count = check_whole("num_replicas", count, least=1)
+    rank = check_whole("rank", rank, least=0)
+    if rank >= count:
+        raise OptionError(f"rank must be below num_replicas={count}; got {rank}")
+    return count, rank
+
+
+def _found() -> tuple[int, int] | None:
+    torchs: Any = sys.modules.get("torch.distributed")
+    if torchs is not None and torchs.is_available() and torchs.is_initialized():
+        return torchs.get_world_size(), torchs.get_rank()
+    for rank, count in _VARIABLES:
+        if rank in os.environ and count in os.environ:
+            return int(os.environ[count]), int(os.environ[rank])
+    return None
