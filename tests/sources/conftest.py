@@ -1,8 +1,12 @@
-"""What drivers keep for as long as the process lives is there before a test is asked what it has left behind."""
+"""Servers that several files of tests use, started once; and what drivers keep for as long as the process lives, there
+before a test is asked what it has left behind."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from object_server import ObjectServer
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +17,11 @@ def adbc_is_there() -> None:
     with adbc_driver_sqlite.dbapi.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1")
         cursor.fetchall()
+
+
+@pytest.fixture(scope="session")
+def objects() -> Iterator[ObjectServer]:
+    """Object storage over HTTP: a bucket `pictures`, empty."""
+    server = ObjectServer()
+    yield server
+    server.stop()
