@@ -15,7 +15,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from object_server import ObjectServer, nothing_of_ours_left
+from object_fixtures import *  # noqa: F403
+from object_server import ObjectServer
 
 from feedline import FeedlineError, OptionError, SourceError
 from feedline.errors import MissingPackage
@@ -32,17 +33,6 @@ HELD = {
     "train/odd/ü x%+#?&=.bin": b"odd",
     "other/c.bin": b"elsewhere",
 }
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    with nothing_of_ours_left():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "FIRST", 60.0)
 
 
 @pytest.fixture(scope="module")
