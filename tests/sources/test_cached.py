@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -108,6 +109,14 @@ class TestWithinItsBound:
         folder.put(b"4", content(4))
         folder.put(b"5", content(5))  # does not fit: a tenth and what it takes itself must be free
         assert [folder.get(b"%d" % number) is not None for number in range(6)] == [True, False, False, True, True, True]
+
+    def test_times_of_use_are_exact(self, tmp_path: Path) -> None:
+        """A file system's own clock goes in steps of some milliseconds, in which many entries come and go."""
+        folder, earlier = CacheFolder(tmp_path, 100_000), time.time_ns()
+        for number in range(5):
+            folder.put(b"%d" % number, content(number))
+            found = folder._path_of(b"%d" % number).stat().st_mtime_ns
+            assert earlier <= found <= (earlier := time.time_ns())
 
     def test_what_is_too_large_is_not_kept(self, tmp_path: Path) -> None:
         folder = CacheFolder(tmp_path, 1000)
