@@ -15,7 +15,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from object_server import ObjectServer, nothing_of_ours_left
+from object_fixtures import *  # noqa: F403
+from object_server import ObjectServer
 
 from feedline import FeedlineError, OptionError, SourceError
 from feedline.errors import MissingPackage
@@ -32,17 +33,6 @@ HELD = {
     "train/odd/ü x%+#?&=.bin": b"odd",
     "other/c.bin": b"elsewhere",
 }
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    with nothing_of_ours_left():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "FIRST", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +175,8 @@ class TestPassingFaults:
         server.befall(503, "truncate", "pass", "reset", 500, "pass", "truncate without etag", 429)
         assert bucket.read_many(["a/1.bin"] * 8) == [DATA] * 8
 
-    def test_a_silent_server_is_asked_again(self, server: ObjectServer) -> None:
+    def test_a_silent_server_is_asked_again(self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(store, "WHOLE", 10_000)  # large objects may take long; silence may not
         hasty = opened(server, timeout=0.5)
         server.befall("hang")
         assert hasty.read("a/1.bin") == DATA
