@@ -13,14 +13,17 @@ from pathlib import Path
 import bucketing
 import collation
 import first_batch
+import images
 import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import object_store
 import observing
 import parquet_rows
 import resume
 import samplers
+import sql
 import tar_shards
 import tiny_batches
 import torch_first_batch
@@ -37,9 +40,11 @@ WORKLOADS = [
         large_samples,
         tiny_batches,
         jpeg,
+        images,
         first_batch,
         worker_memory,
         large_shuffle,
+        object_store,
         resume,
         observing,
         samplers,
@@ -47,6 +52,7 @@ WORKLOADS = [
         torch_front,
         torch_first_batch,
         collation,
+        sql,
         tar_shards,
         parquet_rows,
     )

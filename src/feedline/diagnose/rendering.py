@@ -51,7 +51,16 @@ def page(heading: str, findings: Sequence[Finding], width: int) -> list[Line]:
     lines = [Line(heading, "bold"), Line()]
     for finding in findings:
         lines += _finding(finding, width)
-    return [*lines, Line(), Line(_sum(findings), "bold")]
+    return [line._replace(text=_printable(line.text)) for line in (*lines, Line(), Line(_sum(findings), "bold"))]
+
+
+def _printable(text: str) -> str:
+    """What comes from the user's data and errors must not steer the terminal.
+
+    >>> _printable("a\x1b[31m b")
+    'a�[31m b'
+    """
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:

@@ -14,9 +14,16 @@ from importlib import import_module
 from typing import Any
 
 _ON_DEMAND: dict[str, str] = {
+    "CachedPlace": "cached",
+    "FilesDataset": "files",
+    "FolderDataset": "files",
     "GeneratorStream": "generated",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",
+    "ObjectDataset": "object_dataset",
+    "ObjectStore": "object_store",
+    "SQLDataset": "sql",
+    "SQLStream": "sql",
     "ParquetDataset": "parquet",
     "ParquetStream": "parquet",
     "SocketStream": "sockets",

@@ -10,7 +10,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from feedline.diagnose.machine import cpus
+from feedline import cpus
 
 
 def machine() -> dict[str, Any]:
