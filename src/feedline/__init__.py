@@ -44,6 +44,7 @@ from feedline.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from feedline.line.blocks import BlockSampler
 from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
 from feedline.line.collators import (
@@ -74,24 +75,30 @@ from feedline.rng import rng
 from feedline.shared_list import SharedList
 from feedline.stats import CollateStats, Flow, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
+from feedline.workers.one_thread import threads_per_worker
 
 if TYPE_CHECKING:
     from feedline.diagnose.doctor.consult import doctor
     from feedline.diagnose.findings import Finding
     from feedline.diagnose.preflight import preflight
+    from feedline.diagnose.tune.tuner import tune
+    from feedline.diagnose.tune.tuning import Tuning
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = {
     "Finding": "feedline.diagnose.findings",
+    "Tuning": "feedline.diagnose.tune.tuning",
     "doctor": "feedline.diagnose.doctor.consult",
     "preflight": "feedline.diagnose.preflight",
+    "tune": "feedline.diagnose.tune.tuner",
 }
 
 __all__ = [
     "ArrayDataset",
     "BatchOrderSampler",
     "BatchSampler",
+    "BlockSampler",
     "BucketBatchSampler",
     "ChainDataset",
     "CollateError",
@@ -130,6 +137,7 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "TooManyErrors",
+    "Tuning",
     "WeightedRandomSampler",
     "WorkerDied",
     "WorkerError",
@@ -156,6 +164,8 @@ __all__ = [
     "scale_learning_rate",
     "split",
     "stack",
+    "threads_per_worker",
+    "tune",
     "warmup",
     "weights_from_labels",
 ]

@@ -6,12 +6,11 @@ Not its job: acting on them (supervise.policy decides, the loop acts).
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from feedline.checks import check_choice, check_seconds, check_whole
+from feedline.checks import check_choice, check_file, check_seconds, check_whole
 from feedline.errors import OptionError, OptionTypeError
 
 ON_ERROR = ("raise", "skip", "replace")
@@ -46,7 +45,7 @@ def check_care(given: dict[str, Any]) -> Care:
         on_error=check_choice("on_error", given["on_error"], ON_ERROR),
         max_errors=_max_errors(given["max_errors"]),
         max_deaths=check_whole("max_deaths", given["max_deaths"], least=1),
-        error_log=_path(given["error_log"]),
+        error_log=check_file("error_log", given["error_log"]),
     )
     if care.max_errors is not None and care.on_error == "raise":
         raise OptionError("max_errors needs on_error='skip' or 'replace': with 'raise' the first error is raised")
@@ -63,18 +62,3 @@ def _max_errors(value: Any) -> float | None:
     if not 0 < float(value) < 1:
         raise OptionError(f"max_errors must be a whole number, or a share between 0 and 1; got {value!r}")
     return float(value)
-
-
-def _path(value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, (str, os.PathLike)):
-        raise OptionTypeError(f"error_log must be the path of a file, or None; got {value!r}")
-    path = os.path.abspath(os.fsdecode(value))
-    folder = os.path.dirname(path)
-    if os.path.isdir(path) or not os.path.isdir(folder):  # not after hours, when the first sample fails
-        wrong = f"{path} is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
-        raise OptionError(f"error_log must be a file that can be written to, but {wrong}")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise OptionError(f"error_log must be a file that can be written to, but {path} may not be")
-    return path

@@ -6,6 +6,7 @@ Not its job: which options there are (options, care), and which exclude each oth
 
 from __future__ import annotations
 
+import os
 from numbers import Integral, Real
 from typing import Any
 
@@ -71,3 +72,19 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
     return str(value)
+
+
+def check_file(name: str, value: Any) -> str | None:
+    """The path of a file that can be written to, or None; not after hours, when there is something to write."""
+    if value is None:
+        return None
+    if not isinstance(value, (str, os.PathLike)):
+        raise OptionTypeError(f"{name} must be the path of a file, or None; got {value!r}")
+    path = os.path.abspath(os.fsdecode(value))
+    folder = os.path.dirname(path)
+    if os.path.isdir(path) or not os.path.isdir(folder):
+        wrong = f"{path} is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
+        raise OptionError(f"{name} must be a file that can be written to, but {wrong}")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise OptionError(f"{name} must be a file that can be written to, but {path} may not be")
+    return path

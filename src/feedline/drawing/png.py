@@ -43,6 +43,15 @@ LETTERS = str.maketrans({"×": "x", "–": "-", "—": "-", "…": "...", "µ": 
 PAINTS = {**GROUNDS, **{colour(number): each for number, each in enumerate(COLOURS)}}
 
 
+def check_can_save(path: str | os.PathLike[str]) -> None:
+    """Is what is needed for that file installed? Not after a minute, when there is something to draw.
+
+    >>> check_can_save("curve.svg")
+    """
+    if Path(path).suffix.lower() != ".svg":
+        extra("PIL.Image", "images", "pictures as PNG")
+
+
 def save(drawing: Drawing, path: str | os.PathLike[str]) -> None:
     """Write the picture: as SVG if the name ends so, else as PNG.
 

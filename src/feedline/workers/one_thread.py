@@ -1,7 +1,8 @@
-"""One thread per worker for linear algebra: N workers of N threads each would only get in each other's way.
+"""Threads of a worker for linear algebra: one, because N workers of N threads each would only get in each other's way.
 
-Promises: OpenBLAS, MKL and OpenMP in a worker use one thread, whether they are loaded already (fork) or will be.
-Not its job: torch's own pool (its front).
+Promises: OpenBLAS, MKL and OpenMP in a worker use one thread, whether they are loaded already (fork) or will be; or as
+many as `threads_per_worker` says, and torch with them.
+Not its job: that torch begins with one (its front).
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from feedline.checks import check_function, check_whole
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -26,11 +31,38 @@ def use_one_thread() -> None:
     """In a worker: for libraries loaded already, and for those to come."""
     for variable in VARIABLES:
         os.environ.setdefault(variable, "1")
-    for path, setters in _loaded_libraries():
-        library = ctypes.CDLL(path)
-        for name in setters:
-            if hasattr(library, name):
-                getattr(library, name)(1)
+    _tell_libraries(1)
+
+
+class threads_per_worker:
+    """A `worker_init_fn`: each worker process has so many threads for linear algebra (OpenBLAS, MKL, OpenMP, torch).
+
+    A worker has one otherwise. More pay off where few workers run work that is made of large products of matrices, or
+    torch's own operations on large tensors: `feedline.tune` measures whether they do. `then` is called afterwards, as
+    a worker_init_fn of your own. Worker threads all share the main process's libraries, so it is for processes only.
+
+    >>> from feedline import DataLoader, threads_per_worker
+    >>> loader = DataLoader(range(4), num_workers=1, worker_init_fn=threads_per_worker(2))
+    >>> threads_per_worker(2)
+    threads_per_worker(2)
+    """
+
+    def __init__(self, count: int, then: Callable[[int], None] | None = None) -> None:
+        self.count = check_whole("count", count, least=1)
+        self.then = check_function("then", then)
+
+    def __call__(self, worker: int) -> None:
+        os.environ.update(dict.fromkeys(VARIABLES, str(self.count)))
+        _tell_libraries(self.count)
+        torch: Any = sys.modules.get("torch")
+        if torch is not None:
+            torch.set_num_threads(self.count)
+        if self.then is not None:
+            self.then(worker)
+
+    def __repr__(self) -> str:
+        then = "" if self.then is None else f", then={getattr(self.then, '__qualname__', self.then)}"
+        return f"threads_per_worker({self.count}{then})"
 
 
 @contextlib.contextmanager
@@ -43,6 +75,14 @@ def environment_of_new_workers() -> Iterator[None]:
     finally:
         for variable in added:
             os.environ.pop(variable, None)
+
+
+def _tell_libraries(count: int) -> None:
+    for path, setters in _loaded_libraries():
+        library = ctypes.CDLL(path)
+        for name in setters:
+            if hasattr(library, name):
+                getattr(library, name)(count)
 
 
 def _loaded_libraries() -> Iterator[tuple[str, tuple[str, ...]]]:

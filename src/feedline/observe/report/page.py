@@ -1,25 +1,24 @@
 """The page: all parts in one file that needs no other.
 
 Takes: a recording and what the loader knows beside it. Gives: HTML.
-Promises: no request leaves the page (a content security policy says so to the browser); nothing that comes from the
-data can become markup or script; any text can be written as UTF-8.
-Not its job: the parts (sections), the file (recorder).
+Promises: nothing that comes from the data can become markup or script.
+Not its job: the parts (sections), the frame around them (document), the file (recorder).
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from feedline.cpus import look
 from feedline.observe.recording import Recording
 from feedline.observe.report import measured, sections
+from feedline.observe.report.document import document, part
 from feedline.observe.report.markup import legend, section, sentence
 from feedline.observe.report.sections import Failed
 from feedline.observe.report.timeline import timeline
@@ -36,7 +35,7 @@ def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str
     flow = reduce(Flow.plus, flows, Flow())
     span = measured.whole(recording)
     spread, found = measured.samples(recording.marks), measured.composition(recording.delivered)
-    judged = verdict(flow, measured.waits(recording.delivered), len(os.sched_getaffinity(0)))
+    judged = verdict(flow, measured.waits(recording.delivered), look().workers)
     parts = [
         _head(recording, flows, flow),
         sections.judgement(judged, notes(stats, flow.restarts, spread, found)),
@@ -64,7 +63,7 @@ def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str
     ]
     body = "\n".join(part for part in parts if part)
     data = embedded(timeline(recording, span))
-    return writable(_PAGE.format(style=_part("page.css"), body=body, data=data, script=_part("page.js")))
+    return document("feedline report", body, data, part("page.js"))
 
 
 def embedded(data: Any) -> str:
@@ -75,15 +74,6 @@ def embedded(data: Any) -> str:
     """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def writable(text: str) -> str:
-    """Without what UTF-8 has no way to say: a path's undecodable bytes arrive as half a character."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _part(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _head(recording: Recording, flows: list[Flow], flow: Flow) -> str:
@@ -115,27 +105,3 @@ _CANVAS = """<div class="live">
 plus and minus zoom, arrows move, 0 shows the whole run."></canvas><div id=tip role=status hidden></div></div>
 <p class=small>Wheel or pinch to zoom, drag to move, hover or tap for details; with the keyboard + − ← → 0.</p>
 </div>"""
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<title>feedline report</title>
-<link rel="icon" href="data:,">
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-<script type="application/json" id="data">{data}</script>
-<script>
-{script}</script>
-</body>
-</html>
-"""

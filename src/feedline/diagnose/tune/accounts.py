@@ -1,0 +1,59 @@
+"""What processes have spent so far, by the system's own books.
+
+Takes: process numbers. Gives: `Account`: CPU time, time in the queue for a CPU, bytes from storage.
+Promises: never an exception: a process that has ended, or a file that cannot be read, counts nothing.
+Not its job: what follows from it (trial, verdict).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from feedline.cgroups import numbers_of, text_of
+
+
+class Account(NamedTuple):
+    """Sums over processes and all their threads."""
+
+    cpu: float = 0.0
+    queued: float = 0.0
+    """Seconds in which a thread could have run, but had to wait for a CPU."""
+    read: int = 0
+
+    def minus(self, before: Account) -> Account:
+        """Since then; a thread that has ended takes its sum with it, which must not count as less than nothing."""
+        cpu, queued = max(0.0, self.cpu - before.cpu), max(0.0, self.queued - before.queued)
+        return Account(cpu, queued, max(0, self.read - before.read))
+
+
+def account_of(pids: Iterable[int], proc: str = "/proc") -> Account:
+    """Of these processes, now.
+
+    >>> account_of([os.getpid()]).cpu > 0
+    True
+    """
+    total = Account()
+    for pid in pids:
+        cpu, queued = _times(f"{proc}/{pid}")
+        read = numbers_of(f"{proc}/{pid}/io", "read_bytes: ").get("read_bytes", 0)
+        total = Account(total.cpu + cpu, total.queued + queued, total.read + read)
+    return total
+
+
+def _times(process: str) -> tuple[float, float]:
+    ran = waited = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"{process}/task"):
+            words = text_of(f"{process}/task/{thread}/schedstat").split()
+            if len(words) >= 2:
+                ran, waited = ran + int(words[0]), waited + int(words[1])
+    return (ran / 1e9, waited / 1e9) if ran else (_cpu_time(process), 0.0)
+
+
+def _cpu_time(process: str) -> float:
+    """Where the kernel keeps no statistics of its scheduler; in hundredths of a second."""
+    words = text_of(f"{process}/stat").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK") if len(words) > 12 else 0.0

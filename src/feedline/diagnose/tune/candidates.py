@@ -1,0 +1,125 @@
+"""Which settings there are, and what each costs the user.
+
+Takes: what the machine offers, what the user asks for, what the first trials showed. Gives: the most workers worth
+trying; whether a setting fits; the order from small to large.
+Promises: pure. Not its job: in which order they are tried (search), reading the machine's limits (tuner).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from feedline.diagnose.tune.trial import USUAL_PREFETCH, Setting, Trial
+
+MOST = 32
+"""Workers, whatever they wait for: beyond that a loader in one process is rarely what should grow. (max_workers says
+otherwise.)"""
+COMPUTES = 0.5
+"""Share of a worker's time on a CPU from which on the dataset is said to compute, and not to wait."""
+SPARE = 2
+"""Workers above the number of CPUs that are tried for a dataset that computes: some wait for their next task."""
+SHARE_OF_MEMORY = 0.5
+"""Of the free memory that a setting may take: the dataset and the training need some, too."""
+COUNTS = 0.1
+"""Share of waiting without workers below which its CPU time says nothing."""
+SEVERAL = 1.3
+"""CPUs busy at once without workers, from which on a library is said to compute in several threads."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a setting must keep to."""
+
+    cpus: float
+    memory: int | None = None
+    """Bytes free; None: unknown."""
+    kinds: tuple[str, ...] = ("process", "thread")
+    max_workers: int | None = None
+    """The user's limit."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one worker and none have shown."""
+
+    work: float = 0.0
+    """Seconds of a worker for one batch."""
+    cpu_share: float = 1.0
+    threaded: bool = False
+    """Does a library compute in several threads, if it may?"""
+    worker_memory: int = 0
+    """Bytes of one worker process…"""
+    batch_bytes: int = 0
+    """…and of one batch."""
+
+    @property
+    def computes(self) -> bool:
+        """Or does it wait, for a disk or a network?"""
+        return self.cpu_share >= COMPUTES
+
+
+def facts_of(one: Trial, none: Trial | None) -> Facts:
+    """From a trial with one worker and one without."""
+    spent = one.spending
+    ahead = one.setting.workers * one.setting.prefetch * one.batch_bytes
+    # Without workers all that loading computes, it computes while it is waited for; if that is hardly ever, the loop's
+    # own work would be taken for it.
+    threaded = none is not None and none.waiting_share >= COUNTS and none.spending.cpu >= SEVERAL * none.waited > 0
+    process = one.setting.kind == "process"
+    memory = max(0, one.memory - ahead) if process else 0
+    return Facts(spent.work_per_batch, min(1.0, spent.cpu_share), threaded, memory, one.batch_bytes)
+
+
+def most_workers(bounds: Bounds, facts: Facts, kind: str) -> int:
+    """More would not help, or not fit.
+
+    >>> most_workers(Bounds(cpus=4), Facts(cpu_share=1.0), "process")
+    6
+    >>> most_workers(Bounds(cpus=2), Facts(cpu_share=0.1), "thread")
+    22
+    """
+    if bounds.max_workers is not None:
+        useful = bounds.max_workers
+    else:
+        useful = min(MOST, math.ceil(bounds.cpus / max(facts.cpu_share, 1e-3)) + SPARE)
+    while useful > 1 and not fits(Setting(useful, kind), bounds, facts):
+        useful -= 1
+    return max(1, useful)
+
+
+def fits(setting: Setting, bounds: Bounds, facts: Facts) -> bool:
+    """Is there memory for it?"""
+    if bounds.memory is None:
+        return True
+    return memory_of(setting, facts) <= SHARE_OF_MEMORY * bounds.memory
+
+
+def memory_of(setting: Setting, facts: Facts) -> int:
+    """Bytes that it will take, about."""
+    own = facts.worker_memory if setting.kind == "process" else 0
+    return setting.workers * (own + setting.prefetch * facts.batch_bytes)
+
+
+def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
+    """To compare settings by: fewest processes or threads, then least memory.
+
+    A thread takes less memory than a process, and one process of two threads less than two processes. But a thread that
+    computes competes with the training loop for Python's interpreter, which a consumer that merely waits does not
+    show: then a process goes first.
+
+    >>> cost(Setting(2), computes=True) < cost(Setting(2, "thread"), computes=True) < cost(Setting(3), computes=True)
+    True
+    """
+    dearer = ("process", "thread") if computes else ("thread", "process")
+    place = dearer.index(setting.kind) if setting.workers else 0
+    return setting.workers * setting.threads, place, setting.workers, setting.prefetch
+
+
+def grid(bounds: Bounds, facts: Facts, prefetches: tuple[int, ...] = (USUAL_PREFETCH,)) -> list[Setting]:
+    """All settings of one thread per worker, from small to large: for whoever has the time (benchmarks/tuning.py)."""
+    found = [Setting(0, bounds.kinds[0])]
+    for kind in bounds.kinds:
+        counts = range(1, most_workers(bounds, facts, kind) + 1)
+        found += [Setting(count, kind, prefetch) for count in counts for prefetch in prefetches]
+    return sorted(found, key=lambda setting: cost(setting, facts.computes))

@@ -1,0 +1,256 @@
+"""One setting, measured: a loader with real workers, and a consumer that takes a step for every batch.
+
+Takes: a subject, a setting, a step. Gives: a `Trial`.
+Promises: starting the workers and the first batches of each are left out; several short windows are taken until they
+agree or the time is up, but one at least; a small dataset is read epoch after epoch by the same workers. What hangs
+ends with an error that names it. A setting for which there is no memory, or whose data cannot travel, is a trial that
+failed; a sample that fails is an error.
+Not its job: which settings (search).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from feedline.diagnose.tune.accounts import Account, account_of
+from feedline.diagnose.tune.subject import Subject
+from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
+from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
+from feedline.stats import Flow, Stats
+
+WINDOW = 0.2
+"""Seconds of a window: long against one moment's noise, and three of them are a trial."""
+WINDOWS = 3
+AGREE = 0.03
+"""A spread of the windows below which more of them are not needed; half of what a choice tolerates (choice.LITTLE)."""
+PATIENCE = 10.0
+"""Seconds that a batch may take in any case, once others have come."""
+_BLOCK = bytes(1 << 16)
+
+clock = time.perf_counter
+
+
+def wait_for(step: float) -> Callable[[], float]:
+    """A step as a GPU's: the main thread waits for it and burns no CPU. Gives the CPU seconds it took: none."""
+
+    def wait() -> float:
+        time.sleep(step)
+        return 0.0
+
+    return wait
+
+
+def compute_for(step: float) -> Callable[[], float]:
+    """A step on a CPU: it has one to itself, without holding Python's lock."""
+
+    def compute() -> float:
+        began, until = time.thread_time(), clock() + step
+        while clock() < until:
+            hashlib.blake2b(_BLOCK).digest()  # releases the lock for so large a block
+        return time.thread_time() - began
+
+    return compute
+
+
+class Runner:
+    """Measures settings of one subject, one after the other, until a moment."""
+
+    def __init__(self, subject: Subject, step: float, busy_step: bool, until: float) -> None:
+        self._subject = subject
+        self._step = step
+        self._take_step = (compute_for if busy_step else wait_for)(step) if step else lambda: 0.0
+        self._until = until
+        self._count = 0
+        self._longest = 0.0
+        """Seconds until a first batch, in the trials so far."""
+
+    def measure(self, setting: Setting, seconds: float) -> Trial:
+        """In about so many seconds after the first batch, or more if one window takes longer."""
+        self._count += 1
+        patience = self._patience()
+        try:
+            with _quiet(), _threads_joined(self._until), _alarm(patience if not setting.workers else 0):
+                with self._subject.loader(setting, self._count, patience) as loader:
+                    trial = self._run(loader, setting, seconds)
+                    self._longest = max(self._longest, trial.first_batch)
+                    return trial
+        except (MemoryShortage, ShippingError) as error:
+            return Trial(setting, self._step, failed=_first_line(error))
+        except WorkerTimeout as error:
+            if setting.threads > 1:  # a forked worker may not use OpenMP's threads if its parent has done so: it hangs
+                return Trial(setting, self._step, failed="it hung: try multiprocessing_context='spawn'")
+            if self._longest and patience < min(PATIENCE, 20 * self._longest):
+                return Trial(setting, self._step, failed="the time was up before its first batch")
+            raise FeedlineError(_too_slow(error, patience)) from error
+        except FeedlineError as error:
+            raise FeedlineError(f"with {setting}: {error}") from error
+        except Exception as error:
+            raise FeedlineError(_failing(error)) from error
+
+    def _patience(self) -> float:
+        """How long a batch is waited for: all the time there is, until it is known how long one takes."""
+        left = max(0.1, self._until - clock())
+        return min(left, max(PATIENCE, 20 * self._longest)) if self._longest else left
+
+    def _run(self, loader: Any, setting: Setting, seconds: float) -> Trial:
+        began = clock()
+        batches = _endless(loader)
+        held = next(batches)
+        first = clock() - began
+        count, soft = 1, clock() + seconds
+        for _ in range(max(1, setting.workers)):  # each worker's first batch: it may import, open, connect
+            self._take_step()
+            if clock() > soft:
+                break
+            held, count = next(batches), count + 1
+        since, before = clock(), loader.stats()
+        books, burned = _Books(before), 0.0
+        windows: list[Window] = []
+        while not self._done(windows, soft, setting):
+            window, took = self._window(batches, setting)
+            burned += took
+            if window is None:
+                break
+            windows.append(window)
+        accounts, lasted, after = books.since(burned), clock() - since, loader.stats()
+        spent = Spending(seconds=lasted, **accounts, **_flow(before.total, after.total))
+        if not windows:  # slower than all the time there is: what there was, its start included
+            windows = [Window(count, since - began - (count - 1) * self._step)]
+            spent = Spending(seconds=since - began, **_flow(Flow(), after.total))
+        bytes_ = after.total.bytes // max(1, after.total.batches)
+        memory = sum(worker.private for worker in after.workers) if setting.kind == "process" else 0
+        memory += max(1, setting.workers * setting.prefetch) * bytes_
+        del held
+        return Trial(setting, self._step, tuple(windows), spent, memory, first, bytes_)
+
+    def _window(self, batches: Iterator[Any], setting: Setting) -> tuple[Window | None, float]:
+        """As many batches as workers at least: they come in bursts. None if the time is up before."""
+        count, waited, burned, until = 0, 0.0, 0.0, clock() + WINDOW
+        least = max(2, setting.workers)
+        held = None
+        while count < least or clock() < until:
+            burned += self._take_step()
+            asked = clock()
+            if asked > self._until:
+                return (Window(count, waited) if count else None), burned
+            held = next(batches)
+            waited += clock() - asked
+            count += 1
+        del held
+        return Window(count, waited), burned
+
+    def _done(self, windows: list[Window], soft: float, setting: Setting) -> bool:
+        if not windows:
+            return clock() >= self._until
+        if clock() >= min(soft, self._until):
+            return True
+        return len(windows) >= WINDOWS and Trial(setting, self._step, tuple(windows)).spread <= AGREE
+
+
+def _endless(loader: Any) -> Iterator[Any]:
+    while True:
+        empty = True
+        for batch in loader:
+            empty = False
+            yield batch
+        if empty:
+            raise FeedlineError("the dataset gives no batches: it is empty, or drop_last leaves none")
+
+
+class _Books:
+    """What the main process and the workers spend from now on."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._workers = [worker.pid for worker in stats.workers]
+        self._before = self._now()
+
+    def since(self, burned: float) -> dict[str, Any]:
+        """By the names of `Spending`, without what the step itself burned."""
+        main, workers = (now.minus(then) for now, then in zip(self._now(), self._before, strict=True))
+        main = main._replace(cpu=max(0.0, main.cpu - burned))
+        working = workers if self._workers else main
+        read = main.read + workers.read
+        whole = main.cpu + workers.cpu
+        return {"cpu": whole, "cpu_of_work": working.cpu, "queued_for_cpu": working.queued, "read": read}
+
+    def _now(self) -> tuple[Account, Account]:
+        return account_of([os.getpid()]), account_of(self._workers)
+
+
+def _flow(before: Flow, after: Flow) -> dict[str, Any]:
+    names = ("batches", "fetching", "collating", "sending", "transferring", "delivering")
+    return {name: max(0, getattr(after, name) - getattr(before, name)) for name in names}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What is wrong with the data is the doctor's to say, once, and not every trial's."""
+    log = logging.getLogger("feedline")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        log.addFilter(_nothing)
+        try:
+            yield
+        finally:
+            log.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
+
+
+@contextlib.contextmanager
+def _threads_joined(until: float) -> Iterator[None]:
+    """A thread in the middle of a batch is left behind by its loader; it would slow down the next trial."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(max(0.0, until - clock()))
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Without workers nobody watches; so a signal does, where there can be one: in the main thread."""
+    if not seconds or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(signum: int, frame: FrameType | None) -> None:
+        raise WorkerTimeout("a sample is stuck, or slower than all the time there is")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _failing(error: Exception) -> str:
+    notes = [note.removeprefix("feedline: ") for note in getattr(error, "__notes__", ())]
+    where = f" ({'; '.join(notes)})" if notes else ""
+    return f"reading failed: {_first_line(error)}{where}. `feedline doctor` shows more such samples"
+
+
+def _too_slow(error: WorkerTimeout, patience: float) -> str:
+    told = [line for line in str(error).splitlines() if line.startswith("  ")]
+    said = "\n" + "\n".join(told) if told else ""
+    return (
+        f"no batch came within the {patience:.3g} s that were left: give more (--seconds), or smaller batches "
+        f"(--batch-size), if samples may be that slow{said}"
+    )

@@ -1,0 +1,244 @@
+"""Which settings are tried, in which order, within a time.
+
+Takes: a way to measure a setting, bounds, the step. Gives: trials.
+Promises: no trial is begun when the time is up, none is given more than what is left; no setting that does not fit.
+If speed grows with workers up to a limit, and the time suffices, what `choice.chosen` picks from the trials is the
+smallest setting that is fast enough (tests/test_tune_search.py: on simulated machines, with noise).
+Not its job: measuring (running), the choice (choice), words (verdict).
+
+One worker and none come first: they show what a batch costs, and whether the dataset computes or waits. Settings that
+cannot be enough by that are not tried. Then each kind of workers climbs, doubling, until it is enough or nothing is
+gained; what lies between the last that was too slow and the first that was not is halved. Then batches ahead, threads
+per worker, and the finalists once more in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from feedline.diagnose.tune.candidates import Bounds, Facts, cost, facts_of, fits, most_workers
+from feedline.diagnose.tune.choice import chosen, enough, keeps_up
+from feedline.diagnose.tune.trial import Setting, Trial
+
+SHARE = 0.03
+"""Of all the time that is given to a trial at most: the longest searches have some thirty."""
+LONGEST = 3.0
+"""Seconds: beyond that a trial gains little (benchmarks/tuning.py: its windows agree within 3 % long before)."""
+SHORTEST = 0.4
+"""Seconds: two windows."""
+GAIN = 1.05
+"""What twice the workers must gain, or there are enough of them."""
+HOPELESS = 0.7
+"""Of the workers that a step needs by what one has shown: fewer are not tried."""
+BUSY = 0.9
+"""Workers that work so much of their time gain nothing from batches ahead."""
+NEAR = 0.85
+"""Of what is enough: a smaller setting that came so near is tried once more."""
+ROUNDS, NOISY_ROUNDS = 2, 6
+"""In which the finalists are measured again; more if their windows do not agree."""
+NOISY = 0.06
+"""A spread of the windows that is more than a choice tolerates (choice.LITTLE)."""
+
+Measure = Callable[[Setting, float], Trial]
+"""Measures a setting, in so many seconds at most but for starting it."""
+
+
+@dataclass
+class Search:
+    """One search."""
+
+    measure: Measure
+    remaining: Callable[[], float]
+    """Seconds that are left."""
+    bounds: Bounds
+    step: float
+    trials: dict[Setting, Trial] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+    finished: bool = True
+    """Was there time for all that should have been tried?"""
+    skipped: int = 0
+    """Settings that one worker's speed showed to be hopeless."""
+
+    def run(self) -> None:
+        """Try what is worth trying."""
+        self._budget = self.remaining()
+        if not self._begin():
+            return
+        for kind in self._kinds():
+            self._climb(kind)
+            self._halve(kind)
+        self._try_threads()
+        self._try_prefetch()
+        self._repeat()
+
+    @property
+    def best(self) -> Trial | None:
+        """The choice among what has been tried."""
+        return chosen(self.trials.values(), self.step, self.facts.computes)
+
+    def _try(self, setting: Setting, again: bool = False) -> Trial | None:
+        """Measure it, unless that has been done, it does not fit, or the time is up."""
+        known = self.trials.get(setting)
+        if known is not None and not again:
+            return known
+        if not fits(setting, self.bounds, self.facts):
+            return None
+        left = self.remaining()
+        if left < SHORTEST + self._start_of(setting):
+            self.finished = self.finished and again  # that a finalist is not measured again leaves no gap
+            return None
+        trial = self.measure(setting, min(left, max(SHORTEST, min(LONGEST, SHARE * self._budget))))
+        self.trials[setting] = trial if known is None else known.plus(trial)
+        return self.trials[setting]
+
+    def _start_of(self, setting: Setting) -> float:
+        """Seconds to the first batch, as far as others of the kind have shown."""
+        same = [trial for each, trial in self.trials.items() if each.kind == setting.kind and each.workers]
+        return max((trial.first_batch for trial in same), default=0.0) if setting.workers else self.facts.work
+
+    def _begin(self) -> bool:
+        one = None
+        for kind in self.bounds.kinds:
+            one = self._try(Setting(1, kind))
+            if one is not None and not one.failed:
+                break
+        if one is None or one.failed:
+            return False
+        self.facts = facts_of(one, None)
+        none = self._try(Setting(0, one.setting.kind))
+        self.facts = facts_of(one, none)
+        return True
+
+    def _kinds(self) -> list[str]:
+        """Those that work, the cheaper first."""
+        working = [kind for kind in self.bounds.kinds if not self._failed(Setting(1, kind))]
+        return sorted(working, key=lambda kind: cost(Setting(1, kind), self.facts.computes))
+
+    def _failed(self, setting: Setting) -> bool:
+        return setting in self.trials and bool(self.trials[setting].failed)
+
+    def _is_enough(self, trial: Trial) -> bool:
+        return trial.batches_per_second >= enough(self.trials.values(), self.step)
+
+    def _settled(self) -> bool:
+        return self.best is not None and keeps_up(self.best)
+
+    # More workers
+
+    def _climb(self, kind: str) -> None:
+        """Upwards, until the step is kept busy or nothing is gained."""
+        most = most_workers(self.bounds, self.facts, kind)
+        if self._settled():  # only what is smaller matters now, and the largest of those tells of all
+            most = min(most, self._largest_cheaper(kind))
+            workers = most
+        else:
+            workers = self._first_guess(most)
+        before, flat = 0.0, 0
+        while workers >= 1:
+            trial = self._try(Setting(workers, kind))
+            if trial is None or trial.failed or workers >= most or keeps_up(trial):
+                return
+            rate = trial.batches_per_second
+            flat = flat + 1 if rate < GAIN * before else 0
+            if flat == 2 or (flat and trial.cpus_used >= BUSY * self.bounds.cpus):
+                return
+            before, workers = max(before, rate), min(most, 2 * workers)
+
+    def _first_guess(self, most: int) -> int:
+        """By what one worker has shown."""
+        needed = HOPELESS * self.facts.work / self.step if self.step else 0.0
+        guess = max(1, min(most, int(needed)))
+        self.skipped += guess - 1
+        return guess
+
+    def _largest_cheaper(self, kind: str) -> int:
+        best = self.best
+        assert best is not None
+        workers = best.setting.workers * best.setting.threads
+        while workers and not self._is_cheaper(Setting(workers, kind)):
+            workers -= 1
+        return workers
+
+    def _is_cheaper(self, setting: Setting) -> bool:
+        """Than the choice so far."""
+        computes = self.facts.computes
+        return self.best is not None and cost(setting, computes) < cost(self.best.setting, computes)
+
+    def _halve(self, kind: str) -> None:
+        """Between what is too slow and what is not."""
+        while True:
+            plain = {each.workers: trial for each, trial in self.trials.items() if each == Setting(each.workers, kind)}
+            fast = [count for count, trial in plain.items() if count and self._is_enough(trial)]
+            if not fast:
+                return
+            slow = [count for count, trial in plain.items() if count < min(fast)]
+            low = max(slow, default=0)
+            if min(fast) - low < 2:
+                return
+            middle = Setting((low + min(fast)) // 2, kind)
+            if not self._is_cheaper(middle) or self._try(middle) is None:
+                return
+
+    # Other things than more workers
+
+    def _try_threads(self) -> None:
+        """More threads in fewer processes; only if a library makes use of them."""
+        if not self.facts.threaded or "process" not in self.bounds.kinds:
+            return
+        threads = 2
+        while threads <= self.bounds.cpus:
+            workers = max(1, int(self.bounds.cpus // threads))
+            while workers and self._more_threads_do(Setting(workers, "process", threads=threads)):
+                workers //= 2
+            threads *= 2
+
+    def _more_threads_do(self, setting: Setting) -> bool:
+        """Is it fast enough, so that fewer workers may be? What would not be chosen anyway is passed over."""
+        if self._settled() and not self._is_cheaper(setting):
+            return True
+        trial = self._try(setting)
+        return trial is not None and not trial.failed and self._is_enough(trial)
+
+    def _try_prefetch(self) -> None:
+        """More batches ahead, where workers had time for them: one worker fewer might do, or the fastest be faster."""
+        best = self.best
+        if best is None or not best.setting.workers:
+            return
+        setting = best.setting
+        if keeps_up(best):
+            setting = Setting(setting.workers - 1, setting.kind, setting.prefetch, setting.threads)
+        known = self.trials.get(setting)
+        while known is not None and setting.workers and known.utilisation < BUSY and setting.prefetch < 8:
+            if known.batches_per_second < NEAR**2 * enough(self.trials.values(), self.step):
+                return
+            setting = Setting(setting.workers, setting.kind, 2 * setting.prefetch, setting.threads)
+            further = self._try(setting)
+            if further is None or further.batches_per_second < GAIN * known.batches_per_second:
+                return
+            known = further
+
+    def _repeat(self) -> None:
+        """The choice, what nearly was it, and the fastest, once more in turns: noise has hit each at another moment."""
+        for turn in range(NOISY_ROUNDS):
+            finalists = self._finalists()
+            if turn >= ROUNDS and all(self.trials[setting].spread <= NOISY for setting in finalists):
+                return
+            for setting in finalists:
+                if self._try(setting, again=True) is None:
+                    return
+            for kind in self._kinds():  # what seemed too slow may be enough now, and then smaller ones may be
+                self._halve(kind)
+
+    def _finalists(self) -> list[Setting]:
+        best = self.best
+        if best is None:
+            return []
+        least = enough(self.trials.values(), self.step)
+        measured = [trial for trial in self.trials.values() if trial.windows]
+        price = cost(best.setting, self.facts.computes)
+        cheaper = [trial for trial in measured if cost(trial.setting, self.facts.computes) < price]
+        near = [trial for trial in cheaper if trial.batches_per_second >= NEAR * least]
+        fastest = max(measured, key=lambda trial: trial.batches_per_second)
+        others = [max(near, key=lambda trial: trial.batches_per_second)] if near else []
+        return list(dict.fromkeys(trial.setting for trial in (best, *others, fastest)))

@@ -1,0 +1,172 @@
+"""What is loaded: a dataset, or a loader of any front, seen in one way.
+
+Takes: a dataset, a `feedline.DataLoader`, a torch DataLoader (ours or torch's own), the user's options.
+Gives: `Subject`: loaders for settings, and the call that makes such a loader, to be pasted.
+Promises: the user's loader is not iterated, and its own generator not drawn from; its dataset, batches and collate_fn
+are used as they are. torch is imported only if it is already.
+Not its job: measuring (running).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from feedline.diagnose.tune.trial import USUAL_PREFETCH, Setting
+from feedline.errors import OptionError
+from feedline.loader import DataLoader
+from feedline.workers.one_thread import threads_per_worker
+
+GUESSED_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A dataset with all options but those that are tuned."""
+
+    dataset: Any
+    front: str
+    """The module of its DataLoader: feedline or feedline.torch."""
+    options: Mapping[str, Any]
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """The same as they stand in code, if they are not what is left out."""
+    start_method: Any = None
+    init: Callable[[int], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return type(self.dataset).__qualname__
+
+    def loader(self, setting: Setting, seed: int, timeout: float) -> Any:
+        """One with that setting, whose workers stay from epoch to epoch; another seed reads in another order."""
+        options: dict[str, Any] = {**self.options, "num_workers": setting.workers, "stall_warning": 0}
+        if setting.workers:
+            options |= {"prefetch_factor": setting.prefetch, "persistent_workers": True, "timeout": timeout}
+            options |= {"workers": setting.kind, "worker_init_fn": self._init(setting)}
+            if setting.kind == "process" and self.start_method is not None:
+                options["multiprocessing_context"] = self.start_method
+        if self.front == "feedline":
+            return DataLoader(self.dataset, seed=seed, **options)
+        torch: Any = sys.modules["torch"]
+        generator = torch.Generator()
+        generator.manual_seed(seed)
+        front: Any = importlib.import_module("feedline.torch")
+        return front.DataLoader(self.dataset, generator=generator, **options)
+
+    def _init(self, setting: Setting) -> Callable[[int], None] | None:
+        return threads_per_worker(setting.threads, then=self.init) if setting.threads > 1 else self.init
+
+    def code(self, setting: Setting) -> str:
+        """The lines to paste."""
+        arguments = {**self.shown, "num_workers": str(setting.workers)}
+        if setting.workers:
+            if setting.kind == "thread":
+                arguments["workers"] = '"thread"'
+            if setting.prefetch != USUAL_PREFETCH:
+                arguments["prefetch_factor"] = str(setting.prefetch)
+            arguments["persistent_workers"] = "True"
+            if setting.kind == "process" and self.start_method is not None:
+                arguments["multiprocessing_context"] = _as_code("multiprocessing_context", self.start_method)
+            if setting.threads > 1:
+                then = "" if self.init is None else f", then={_as_code('worker_init_fn', self.init)}"
+                arguments["worker_init_fn"] = f"feedline.threads_per_worker({setting.threads}{then})"
+            elif self.init is not None:
+                arguments["worker_init_fn"] = _as_code("worker_init_fn", self.init)
+        inside = ", ".join(["dataset", *(f"{name}={value}" for name, value in arguments.items())])
+        more = "import feedline\n" if setting.threads > 1 else ""
+        return f"{more}from {self.front} import DataLoader\n\nloader = DataLoader({inside})"
+
+
+def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> Subject:
+    """Of a dataset or a loader; OptionError if it is neither, or if a loader's own options would be overruled."""
+    torch = sys.modules.get("torch")
+    ours, torchs = isinstance(what, DataLoader), torch is not None and isinstance(what, torch.utils.data.DataLoader)
+    if ours or torchs:
+        for name, value in {"batch_size": batch_size, "shuffle": shuffle}.items():
+            if value is not None:
+                raise OptionError(f"{name} is for a dataset: the loader has its own; leave {name} out")
+        return _of_ours(what) if ours else _of_torchs(what)
+    return _of_dataset(what, batch_size or GUESSED_BATCH, shuffle)
+
+
+def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> Subject:
+    checked = DataLoader(dataset).options
+    torch: Any = sys.modules.get("torch")
+    is_torchs = torch is not None and (not checked.stream or isinstance(dataset, torch.utils.data.IterableDataset))
+    options: dict[str, Any] = {"batch_size": batch_size}
+    if not checked.stream:
+        options["shuffle"] = True if shuffle is None else shuffle  # as training does
+    elif shuffle:
+        raise OptionError("shuffle is for a map-style dataset: a stream comes in its own order")
+    shown = {name: repr(value) for name, value in options.items() if value is not False}
+    return Subject(dataset, "feedline.torch" if is_torchs else "feedline", options, shown)
+
+
+_CARE = ("on_error", "max_errors", "max_deaths")
+
+
+def _of_ours(loader: DataLoader) -> Subject:
+    options = loader.options
+    plain = ("batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "in_order")
+    given = {name: getattr(options, name) for name in (*plain, "shuffle_buffer")}
+    given |= {name: getattr(options.care, name) for name in _CARE}
+    if options.batch_sampler is not None:
+        given["batch_size"] = 1  # its default: the batch sampler decides
+    shown = _shown(given, _defaults(DataLoader))
+    if options.seeded:
+        shown["seed"] = str(options.seed)
+    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, options.worker_init_fn)
+
+
+def _of_torchs(loader: Any) -> Subject:
+    torch: Any = sys.modules["torch"]
+    data, front = torch.utils.data, importlib.import_module("feedline.torch")
+    given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
+    if type(loader).__module__.startswith("feedline"):
+        given |= {name: getattr(loader, name) for name in (*_CARE, "shuffle_buffer", "device")}
+    if loader.collate_fn not in (data.default_collate, data.default_convert):
+        given["collate_fn"] = loader.collate_fn
+    if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
+        given["batch_sampler"] = loader.batch_sampler
+    else:
+        given |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+        given |= _order(loader, data)
+    shown = _shown(given, _defaults(front.DataLoader))
+    return Subject(
+        loader.dataset, "feedline.torch", given, shown, loader.multiprocessing_context, loader.worker_init_fn
+    )
+
+
+def _order(loader: Any, data: Any) -> dict[str, Any]:
+    """torch makes a sampler of shuffle=True; it is made anew, so that the user's generator is left alone."""
+    if isinstance(loader.dataset, data.IterableDataset) or type(loader.sampler) is data.SequentialSampler:
+        return {}
+    plain = type(loader.sampler) is data.RandomSampler and not loader.sampler.replacement
+    if plain and loader.sampler.num_samples == len(loader.dataset):
+        return {"shuffle": True}
+    return {"sampler": loader.sampler}
+
+
+def _defaults(kind: type[Any]) -> dict[str, Any]:
+    return {name: each.default for name, each in inspect.signature(kind.__init__).parameters.items()}
+
+
+def _shown(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
+    plain = (bool, int, float, str)  # anything else may not be comparable
+    usual = {
+        name for name, value in given.items() if isinstance(value, plain) and value == (defaults.get(name) or False)
+    }
+    return {name: _as_code(name, value) for name, value in given.items() if value is not None and name not in usual}
+
+
+def _as_code(name: str, value: Any) -> str:
+    """What can be written down, or else the option's own name, for what only the user has a name for."""
+    if isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    called = getattr(value, "__name__", "")
+    return called if called.isidentifier() else name

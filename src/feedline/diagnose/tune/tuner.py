@@ -1,0 +1,153 @@
+"""`feedline.tune`: measures, chooses, and says why.
+
+Takes: a dataset, a loader, or a factory of one; a step. Gives: a `Tuning`.
+Promises: an end after about the seconds it is given, whatever the dataset does; the container's limits are kept to.
+Not its job: a single measurement (running), which are made (search), the words (verdict).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from feedline.arena.limits import room
+from feedline.checks import check_choice, check_flag, check_number, check_seconds, check_whole
+from feedline.cpus import look
+from feedline.diagnose.target import constructed
+from feedline.diagnose.tune.bar import Bar
+from feedline.diagnose.tune.candidates import Bounds, cost
+from feedline.diagnose.tune.choice import keeps_up
+from feedline.diagnose.tune.running import Runner, clock
+from feedline.diagnose.tune.search import Search
+from feedline.diagnose.tune.subject import Subject, subject_of
+from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.diagnose.tune.tuning import Tuning
+from feedline.diagnose.tune.verdict import FULL, STARVED, bottleneck, starved, why
+from feedline.errors import FeedlineError, OptionError, OptionTypeError
+from feedline.observe.report.markup import number
+from feedline.observe.report.verdict import percent
+from feedline.options import KINDS
+
+SECONDS = 60.0
+NOISY = 0.1
+"""Of the median: windows that lie further apart are told of."""
+
+
+def tune(
+    what: Any,
+    *,
+    step_ms: float | None = None,
+    seconds: float = SECONDS,
+    batch_size: int | None = None,
+    shuffle: bool | None = None,
+    max_workers: int | None = None,
+    kinds: Sequence[str] = KINDS,
+    busy_step: bool = False,
+) -> Tuning:
+    """The smallest number of workers that keeps a training step busy, measured with the real dataset.
+
+    If nothing keeps it busy: the smallest setting that is as fast as the fastest, and by how much it falls short.
+
+    Args:
+        what: a dataset, a loader (feedline's or torch's), or a function that makes one and needs no arguments.
+        step_ms: milliseconds that a step takes, without loading. None: as many batches a second as possible.
+        seconds: how long it may take. Slow samples need more.
+        batch_size: for a dataset; 32 if left out. A loader has its own.
+        shuffle: for a dataset; True if left out, as in training. A loader has its own order.
+        max_workers: no more than these. By default what the CPUs, the memory and the dataset's waiting suggest.
+        kinds: "process", "thread", or both.
+        busy_step: let the step compute on a CPU. By default it waits, as for a GPU.
+
+    >>> import numpy as np
+    >>> found = tune(np.zeros((1000, 8), np.float32), step_ms=20, seconds=10, kinds=["thread"], max_workers=1)
+    >>> found.best in found.trials, found.code.splitlines()[-1].startswith("loader = DataLoader(dataset, ")
+    (True, True)
+    """
+    step = _step(step_ms)
+    if not check_seconds("seconds", seconds, ""):
+        raise OptionError("seconds must be more than 0: measuring takes time")
+    if batch_size is not None:
+        check_whole("batch_size", batch_size, least=1)
+    if max_workers is not None:
+        check_whole("max_workers", max_workers, least=1)
+    if shuffle is not None:
+        check_flag("shuffle", shuffle)
+    check_flag("busy_step", busy_step)
+    began = clock()
+    made, _ = constructed(what)
+    subject = subject_of(made, batch_size, shuffle)
+    free = room()
+    bounds = Bounds(look().usable, None if free is None else free.free, _kinds(kinds), max_workers)
+    runner = Runner(subject, step, busy_step, began + seconds)
+    with Bar(seconds, sys.stderr) as bar:
+
+        def measure(setting: Setting, length: float) -> Trial:
+            bar.show(clock() - began, str(setting))
+            return runner.measure(setting, length)
+
+        search = Search(measure, lambda: began + seconds - clock(), bounds, step)
+        search.run()
+    return _tuning(search, subject, clock() - began)
+
+
+def _step(step_ms: float | None) -> float:
+    if step_ms is None:
+        return 0.0
+    step = check_number("step_ms", step_ms) / 1e3
+    if not 0 < step < 3600:
+        raise OptionError(f"step_ms must be more than 0 and less than an hour; got {step_ms}")
+    return step
+
+
+def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence):
+        raise OptionTypeError(f"kinds must be a list of kinds of workers, such as ['process']; got {kinds!r}")
+    if not kinds:
+        raise OptionError(f"kinds must name at least one of {', '.join(map(repr, KINDS))}")
+    return tuple(dict.fromkeys(check_choice("kinds", kind, KINDS) for kind in kinds))
+
+
+def _tuning(search: Search, subject: Subject, seconds: float) -> Tuning:
+    best, facts = search.best, search.facts
+    if best is None:
+        reasons = [f"{setting}: {trial.failed}" for setting, trial in search.trials.items() if trial.failed]
+        raise FeedlineError(
+            "nothing could be measured" + (f" ({'; '.join(reasons)})" if reasons else ": give it more seconds")
+        )
+    trials = sorted(search.trials.values(), key=lambda trial: cost(trial.setting, facts.computes))
+    return Tuning(
+        name=subject.name,
+        step=search.step,
+        trials=tuple(trials),
+        best=best,
+        keeps_up=keeps_up(best),
+        why=why(best, trials, search.step),
+        bottleneck=bottleneck(trials, best, facts, search.bounds.cpus),
+        code=subject.code(best.setting),
+        seconds=seconds,
+        finished=search.finished,
+        cpus=search.bounds.cpus,
+        notes=tuple(_notes(search, best)),
+    )
+
+
+def _notes(search: Search, best: Trial) -> list[str]:
+    notes = []
+    if search.skipped:
+        one = "fewer workers than" if search.skipped > 1 else "one worker fewer than"
+        notes.append(f"What one worker needs for a batch shows that {one} were tried cannot be enough.")
+    if starved(best) > STARVED and best.cpus_used < FULL * search.bounds.cpus:
+        notes.append(
+            f"Other programs use this machine: loading had {best.cpus_used:.1f} of {number(search.bounds.cpus)} CPUs, "
+            f"and its workers stood in the queue for one {percent(starved(best))} of the time. Tune again when it is "
+            "quiet."
+        )
+    elif best.spread > NOISY:
+        notes.append(
+            f"The measurements of {best.setting} lie {percent(best.spread)} apart: other programs use this machine, or "
+            "samples differ much."
+        )
+    if not search.facts.threaded and search.facts.work:
+        notes.append("The dataset computes in one thread at a time, so more threads per worker were not tried.")
+    return notes

@@ -1,0 +1,59 @@
+"""The frame of an HTML page: one file that needs no other, in the looks of all our pages.
+
+Takes: what stands in it. Gives: HTML.
+Promises: no request leaves the page (a content security policy says so to the browser); light, dark, phone and paper
+(page.css); any text can be written as UTF-8.
+Not its job: what stands in it.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+
+
+def document(title: str, body: str, data: str = "", script: str = "") -> str:
+    """A whole page; `data` is JSON for the script, written so that it can stand in a script element.
+
+    >>> "<h1>Hello</h1>" in document("A page", "<h1>Hello</h1>")
+    True
+    """
+    scripts = _SCRIPTS.format(data=data, script=script) if script else ""
+    return writable(_PAGE.format(title=escape(title), style=part("page.css"), body=body, scripts=scripts))
+
+
+def writable(text: str) -> str:
+    """Without what UTF-8 has no way to say: a path's undecodable bytes arrive as half a character."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def part(name: str) -> str:
+    """A file beside this one."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+{scripts}</body>
+</html>
+"""
+
+_SCRIPTS = """<script type="application/json" id="data">{data}</script>
+<script>
+{script}</script>
+"""

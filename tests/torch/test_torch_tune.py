@@ -1,0 +1,106 @@
+"""Tuning what torch's users have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.data as torchs
+
+import feedline.torch as ours
+from feedline import tune
+from feedline.diagnose.tune import running, search
+from feedline.diagnose.tune.subject import subject_of
+from feedline.diagnose.tune.trial import Setting
+from feedline.workers.one_thread import threads_per_worker
+
+QUICK: dict[str, Any] = {"seconds": 60, "kinds": ["thread"], "max_workers": 1}
+
+
+@pytest.fixture(autouse=True)
+def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SHORTEST": 0.1, "SHARE": 0.001, "NOISY_ROUNDS": 0}.items():
+        monkeypatch.setattr(search, name, value)
+    monkeypatch.setattr(running, "WINDOW", 0.02)
+
+
+class Numbers(torchs.Dataset[Any]):
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((8,), index), index
+
+
+class Stream(torchs.IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(torch.arange(20))
+
+
+def first_of(samples: list[Any]) -> Any:
+    return samples[0]
+
+
+@pytest.mark.parametrize(
+    ("loader", "code"),
+    [
+        (torchs.DataLoader(Numbers(), batch_size=4, shuffle=True), "batch_size=4, shuffle=True"),
+        (torchs.DataLoader(Numbers(), batch_size=4, drop_last=True), "batch_size=4, drop_last=True"),
+        (torchs.DataLoader(Numbers(), batch_size=None), ""),
+        (torchs.DataLoader(Stream(), batch_size=4, collate_fn=first_of), "collate_fn=first_of, batch_size=4"),
+        (torchs.DataLoader(Numbers(), batch_sampler=[[1, 2], [3]]), "batch_sampler=batch_sampler"),
+        (torchs.DataLoader(Numbers(), sampler=torchs.SubsetRandomSampler([1, 2])), "sampler=sampler"),
+        (
+            ours.DataLoader(Numbers(), batch_size=4, on_error="skip", in_order=False),
+            "in_order=False, on_error='skip', batch_size=4",
+        ),
+        (Numbers(), "batch_size=32, shuffle=True"),
+        (Stream(), "batch_size=32"),
+    ],
+)
+def test_the_call_has_what_the_users_loader_had(loader: Any, code: str) -> None:
+    subject = subject_of(loader, None, None)
+    assert subject.code(Setting(0)).splitlines() == [
+        "from feedline.torch import DataLoader",
+        "",
+        f"loader = DataLoader({', '.join(filter(None, ('dataset', code, 'num_workers=0')))})",
+    ]
+    with subject.loader(Setting(1, "thread"), seed=1, timeout=60) as made:
+        theirs = loader if isinstance(loader, torchs.DataLoader) else made
+        assert (made.batch_size, made.drop_last, made.collate_fn) == (
+            *(theirs.batch_size, theirs.drop_last, theirs.collate_fn),
+        )
+        assert isinstance(made, ours.DataLoader)
+
+
+def test_nothing_is_drawn_from_the_users_generators() -> None:
+    generator = torch.Generator()
+    generator.manual_seed(3)
+    loader = torchs.DataLoader(Numbers(), batch_size=4, shuffle=True, generator=generator)
+    before = torch.get_rng_state().tolist(), generator.get_state().tolist()
+    found = tune(loader, **QUICK)
+    assert found.best in found.trials
+    assert (torch.get_rng_state().tolist(), generator.get_state().tolist()) == before
+
+
+def test_each_seed_has_an_order_of_its_own() -> None:
+    subject = subject_of(Numbers(), 40, None)
+
+    def order(seed: int) -> Any:
+        with subject.loader(Setting(0), seed, timeout=60) as loader:
+            return next(iter(loader))[1].tolist()
+
+    assert order(1) == order(1) != order(2)
+
+
+class Threads(Numbers):
+    def __getitem__(self, index: int) -> int:
+        return torch.get_num_threads()
+
+
+def test_threads_per_worker_reach_torch() -> None:
+    options: dict[str, Any] = {"batch_size": None, "num_workers": 1, "worker_init_fn": threads_per_worker(2)}
+    with ours.DataLoader(Threads(), **options) as loader:
+        assert next(iter(loader)) == 2
