@@ -18,7 +18,7 @@ from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.picture import picture
 from feedline.diagnose.bench.workloads import WORKLOADS
 from feedline.drawing.png import save
-from feedline.drawing.svg import Box
+from feedline.drawing.svg import Box, Line
 
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarking.md"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -114,6 +114,8 @@ def test_one_workload_has_one_scale_whatever_the_number_of_workers():
     drawn = picture(Comparison((*contests, Contest("other", 1, "samples/s", sides[1], sides[1]))))
     few, twice, other = [shape.width for shape in drawn.shapes if isinstance(shape, Box) and shape.kind == "c0"][1:]
     assert (twice, other) == pytest.approx((2 * few, 2 * few))
+    spreads = [shape.points[1][0] - shape.points[0][0] for shape in drawn.shapes if isinstance(shape, Line)]
+    assert spreads == pytest.approx([few, few, twice, twice, other, other])  # from 10 to 30, and 20 is the median
 
 
 def test_the_picture_as_png(tmp_path):

@@ -19,7 +19,7 @@ from feedline.diagnose.answer import BAD, FINE, Answer
 from feedline.errors import OptionError
 from feedline.extras import extra
 
-FOLDER, IMAGES, EPOCHS, WORKERS = Path("build", "demo"), 2000, 8, 2
+FOLDER, IMAGES, EPOCHS, WORKERS = Path("build", "demo"), 2000, 6, 2
 FEWEST_IMAGES = 100  # with fewer there would be hardly one of a rare class
 
 
