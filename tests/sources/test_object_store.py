@@ -126,6 +126,7 @@ class TestManyAtOnce:
     def test_all_are_in_flight(self, server: ObjectServer, bucket: ObjectStore) -> None:
         server.befall(*["meet"] * 40)  # none is answered before all of them have come
         assert bucket.read_many(["a/2.bin"] * 40) == [b"two"] * 40
+        assert server.most_at_once() == 40
 
     def test_not_more_than_allowed(self, server: ObjectServer) -> None:
         few = opened(server, concurrency=3)
