@@ -75,6 +75,7 @@ def test_a_batch_is_fetched_at_once(server: ObjectServer, place: ObjectStore) ->
     with DataLoader(data, len(data), collate_fn=list) as loader:
         (batch,) = loader
     assert [len(sample) for sample in batch] == list(range(1, 12))
+    assert server.most_at_once() == len(NAMES)
 
 
 def test_which_objects(server: ObjectServer, place: ObjectStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -124,6 +126,7 @@ class TestManyAtOnce:
     def test_all_are_in_flight(self, server: ObjectServer, bucket: ObjectStore) -> None:
         server.befall(*["meet"] * 40)  # none is answered before all of them have come
         assert bucket.read_many(["a/2.bin"] * 40) == [b"two"] * 40
+        assert server.most_at_once() == 40
 
     def test_not_more_than_allowed(self, server: ObjectServer) -> None:
         few = opened(server, concurrency=3)
@@ -249,12 +252,13 @@ class TestLastingFaults:
         with pytest.raises(SourceError, match=r"^http://no-such-host\.invalid/data/x: .*name is not known"):
             unknown.read("x")
 
+    @pytest.mark.parametrize("answer", [503, 429])
     def test_a_busy_server_is_waited_for_from_the_start(
-        self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+        self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch, answer: int
     ) -> None:
         monkeypatch.setattr(store, "FIRST", 0)
         bucket = opened(server)
-        server.befall(503, 503, 503)
+        server.befall(answer, answer, answer)
         assert bucket.read("a/1.bin") == DATA
 
     def test_patience_comes_with_the_first_success(self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,6 +302,18 @@ class TestAfterAFork:
 
         in_child(child, 2)
         assert bucket.read("a/1.bin") == DATA  # what the child had of it was left alone
+
+    def test_what_was_open_before_is_not_touched(self, bucket: ObjectStore) -> None:
+        bucket.read("a/2.bin")
+        pool = weakref.ref(driver._here.opened[bucket].pool)
+
+        def child() -> None:
+            gc.collect()
+            assert pool() is not None
+            bucket.close()  # there is nothing of this process's own
+            assert pool() is not None
+
+        in_child(child)
 
     def test_without_a_second_copy_it_is_an_error_not_a_hang(self, bucket: ObjectStore) -> None:
         def child() -> None:
