@@ -248,7 +248,7 @@ def test_a_sample_that_fails_is_named() -> None:
 
 def test_a_sample_that_hangs_is_named() -> None:
     stuck = Stuck()
-    runner = Runner(subject_of(stuck, 4, False), 0.0, False, clock() + 1.0)
+    runner = Runner(subject_of(stuck, 4, False), 0.0, False, clock() + 1.5)
     try:
         with pytest.raises(FeedlineError, match=r"(?s)no batch came within .* dataset\[0\]"):
             runner.measure(Setting(1, "thread"), 1.0)
