@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
-	$(BIN)/python examples/demo.py
+	$(BIN)/feedline demo
 
 # Side by side: many tests wait, for faults to be noticed and for processes to start.
 FAULTS := tests/faults
@@ -16,7 +16,7 @@ INTEGRATIONS := tests/integrations tests/test_examples.py
 TORCH := tests/torch src/feedline/torch
 SOURCES := tests/sources src/feedline/sources
 test:
-	$(MAKE) --jobs 2 .venv/test.done .venv/browser.done
+	$(MAKE) --jobs 3 .venv/test.done .venv/browser.done .venv/postgresql.done
 	$(MAKE) --jobs 3 --keep-going --output-sync test-core test-faults test-torch test-sources test-integrations lint
 
 test-faults: .venv/test.done
@@ -53,8 +53,17 @@ bench: .venv/bench.done
 # The report is tried in a real browser. Where none can be installed, those tests are skipped and say so.
 .venv/browser.done:
 	command -v chromium chromium-browser google-chrome || { test "$$(id -u)" = 0 && \
-		DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; } || \
+		DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=100 chromium >/dev/null 2>&1; } || \
 		echo "no browser could be installed: its tests will be skipped"
+	mkdir -p .venv && touch $@
+
+# SQL is tried against a real server, which the tests start themselves. Debian would start one of its own: it is told not to.
+.venv/postgresql.done:
+	ls /usr/lib/postgresql/*/bin/postgres || command -v postgres || { test "$$(id -u)" = 0 && \
+		mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.conf && \
+		DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends \
+		-o DPkg::Lock::Timeout=100 postgresql >/dev/null 2>&1; } || \
+		echo "PostgreSQL could not be installed: its tests will be skipped"
 	mkdir -p .venv && touch $@
 
 # One stamp per extra: what is installed already is not installed again. Not compiled: most of it is never imported.

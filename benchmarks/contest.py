@@ -4,34 +4,24 @@ Takes: a Workload and how often to repeat.
 Gives: a `Contest` for each case: every sample of every side, in the order they were taken.
 Promises: while one side measures the others are idle; a side that fails or hangs is named and left out, and
 the rest goes on.
-Not its job: what a measurement is (harness and the workload files), ratios (report).
+Not its job: what a measurement is (harness and the workload files), a side's process and the order of turns
+(feedline.diagnose.bench.turns, as in `feedline bench`), ratios (report).
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import select
-import signal
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from feedline.diagnose.bench.noise import wait_for_quiet
+from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
 from harness import Case, Sample, Workload
-from noise import Noise, wait_for_quiet
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 180.0  # seconds for one measurement, set-up and warm-up included; the slowest takes about 20
-
-
-class SideFailed(Exception):
-    """A side's process ended, or was silent for too long; the text is the end of what it wrote to stderr."""
 
 
 @dataclass
@@ -49,70 +39,10 @@ class Contest:
     noise: dict[str, list[float | None]] = field(default_factory=dict)
 
 
-class SideProcess:
-    """A process that measures one side of one case whenever told to."""
-
-    def __init__(self, workload: Workload, case: Case, side: str, scratch: Path) -> None:
-        self._stderr = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 (closed in close, with the process)
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / f"{workload.name}.py"), side, case.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=_environment(scratch),
-            start_new_session=True,  # so that close() also ends workers a crashed side left behind
-        )
-
-    def measure(self) -> dict[str, Any]:
-        """One measurement, with the noise around it. Raises SideFailed."""
-        noise = Noise(session=self._process.pid)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it is gone already: the empty answer below says so
-            self._process.stdin.write(b"go\n")
-            self._process.stdin.flush()
-        line = self._process.stdout.readline() if self._has_answered() else b""
-        if not line:
-            raise SideFailed(self._last_words())
-        return {**json.loads(line), "noise": noise.share()}
-
-    def _has_answered(self) -> bool:
-        """Whether there is something to read, within PATIENCE and the life of the process.
-
-        The end of its output would not tell of its death: workers it leaves behind keep that open.
-        """
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if select.select([self._process.stdout], [], [], 0.5)[0]:
-                return True
-            if self._process.poll() is not None:
-                return False
-        return False
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.stdout.close()
-        self._stderr.close()
-
-    def _last_words(self) -> str:
-        self._stderr.seek(0)
-        lines = [line.strip() for line in self._stderr.read().splitlines() if line.strip()]
-        with contextlib.suppress(subprocess.TimeoutExpired):  # its output ends a moment before it does
-            self._process.wait(1)
-        state = self._process.returncode
-        end = f"no answer in {PATIENCE:.0f} s" if state is None else f"exit code {state}"
-        return f"{lines[-1]} ({end})" if lines else end
+def _started(contest: Contest, side: str, scratch: Path) -> SideProcess:
+    """The workload's own file, as the process that measures that side."""
+    command = [sys.executable, str(HERE / f"{contest.workload.name}.py"), side, contest.case.name]
+    return SideProcess(command, PATIENCE, _environment(scratch))
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -138,7 +68,7 @@ def hold(workload: Workload, case: Case, repeats: int, terms: Terms) -> Contest:
     running: dict[str, SideProcess] = {}
     try:
         for turn in range(repeats):
-            for side in sides if turn % 2 == 0 else sides[::-1]:
+            for side in order(sides, turn):
                 if side in contest.failures:
                     continue
                 terms.say(f"{workload.name} · {case.name} · {turn + 1}/{repeats} · {side}")
@@ -152,7 +82,7 @@ def hold(workload: Workload, case: Case, repeats: int, terms: Terms) -> Contest:
 
 def _take_turn(contest: Contest, side: str, running: dict[str, SideProcess], scratch: Path) -> None:
     if side not in running:
-        running[side] = SideProcess(contest.workload, contest.case, side, scratch)
+        running[side] = _started(contest, side, scratch)
     try:
         answer = running[side].measure()
         contest.samples[side].append(answer["sample"])

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import platform
-import statistics
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,7 +24,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from contest import HERE, Contest
-from noise import BUSY
+from feedline.diagnose.bench.comparing import compared, is_noisy, noise_of
+from feedline.diagnose.bench.machine import machine
+from feedline.diagnose.bench.noise import BUSY
 
 HEADER = ("workload", "case", "metric", "feedline", "other", "theirs", "times better", "spread", "target", "")
 KEPT_VERSIONS = ("feedline", "torch")
@@ -72,44 +72,29 @@ def rows(contests: list[Contest]) -> list[Row]:
 
 
 def _row(contest: Contest, metric: str, other: str) -> Row:
-    ours, theirs = _values(contest, "feedline", metric), _values(contest, other, metric)
     more = contest.workload.metrics[metric] == "more"
-    pairs = [our / their if more else their / our for our, their in zip(ours, theirs, strict=False)]
-    ours_median, theirs_median = _median(ours), _median(theirs)
-    ratio = None
-    if ours_median is not None and theirs_median is not None:
-        ratio = ours_median / theirs_median if more else theirs_median / ours_median
+    found = compared(_values(contest, "feedline", metric), _values(contest, other, metric), more)
     is_first = metric == next(iter(contest.workload.metrics))
     failed = [side for side in ("feedline", other) if side in contest.failures]
     return Row(
         workload=contest.workload.name,
         case=contest.case.name,
         metric=metric,
-        feedline=ours_median,
+        feedline=found.ours,
         other=other,
-        theirs=theirs_median,
-        ratio=ratio,
-        lowest=min(pairs, default=None),
-        highest=max(pairs, default=None),
+        theirs=found.theirs,
+        ratio=found.ratio,
+        lowest=found.lowest,
+        highest=found.highest,
         target=contest.case.targets.get(other) if is_first else None,
         limit=contest.case.limits.get(metric),
-        noise=_noise(contest, other),
+        noise=noise_of(contest.noise.get("feedline", []), contest.noise.get(other, [])),
         note="; ".join(f"{side}: {contest.failures[side]}" for side in failed) if is_first else "",
     )
 
 
 def _values(contest: Contest, side: str, metric: str) -> list[float]:
     return [sample[metric] for sample in contest.samples.get(side, [])]
-
-
-def _noise(contest: Contest, other: str) -> float | None:
-    """The noise of the noisier side."""
-    known = [[share for share in contest.noise.get(side, []) if share is not None] for side in ("feedline", other)]
-    return max((statistics.median(shares) for shares in known if shares), default=None)
-
-
-def _median(values: list[float]) -> float | None:
-    return statistics.median(values) if values else None
 
 
 def table(all_rows: list[Row]) -> str:
@@ -126,7 +111,7 @@ def table(all_rows: list[Row]) -> str:
 
 def _is_noisy(row: Row) -> bool:
     """Whether the ratio is in doubt. Memory is the same on a busy machine."""
-    return row.noise is not None and row.noise > BUSY and "MB" not in row.metric
+    return is_noisy(row.noise) and "MB" not in row.metric
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -161,7 +146,7 @@ def save(contests: list[Contest], all_rows: list[Row], folder: Path, quick: bool
     facts = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "quick": quick,
-        "machine": machine(),
+        "machine": {**machine(), "commit": _commit()},
         "versions": {**_versions(contests), "python": platform.python_version(), "numpy": np.__version__},
         "rows": [{**asdict(row), "reached": row.reached} for row in all_rows],
         "samples": [_as_data(contest) for contest in contests],
@@ -188,26 +173,6 @@ def _as_data(contest: Contest) -> dict[str, Any]:
         "noise": contest.noise,
         "failures": contest.failures,
     }
-
-
-def machine() -> dict[str, Any]:
-    """What someone else needs to know before comparing with these numbers."""
-    return {
-        "cpu": _first_line("/proc/cpuinfo", "model name") or platform.processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory": _first_line("/proc/meminfo", "MemTotal"),
-        "kernel": platform.platform(),
-        "load before": os.getloadavg()[0],
-        "commit": _commit(),
-    }
-
-
-def _first_line(path: str, field: str) -> str | None:
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError:
-        return None
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), None)
 
 
 def _commit() -> str | None:

@@ -13,18 +13,24 @@ from pathlib import Path
 import bucketing
 import collation
 import first_batch
+import images
 import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import object_store
 import observing
+import parquet_rows
 import resume
 import samplers
+import sql
+import tar_shards
 import tiny_batches
 import torch_first_batch
 import torch_front
 import worker_memory
 from contest import HERE, Contest, Terms, hold
+from feedline.diagnose.bench.command import say
 from harness import Workload
 from report import rows, save, table, unfinished
 
@@ -35,9 +41,11 @@ WORKLOADS = [
         large_samples,
         tiny_batches,
         jpeg,
+        images,
         first_batch,
         worker_memory,
         large_shuffle,
+        object_store,
         resume,
         observing,
         samplers,
@@ -45,6 +53,9 @@ WORKLOADS = [
         torch_front,
         torch_first_batch,
         collation,
+        sql,
+        tar_shards,
+        parquet_rows,
     )
 ]
 
@@ -59,8 +70,8 @@ def main() -> int:
         for workload in WORKLOADS:
             if chosen.only and workload.name not in chosen.only:
                 continue
-            contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, _say))
-    _say("")
+            contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, say))
+    say("")
     all_rows = rows(contests)
     print(table(all_rows))
     print(f"\n{time.monotonic() - started:.0f} s; wrote")
@@ -106,12 +117,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return number
-
-
-def _say(progress: str) -> None:
-    """A line that replaces itself on a terminal; nothing where it would only fill a log."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import feedline
-from feedline.diagnose.machine.cpus import look
+from feedline.cpus import look
 from feedline.diagnose.tune.candidates import Bounds, cost, facts_of, grid
 from feedline.diagnose.tune.choice import chosen
 from feedline.diagnose.tune.running import Runner, clock

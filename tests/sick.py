@@ -380,7 +380,6 @@ SICK: dict[str, tuple[str, Callable[[], Any], tuple[str, ...]]] = {
     "float64": ("float64", Doubles, ("samples",)),
     "float images": ("float-images", FloatImages, ("samples",)),
     "writes": ("changes-dataset", Writes, ("samples", "repeats")),
-    "aliases": ("aliases-dataset", lambda: DataLoader(Map(), batch_size=None), ("samples",)),
     "fixed seed": ("fixed-seed", FixedSeed, ("samples", "repeats")),
     "fixed global seed": ("fixed-seed", FixedGlobalSeed, ("samples", "repeats")),
     "seeded by index": ("same-every-epoch", SeededByIndex, ("samples", "repeats")),

@@ -6,13 +6,14 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
+from feedline.drawing.bars import Bar, Group, bar_chart
 from feedline.drawing.charts import Axis, Scale, Series, line_chart
 from feedline.drawing.png import save
-from feedline.drawing.svg import COLOURS, GROUNDS, Drawing, colour
+from feedline.drawing.svg import COLOURS, GROUNDS, Box, Drawing, Line, Text, colour, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 values = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
@@ -119,3 +120,75 @@ def test_a_name_that_ends_so_is_svg_and_a_place_that_cannot_be_written_stays_emp
     with pytest.raises(OSError, match=r"folder\.png"):
         save(Drawing(10, 10, "empty"), tmp_path / "folder.png")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.svg", "folder.png"]
+
+
+def bars_of(drawing: Drawing, number: int) -> list[Box]:
+    """Of one thing, without the box in the legend."""
+    return [shape for shape in drawing.shapes if isinstance(shape, Box) and shape.kind == colour(number)][1:]
+
+
+def test_bars_are_compared_within_a_group_and_groups_where_it_is_wished():
+    drawing = bar_chart(
+        "speed",
+        ["ours", "theirs"],
+        [
+            Group("own", [Bar(5), Bar(10)]),
+            Group("shared", [Bar(5), Bar(10)], full=20),
+            Group("none", [Bar(0, "could not be measured"), Bar(0)]),
+        ],
+    )
+    ours, theirs = ([bar.width for bar in bars_of(drawing, number)] for number in (0, 1))
+    full = theirs[0]
+    assert ours == pytest.approx([full / 2, full / 4, 0])
+    assert theirs == pytest.approx([full, full / 2, 0])
+
+
+def test_the_lowest_and_highest_are_a_line_and_the_bar_gives_way_to_it():
+    drawing = bar_chart("spread", ["ours"], [Group("g", [Bar(10, "ten", 5, 20)]), Group("h", [Bar(10, "ten", 10, 10)])])
+    (first, second), lines = bars_of(drawing, 0), [shape for shape in drawing.shapes if isinstance(shape, Line)]
+    assert second.width == pytest.approx(2 * first.width)
+    ((begin, _), (end, _)) = lines[0].points
+    assert (begin - first.x, end - first.x) == pytest.approx((first.width / 2, 2 * first.width))
+    assert len(lines) == 1
+    label = next(shape for shape in drawing.shapes if isinstance(shape, Text) and shape.text == "ten")
+    assert label.x > end
+
+
+@given(
+    st.lists(
+        st.builds(
+            Group,
+            name=st.text("ab", max_size=150),
+            bars=st.lists(
+                st.builds(
+                    lambda value, up, label: Bar(value, label, value / 2, value + up),
+                    values.map(abs),
+                    values.map(abs),
+                    st.text("ab", max_size=25),
+                ),
+                min_size=2,
+                max_size=2,
+            ),
+            note=st.text("ab", max_size=150),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+@example([Group("a" * 100, [Bar(1), Bar(2)], "b" * 100)])
+@example([Group("a" * 56, [Bar(1), Bar(2)], "b" * 56)])
+def test_nothing_of_a_bar_chart_lies_outside_or_on_another(groups):
+    drawing = bar_chart("any", ["ours", "theirs"], groups)
+    texts = []
+    for shape in drawing.shapes:
+        if isinstance(shape, Box):
+            assert 0 <= shape.x <= shape.x + shape.width <= drawing.width
+            assert 0 <= shape.y <= shape.y + shape.height <= drawing.height
+        if isinstance(shape, Text):
+            long = text_width(shape.text, shape.size)
+            left = shape.x - long if shape.anchor == "end" else shape.x
+            assert -1e-6 <= left <= left + long <= drawing.width + 1e-6
+            assert shape.y <= drawing.height - 4
+            texts.append((left, left + long, shape.y))
+    for number, (left, right, y) in enumerate(texts):
+        assert all(abs(y - other[2]) >= 11 or left >= other[1] or other[0] >= right for other in texts[:number])

@@ -15,10 +15,10 @@ from kinds import FORK, INLINE
 
 import feedline
 from feedline import DataLoader, IterableDataset
+from feedline.cpus import Cpus
 from feedline.diagnose import preflight as preflight_module
 from feedline.diagnose.findings import Finding
 from feedline.diagnose.machine import processors, software
-from feedline.diagnose.machine.cpus import Cpus
 from feedline.diagnose.machine.files import PER_LOADER, PER_WORKER
 from feedline.diagnose.machine.plan import Plan
 from feedline.diagnose.machine.surroundings import GVISOR, _signs

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_cgroups import Tree
 
+from feedline import cpus
 from feedline.arena.limits import CONTAINER_V2, MACHINE, Room
-from feedline.diagnose.machine import cpus, memory, processes, processors
-from feedline.diagnose.machine.cpus import Cpus
+from feedline.cpus import Cpus
+from feedline.diagnose.machine import memory, processes, processors
 from feedline.diagnose.machine.plan import Plan
 from feedline.workers.one_thread import VARIABLES
 

@@ -40,7 +40,7 @@ def made(seq: int, start: int, samples: list[int], collate: int = 0, worker: int
 
 
 def gave(seq: int, asked: int, had: int, labels: Any = None, size: int = 4, epoch: int = 0) -> Delivered:
-    return Delivered(epoch, seq, size, asked * MS, had * MS, 1, Slots(), labels)
+    return Delivered(epoch, epoch, seq, size, asked * MS, had * MS, 1, Slots(), labels)
 
 
 def recorded(marks: list[Marks], delivered: list[Delivered]) -> Recording:
@@ -379,7 +379,7 @@ def test_a_large_run_stays_small():
             seq, 0, seq % 8, start, times[-1] + 1_234_567, tuple(range(64 * seq, 64 * seq + 64)), places, times
         )
         recording.marks.append(marks)
-        recording.delivered.append(Delivered(0, seq, 64, start, start + 987_654, 2, Slots(), ((seq % 100, 64),)))
+        recording.delivered.append(Delivered(0, 0, seq, 64, start, start + 987_654, 2, Slots(), ((seq % 100, 64),)))
     recording.events = [Event(1, "x" * 100_000)] * 1000
     text = page_of(recording, Stats(workers=(WorkerMemory(0, 1, 1, 1, 1),) * 64), [])
     assert len(text) < 3_000_000

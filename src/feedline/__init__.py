@@ -44,6 +44,7 @@ from feedline.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from feedline.line.blocks import BlockSampler
 from feedline.line.buckets import BucketBatchSampler
 from feedline.line.collate import default_collate, register_collate
 from feedline.line.collators import (
@@ -97,6 +98,7 @@ __all__ = [
     "ArrayDataset",
     "BatchOrderSampler",
     "BatchSampler",
+    "BlockSampler",
     "BucketBatchSampler",
     "ChainDataset",
     "CollateError",

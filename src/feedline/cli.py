@@ -4,7 +4,7 @@ Takes: a command line. Gives: on standard output a page for people or, with --js
 an exit code: 0 fine (warnings allowed), 1 a problem, 2 bad usage, 130 after Ctrl-C.
 Promises: errors of usage are one sentence on standard error, without a traceback; a reader that goes away
 (`| head`) changes nothing; works with NumPy alone, in colours with rich.
-Not its job: what the commands do (diagnose).
+Not its job: what the commands do (diagnose, demonstration).
 
 A new command is a function that adds its arguments to a parser, a function that makes an `Answer` of them, and an
 entry in `COMMANDS`.
@@ -15,24 +15,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from feedline import __version__
-from feedline.checks import check_file
+from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.answer import BAD, Answer
-from feedline.diagnose.doctor.consult import SECONDS, doctor
+from feedline.diagnose.bench import command as bench
+from feedline.diagnose.deadline import TooLong, within
+from feedline.diagnose.doctor.consult import SECONDS, doctor, patience
 from feedline.diagnose.preflight import preflight
-from feedline.diagnose.rendering import painted, width_of_terminal
-from feedline.diagnose.target import loaded
-from feedline.diagnose.tune.tuner import SECONDS as TUNING_SECONDS
-from feedline.diagnose.tune.tuner import tune
-from feedline.drawing.png import check_can_save
+from feedline.diagnose.rendering import painted, width_of_terminal, write
+from feedline.diagnose.target import TARGET, loaded
+from feedline.diagnose.tune import command as tune
 from feedline.errors import FeedlineError, OptionError
-from feedline.options import KINDS
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -64,14 +62,8 @@ def _preflight(given: argparse.Namespace) -> Answer:
     return found.answer("preflight", given.strict)
 
 
-def _target_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", help="pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
-    )
-
-
 def _doctor_options(parser: argparse.ArgumentParser) -> None:
-    _target_option(parser)
+    parser.add_argument("target", help=TARGET)
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="how long, about (default: 10)")
     parser.add_argument("--num-workers", type=int, default=2, metavar="N", help="for the run with workers (default: 2)")
     parser.add_argument("--batch-size", type=int, metavar="B", help="for a dataset; a loader has its own")
@@ -85,7 +77,7 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 def _doctor(given: argparse.Namespace) -> Answer:
     with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
         found = doctor(
-            loaded(given.target),
+            _loaded(given.target, patience(given.seconds)),
             seconds=given.seconds,
             num_workers=given.num_workers,
             batch_size=given.batch_size,
@@ -95,40 +87,12 @@ def _doctor(given: argparse.Namespace) -> Answer:
     return found.answer("doctor", given.strict)
 
 
-def _tune_options(parser: argparse.ArgumentParser) -> None:
-    _target_option(parser)
-    parser.add_argument(
-        "--step-ms", type=float, metavar="MS", help="a training step without loading (default: as fast as possible)"
-    )
-    parser.add_argument("--seconds", type=float, default=TUNING_SECONDS, metavar="S", help="how long (default: 60)")
-    parser.add_argument("--batch-size", type=int, metavar="B", help="for a dataset (default: 32); a loader has its own")
-    parser.add_argument("--no-shuffle", dest="shuffle", action="store_false", default=None, help="read in order")
-    parser.add_argument("--max-workers", type=int, metavar="N", help="no more than these (default: what fits)")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="process, thread, or both (default: process,thread)")
-    parser.add_argument("--busy-step", action="store_true", help="the step computes on a CPU, and does not wait")
-    parser.add_argument("--plot", metavar="FILE", help="draw the curves; SVG if the name ends so, else PNG")
-    parser.add_argument("--report", metavar="FILE", help="write an HTML page")
-
-
-def _tune(given: argparse.Namespace) -> Answer:
-    plot, report = check_file("--plot", given.plot), check_file("--report", given.report)
-    if plot is not None:
-        check_can_save(plot)
-    with contextlib.redirect_stdout(sys.stderr):
-        found = tune(
-            loaded(given.target),
-            step_ms=given.step_ms,
-            seconds=given.seconds,
-            batch_size=given.batch_size,
-            shuffle=given.shuffle,
-            max_workers=given.max_workers,
-            kinds=given.kinds.split(","),
-            busy_step=given.busy_step,
-        )
-    for path, write in ((plot, found.plot), (report, found.report)):
-        if path is not None:
-            write(path)
-    return found.answer()
+def _loaded(target: str, seconds: float) -> Any:
+    try:
+        with within(seconds):
+            return loaded(target)
+    except TooLong as late:
+        raise FeedlineError(f"importing {target.rpartition(':')[0] or target}: {late}") from None
 
 
 COMMANDS = (
@@ -147,9 +111,16 @@ COMMANDS = (
     Command(
         "tune",
         "how many workers, and of which kind, keep a training step busy",
-        _tune_options,
-        _tune,
+        tune.options,
+        tune.run,
     ),
+    Command(
+        "demo",
+        "trains a small classifier on images: rare classes, damaged files, a stop and exact resume, and a report",
+        demo_options,
+        demo,
+    ),
+    Command("bench", "feedline's loader and torch's in turns, on your dataset or ours", bench.options, bench.run),
 )
 
 
@@ -169,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE if isinstance(error, OptionError) else BAD
     except KeyboardInterrupt:
         return INTERRUPTED
-    _write(text, sys.stdout)
+    write(text, sys.stdout)
     return answer.exit_code
 
 
@@ -191,15 +162,6 @@ def _parser() -> argparse.ArgumentParser:
 def _for_machines(answer: Answer) -> str:
     document = {"feedline": __version__, **answer.data, "exit_code": answer.exit_code}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
-
-
-def _write(text: str, stream: TextIO) -> None:
-    try:
-        stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
-        stream.flush()
-    except BrokenPipeError:
-        # Whoever read has seen enough. Python would try once more at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def size(text: str) -> int:

@@ -7,7 +7,6 @@ Not its job: what happens in an epoch (loop), what the options mean (loader and 
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
 from feedline.observe.trace import trace_of
 from feedline.options import Options
+from feedline.progress import clock
 from feedline.recorder import Recorder, Render
 from feedline.stats import Stats
 from feedline.workers.body import Job
@@ -52,6 +52,7 @@ class Feed:
         kind: type[BatchIterator] = BatchIterator,
     ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
+        began = clock()
         job = replace(job, marked=self._lasting.recording is not None)
         if self._lasting.workers is None:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
@@ -69,6 +70,8 @@ class Feed:
         except BaseException:
             iterator.close()
             raise
+        if workers.processes():  # the start of threads is nothing to speak of
+            iterator.started(clock() - began)
         return iterator
 
     @property
@@ -82,7 +85,7 @@ class Feed:
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record the epochs to come as trace events."""
-        return self._record(path, lambda recording, known: json.dumps(trace_of(recording)))
+        return self._record(path, lambda recording, known: trace_of(recording))
 
     def report(self, path: str | os.PathLike[str]) -> Recorder:
         """Record the epochs to come as a page."""

@@ -127,8 +127,8 @@ class Lasting:
             try:
                 if recorder.on:
                     recorder.write()
-            except OSError as error:  # no reason to end a training
-                self.tell_once(f"the recording could not be written to {recorder.path}: {error}")
+            except Exception as error:  # a full disk, or a fault of ours: no reason to end a training
+                self.tell_once(f"the recording could not be written to {recorder.path}: {error!r}")
 
     @property
     def workers(self) -> Workers | None:

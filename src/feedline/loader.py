@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from feedline.care import Care
+from feedline.datasets import fingerprint_of
 from feedline.feed import Feed
 from feedline.forever import Forever
 from feedline.line.collate import registrations
@@ -168,7 +169,7 @@ class DataLoader:
         return Forever(self, batches_per_epoch)
 
     def _kind(self, seed: int | None) -> Kind:
-        return kind_of(self.options, seed)
+        return replace(kind_of(self.options, seed), fingerprint=fingerprint_of(self.options.dataset))
 
     @property
     def errors(self) -> list[BadSample]:

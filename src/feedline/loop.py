@@ -49,6 +49,7 @@ class BatchIterator(Iterator[Any]):
         self._workers = workers
         self._recording = lasting.recording
         self._meter = lasting.new_meter(Meter(passed.epoch, workers.count, workers.spent()))
+        self._run = 0 if self._recording is None else len(self._recording.meters)
         describe = partial(described, options.dataset)
         self._guard = Guard(
             workers, options.care, options.timeout, describe, lasting.say, lasting.quarantine, self._meter
@@ -109,7 +110,7 @@ class BatchIterator(Iterator[Any]):
 
     def _record(self, recording: Recording, outcome: Outcome) -> None:
         epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
-        recording.gave(epoch, outcome.seq, outcome.size, asked, queued, self._workers.slots(), outcome.batch)
+        recording.gave(self._run, epoch, outcome.seq, outcome.size, asked, queued, self._workers.slots(), outcome.batch)
 
     def is_ready(self) -> bool:
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
@@ -133,6 +134,10 @@ class BatchIterator(Iterator[Any]):
         if self._over is None:
             self._meter.take(self._workers.spent())
         return self._meter.flow()
+
+    def started(self, nanoseconds: int) -> None:
+        """Workers were started for it; so long the user has waited before asking."""
+        self._meter.starting = nanoseconds
 
     def moved(self, nanoseconds: int) -> None:
         """A further step between us and the user has kept the user waiting."""

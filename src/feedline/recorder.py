@@ -9,6 +9,7 @@ Not its job: what is recorded (observe.recording), the file's format (observe.tr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -70,8 +71,11 @@ class Recorder:
         try:
             beside.write_text(self._render(self.recording, self._known), encoding="utf-8")
             beside.replace(self.path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno is not None:  # the user knows of one file only
+                raise type(error)(error.errno, error.strerror, str(self.path)) from error
             raise
 
     def stop(self) -> None:

@@ -86,6 +86,8 @@ class Kind:
     """For a stream: what decides which elements are in which batch."""
     batch_size: int | None = None
     """May change, unless batches were delivered ahead."""
+    fingerprint: str | None = None
+    """Of the dataset's content, if it has one; looked at where both sides have."""
 
 
 def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
@@ -105,6 +107,8 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found["streams"] = {shard: _plain(record) for shard, record in place.streams.items()}
     if kind.reading is not None:
         found["reading"] = kind.reading
+    if kind.fingerprint is not None:
+        found["fingerprint"] = kind.fingerprint
     return found
 
 
@@ -173,6 +177,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
         if then != now:
             raise StateError(f"the state cannot be continued here, because {what}: {then!r} then, {now!r} now")
     _check_ahead(state, kind)
+    _check_content(state, kind)
     if kind.seed is not None and state.get("seed") != kind.seed:
         raise StateError(
             f"the state cannot be continued here, because the seed was {state.get('seed')!r} then and is {kind.seed!r} "
@@ -199,6 +204,15 @@ def _check_ahead(state: dict[str, Any], kind: Kind) -> None:
         raise StateError(
             f"the state cannot be continued here, because batches after its place had been delivered already "
             f"(in_order=False) and batch_size was {then!r} then and is {kind.batch_size!r} now: it must be the same"
+        )
+
+
+def _check_content(state: dict[str, Any], kind: Kind) -> None:
+    then, now = state.get("fingerprint"), kind.fingerprint
+    if then is not None and now is not None and then != now:
+        raise StateError(
+            "the state cannot be continued here, because the dataset's fingerprint is another, so its content or its "
+            f"order has changed: {then!r} then, {now!r} now. Continue with the data of then, or begin anew"
         )
 
 

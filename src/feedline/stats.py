@@ -45,7 +45,7 @@ class Flow:
     """The (latest) epoch's number."""
     num_workers: int = 0
     seconds: float = 0.0
-    """From the first time a batch was asked for until the latest batch was had."""
+    """From the first time a batch was asked for until the latest batch was had, the start of workers included."""
     waiting: float = 0.0
     """Of these, how long the loop waited for batches."""
     batches: int = 0
@@ -236,4 +236,4 @@ def _lines(stats: Stats) -> Iterator[str]:
     if stats.errors or collate.dropped or collate.cut:
         yield f"  {stats.errors} samples failed, {collate.dropped} dropped as invalid, {collate.cut} cut short"
     if len(stats.epochs) > 1:
-        yield f"all {len(stats.epochs)} epochs: {stats.total}"
+        yield f"all epochs: {stats.total}"

@@ -15,7 +15,7 @@ from typing import Any
 import inside
 import pytest
 
-from feedline.diagnose.machine import cpus
+from feedline import cpus
 from feedline.diagnose.preflight import preflight
 
 MB = 1 << 20

@@ -28,6 +28,7 @@ def test_a_folder(folder: Folder) -> None:
     assert again.read_range("a.bin", 8, 20) == b"89"
     assert again.read_many(["b/c.bin", "a.bin"]) == [b"xyz", b"0123456789"]
     assert again.size("a.bin") == 10
+    assert again.url_of("b/c.bin") == str(folder.path / "b" / "c.bin")
 
 
 def test_what_is_not_there(folder: Folder, tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-import feedline
+import feedline.torch
+from feedline.diagnose.doctor.consult import judged
+from feedline.diagnose.doctor.examine import Examination
+from feedline.diagnose.doctor.patient import patient_of
 
 
 class Images(Dataset[Any]):
@@ -53,3 +56,55 @@ def test_torchs(what: Any, said: list[str]) -> None:
     found = feedline.doctor(what, seconds=2)
     assert [each.id for each in found if each.severity != "ok"] == said, str(found)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+class OpenedByWorkers(Images):
+    file: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        self.file.seek(index)
+        return torch.tensor(list(self.file.read(4))), self.targets[index]
+
+
+def open_file(worker: int) -> None:
+    info: Any = get_worker_info()
+    assert type(info.dataset) is OpenedByWorkers
+    info.dataset.file = open(__file__, "rb")  # noqa: SIM115
+
+
+class Views(Images):
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = torch.rand(96, 8)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.data[index], self.targets[index]
+
+
+class Missing(Images):
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((4,), torch.nan if index == 7 else 1.0, dtype=torch.bfloat16), self.targets[index]
+
+
+def stacked(samples: list[Any]) -> Any:
+    return torch.stack([data for data, _ in samples])
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (DataLoader(OpenedByWorkers(), batch_size=16, shuffle=True, num_workers=2, worker_init_fn=open_file), []),
+        (DataLoader(Views(), batch_size=16, shuffle=True, collate_fn=list), ["aliases-dataset"]),
+        (DataLoader(Views(), batch_size=None, sampler=[5, 4, 3]), ["aliases-dataset"]),
+        (DataLoader(Views(), batch_size=16, shuffle=True, collate_fn=stacked), []),
+        (DataLoader(Views(), batch_size=16, shuffle=True), []),
+        (DataLoader(Views(), batch_size=16, shuffle=True, collate_fn=list, num_workers=2), []),
+        (feedline.torch.DataLoader(Views(), batch_size=16, shuffle=True, collate_fn=list), []),
+        (Missing(), ["not-finite"]),
+    ],
+    ids=["opened", "listed", "bare", "stacked by hand", "stacked", "workers", "feedline's", "bfloat16"],
+)
+def test_a_strangers(what: Any, said: list[str]) -> None:
+    patient = patient_of(what, None, None, None)
+    seen = Examination(patient, 30, 2).run("samples", "collate")
+    assert [each.id for each in judged(seen) if each.severity != "ok"] == said

@@ -13,7 +13,8 @@ A map-style dataset can be read in three ways, the later ones optional and faste
     __getbatch__(indices, empty)  what default collation would make of those samples, or NotImplemented
 
 It may also have `describe(index)`, which says in a few words what sample that is (a path, a key, a row): an error of
-that sample then names it.
+that sample then names it. And it may have a `fingerprint`, a short text that is another one whenever its content is: it
+goes into a loader's state, which is then not continued with other data.
 
 Inside, each file imports only those to its left: reading, merging, joining, selecting, splitting (with
 apportioning, per_sample, labels and stable_hash); joining, mixture; mapped_file, arrays.
@@ -39,6 +40,7 @@ from feedline.datasets.reading import (
     Indexable,
     IntArray,
     described,
+    fingerprint_of,
     read_samples,
     reads_batches,
     reads_many,
@@ -68,6 +70,7 @@ __all__ = [
     "as_numbers",
     "classes_of",
     "described",
+    "fingerprint_of",
     "length_of",
     "random_split",
     "read_samples",

@@ -111,6 +111,28 @@ def described(dataset: object, index: Any) -> str:
         return ""
 
 
+def fingerprint_of(dataset: object, depth: int = 8) -> str | None:
+    """What the dataset's `fingerprint` says of its content, or those of the datasets inside it; None if nothing does.
+
+    A wrapper (`dataset` or `datasets`, torch's names) that says nothing itself stands for what it wraps.
+
+    >>> class Table:
+    ...     fingerprint = "7 rows, 5c1e"
+    >>> from feedline.datasets import Subset
+    >>> fingerprint_of(Subset(Table(), [0])), fingerprint_of([1])
+    ('7 rows, 5c1e', None)
+    """
+    said = getattr(dataset, "fingerprint", None)
+    if isinstance(said, str):
+        return said
+    inside = getattr(dataset, "datasets", None)
+    parts = list(inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list | tuple) else ())
+    if (inner := getattr(dataset, "dataset", None)) is not None:
+        parts.append(inner)
+    found = [fingerprint_of(part, depth - 1) for part in parts] if depth else []
+    return " + ".join(each for each in found if each is not None) or None
+
+
 def no_batch(self: object, indices: IntArray, empty: Empty) -> Any:
     """The `__getbatch__` of a class that can't."""
     return NotImplemented

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from feedline import cpus
 from feedline.checks import check_flag, check_whole
 from feedline.diagnose.answer import Findings
 from feedline.diagnose.findings import WARNING, Finding
 from feedline.diagnose.machine import (
-    cpus,
     files,
     kernel,
     memory,

@@ -1,9 +1,9 @@
 """How findings look: lines with a style, then ink.
 
 Takes: findings and a width. Gives: lines of text; and those as one string, coloured where the stream is a terminal and
-rich is installed (`pip install feedline[cli]`), plain otherwise.
+rich is installed (`pip install feedline[cli]`), plain otherwise; `write`, which writes them.
 Promises: the same words with and without rich; lines to paste are never broken; NO_COLOR and TERM=dumb are respected.
-Not its job: what is found (preflight, doctor), where it is printed (cli).
+Not its job: what is found (preflight, doctor), when it is printed (cli).
 """
 
 from __future__ import annotations
@@ -51,7 +51,16 @@ def page(heading: str, findings: Sequence[Finding], width: int) -> list[Line]:
     lines = [Line(heading, "bold"), Line()]
     for finding in findings:
         lines += _finding(finding, width)
-    return [*lines, Line(), Line(_sum(findings), "bold")]
+    return [line._replace(text=_printable(line.text)) for line in (*lines, Line(), Line(_sum(findings), "bold"))]
+
+
+def _printable(text: str) -> str:
+    """What comes from the user's data and errors must not steer the terminal.
+
+    >>> _printable("a\x1b[31m b")
+    'a�[31m b'
+    """
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
@@ -104,3 +113,15 @@ def painted(lines: Iterable[Line], stream: TextIO) -> str:
         for line in lines:
             ink.print(text.Text.assemble((line.label, line.label_style), (line.text.rstrip(), line.style)))
     return str(captured.get())
+
+
+def write(text: str, stream: TextIO) -> None:
+    """Out with it, in the characters that the stream knows; a reader that has gone away changes nothing."""
+    try:
+        stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
+        stream.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough. Python would try once more at its end, and complain.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

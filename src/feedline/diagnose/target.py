@@ -21,6 +21,9 @@ from typing import Any
 from feedline.errors import OptionError, OptionTypeError
 from feedline.supervise.memory import own_memory
 
+TARGET = "pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
+"""For the help of commands."""
+
 
 @dataclass(frozen=True)
 class Construction:
@@ -86,8 +89,10 @@ def _script(path: str) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise OptionError(f"running {path} failed: {type(error).__name__}: {error}") from error
+    except SystemExit as error:
+        raise OptionError(f"running {path} ended with {error!r}: guard it with if __name__ == '__main__'") from error
     return module
 
 
@@ -135,7 +140,7 @@ def constructed(what: Any) -> tuple[Any, Construction | None]:
     before, began = own_memory(os.getpid()), time.perf_counter()
     try:
         made = what()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(f"{name}() raised {type(error).__name__}: {error}") from error
     seconds = time.perf_counter() - began
     if not _is_dataset(made):

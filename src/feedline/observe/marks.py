@@ -26,6 +26,8 @@ class Marks(NamedTuple):
     """Places in the batch (or one of progress's other places), in the order they were come to…"""
     times: tuple[int, ...]
     """…and when."""
+    indices_left: int = 0
+    """Indices that are not kept."""
 
 
 class Marking:

@@ -51,13 +51,15 @@ class Meter:
         """Nanoseconds in which the user waited for a worker (or, without workers, for the batch to be made)."""
         self.restarts = 0
         """Workers that had to be replaced."""
+        self.starting = 0
+        """Nanoseconds that starting workers took: the user waits for that, too, in `iter()`."""
         self._transferring = 0
         self._epoch = epoch
         self._workers = workers
         self._before = spent
         self._spent = spent
         self._batches = self._samples = 0
-        self._weighed_samples = self._weighed_bytes = 0
+        self._bytes = self._bytes_each = 0.0
         self._queued = 0
         self._first = self.latest = self._gave = self.queued = 0
         self._waiting = 0
@@ -68,6 +70,8 @@ class Meter:
         self.queued = queued
         self._queued += queued
         if not self._first:
+            self.latest -= self.starting
+            self.blocked += self.starting
             self._first = self.latest
 
     def gave(self, size: int, batch: Any) -> None:
@@ -75,8 +79,8 @@ class Meter:
         self._batches += 1
         self._samples += size
         if self._batches <= 2 or not self._batches % WEIGHED:
-            self._weighed_samples += size
-            self._weighed_bytes += weight(batch)
+            self._bytes_each = weight(batch) / size
+        self._bytes += size * self._bytes_each  # only added to: who reads a counter takes less for a new beginning
         self._gave = clock()
         self._waiting += self._gave - self.latest
 
@@ -99,7 +103,6 @@ class Meter:
     def flow(self) -> Flow:
         """What has been counted, up to the latest batch."""
         used = self._spent.minus(self._before)
-        share = self._weighed_bytes / self._weighed_samples if self._weighed_samples else 0.0
         return Flow(
             epoch=self._epoch,
             num_workers=self._workers,
@@ -107,7 +110,7 @@ class Meter:
             waiting=self._waiting / 1e9,
             batches=self._batches,
             samples=self._samples,
-            bytes=round(share * self._samples),
+            bytes=round(self._bytes),
             fetching=used.fetching / 1e9,
             collating=used.collating / 1e9,
             sending=used.sending / 1e9,

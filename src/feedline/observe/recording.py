@@ -1,8 +1,8 @@
 """A run, written down: who made which batch when, and when the loop waited for it.
 
 Takes: marks of workers, the moments of the loop. Gives: plain records, for the trace and the report.
-Promises: bounded (`MOST` batches; later ones are counted and left out); nothing is kept of the data but indices and
-labels.
+Promises: bounded (`MOST` batches, later ones are counted and left out; `SINGLE` samples and labels, of later ones only
+their batch is kept); nothing is kept of the data but indices and labels.
 Not its job: files (trace, report), what it costs when nobody records (nothing).
 """
 
@@ -19,6 +19,12 @@ from feedline.progress import COLLATING, clock
 
 MOST = 20_000
 """Batches: a trace of so many, of 32 samples each, is a file of about 100 MB, which Perfetto still opens."""
+SINGLE = 32 * MOST
+"""Samples whose own times are kept: 100 batches of 4,096 took 400 MB to keep and write; 20,000 would end a process."""
+INDICES = 64
+"""Of a batch whose samples are not kept one by one: as many as a page or a trace shows."""
+LONGEST = 40
+"""Letters of a label that is a text."""
 LABELLED = ("label", "labels", "target", "targets", "y", "class", "classes")
 
 
@@ -35,6 +41,8 @@ class Slots(NamedTuple):
 class Delivered(NamedTuple):
     """One batch, as the loop saw it."""
 
+    run: int
+    """Which iteration gave it: two may have the same epoch's number."""
     epoch: int
     seq: int
     size: int
@@ -45,7 +53,7 @@ class Delivered(NamedTuple):
     queued: int
     """Batches that were ready when it asked."""
     slots: Slots
-    labels: tuple[tuple[int, int], ...] | None
+    labels: tuple[tuple[Any, int], ...] | None
     """(label, how many) of the batch, where it has labels that can be recognised."""
 
 
@@ -68,22 +76,39 @@ class Recording:
         """Those of the epochs that are recorded."""
         self.left_out = 0
         """Batches beyond `MOST`."""
+        self._single = 0
+        self._labels = 0
 
     def made(self, marks: Marks) -> None:
         """A worker has made a batch."""
         if len(self.marks) < MOST:
-            self.marks.append(marks)
+            self._single += max(len(marks.places), len(marks.indices or ()))
+            self.marks.append(marks if self._single <= SINGLE else _as_a_whole(marks))
 
-    def gave(self, epoch: int, seq: int, size: int, asked: int, queued: int, slots: Slots, batch: Any) -> None:
+    def gave(
+        self, run: int, epoch: int, seq: int, size: int, asked: int, queued: int, slots: Slots, batch: Any
+    ) -> None:
         """The user has a batch."""
+        gave = clock()
         if len(self.delivered) >= MOST:
             self.left_out += 1
             return
-        self.delivered.append(Delivered(epoch, seq, size, asked, clock(), queued, slots, labels_in(batch, size)))
+        labels = labels_in(batch, size) if self._labels < SINGLE else None
+        self._labels += len(labels or ())
+        self.delivered.append(Delivered(run, epoch, seq, size, asked, gave, queued, slots, labels))
 
     def happened(self, text: str) -> None:
         """Something the user was warned of."""
         self.events.append(Event(clock(), text))
+
+
+def _as_a_whole(marks: Marks) -> Marks:
+    """Without its samples: when it was collated, and its first indices."""
+    kept = [(place, time) for place, time in zip(marks.places, marks.times, strict=True) if place < 0]
+    places, times = zip(*kept, strict=True) if kept else ((), ())
+    shown = None if marks.indices is None else marks.indices[:INDICES]
+    left = len(marks.indices or ()) - len(shown or ())
+    return marks._replace(places=places, times=times, indices=shown, indices_left=left)
 
 
 def collating_since(marks: Marks) -> int:
@@ -93,13 +118,13 @@ def collating_since(marks: Marks) -> int:
 
 def sample_times(marks: Marks) -> list[tuple[int, int, int]]:
     """(place in the batch, began, ended) of each sample that was read by itself."""
-    ends = (*marks.times[1:], marks.made)
+    ends = (*marks.times[1:], marks.made)[: len(marks.times)]  # a stream that was over has no places
     return [
         (place, start, end) for place, start, end in zip(marks.places, marks.times, ends, strict=True) if place >= 0
     ]
 
 
-def labels_in(batch: Any, size: int) -> tuple[tuple[int, int], ...] | None:
+def labels_in(batch: Any, size: int) -> tuple[tuple[Any, int], ...] | None:
     """How often each label is in a batch: of a field named like one, or of the last one of a tuple or list.
 
     >>> labels_in((np.zeros((4, 2)), np.array([0, 1, 1, 7])), 4)
@@ -111,8 +136,10 @@ def labels_in(batch: Any, size: int) -> tuple[tuple[int, int], ...] | None:
         found = batch[-1]
     else:
         return None
+    if isinstance(found, (list, tuple)) and found and all(isinstance(each, str) for each in found):
+        found = np.array([each[:LONGEST] for each in found])  # as texts are collated
     dtype = str(getattr(found, "dtype", ""))
-    if "int" not in dtype and "bool" not in dtype:
+    if "int" not in dtype and "bool" not in dtype and not dtype.startswith("<U"):
         return None
     try:
         values = np.asarray(found)

@@ -1,6 +1,6 @@
 """A recording as trace events, which chrome://tracing and Perfetto open.
 
-Takes: a `Recording`. Gives: a dict that `json` writes.
+Takes: a `Recording`. Gives: a JSON document.
 Promises: one row per worker, one for the loop, counters for what was ready and for the slots; times in microseconds
 from the recording's begin.
 Not its job: the page for people without Perfetto (observe.report).
@@ -8,6 +8,7 @@ Not its job: the page for people without Perfetto (observe.report).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,9 +23,10 @@ SHOWN = 64
 Event = dict[str, Any]
 
 
-def trace_of(recording: Recording) -> dict[str, Any]:
-    """All of it."""
-    return {"traceEvents": list(_events(recording)), "displayTimeUnit": "ms"}
+def trace_of(recording: Recording) -> str:
+    """All of it, written event by event: as one tree it takes five times the memory."""
+    events = ",\n".join(map(json.dumps, _events(recording)))
+    return f'{{"displayTimeUnit": "ms", "traceEvents": [\n{events}\n]}}\n'
 
 
 def _events(recording: Recording) -> Iterator[Event]:
@@ -81,7 +83,7 @@ def _made(marks: Marks, began: int) -> Iterator[Event]:
 
 
 def _waited(one: Delivered, before: Delivered | None, began: int) -> Iterator[Event]:
-    if before is not None and before.epoch == one.epoch:
+    if before is not None and before.run == one.run:
         yield _span("compute", LOOP, before.gave, one.asked, began, {"batch": before.seq})
     args = {"batch": one.seq, "epoch": one.epoch, "samples": one.size}
     yield _span("wait", LOOP, one.asked, one.gave, began, args)

@@ -6,18 +6,32 @@ Promises, of every source here (held by tests/sources/contract.py): its driver i
 before; it can be pickled at any moment, and what is open (connections, files) is opened again where it arrives;
 `describe(index)` names a sample by what its owner calls it (a path, a key, a row), and errors do; the same samples with
 any number and kind of workers; bad input is an error that names the thing, within seconds.
-Not its job: batches, order, workers (line, workers). A source imports datasets, checks, extras and errors, and no other
-source but `places`.
+Not its job: batches, order, workers (line, workers). A source imports datasets, checks, extras and errors, and of this
+package `places`, `located` (many files by few words) and `sharing` (streams made of units), but no other source.
 """
 
 from importlib import import_module
 from typing import Any
 
 _ON_DEMAND: dict[str, str] = {
+    "CachedPlace": "cached",
+    "FilesDataset": "files",
+    "FolderDataset": "files",
     "GeneratorStream": "generated",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",
+    "ObjectDataset": "object_dataset",
+    "ObjectStore": "object_store",
+    "SQLDataset": "sql",
+    "SQLStream": "sql",
+    "ParquetDataset": "parquet",
+    "ParquetStream": "parquet",
     "SocketStream": "sockets",
+    "TarDataset": "tar",
+    "TarStream": "tar",
+    "TarWriter": "tar",
+    "decode_plain": "tar",
+    "write_index": "tar",
 }
 """Public names, and the file each lives in."""
 

@@ -50,6 +50,10 @@ class Place(Protocol):
         """All objects whose names begin so, ordered by name."""
         ...
 
+    def url_of(self, name: str) -> str:
+        """What an object is called outside: its URL or path, for messages. Of "": the place."""
+        ...
+
 
 class Folder:
     """A folder on disk.
@@ -101,6 +105,14 @@ class Folder:
                 if relative.startswith(prefix):
                     found.append(Entry(relative, path.stat().st_size))
         return sorted(found)
+
+    def url_of(self, name: str) -> str:
+        """A file's path.
+
+        >>> Folder("data").url_of("a.txt")
+        'data/a.txt'
+        """
+        return str(self.path / name)
 
     def _at(self, name: str) -> Path:
         if name.startswith("/") or ".." in name.split("/"):

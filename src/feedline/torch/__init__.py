@@ -32,6 +32,7 @@ from torch.utils.data import (
 )
 
 from feedline.datasets import Mixture
+from feedline.line.blocks import BlockSampler
 from feedline.line.buckets import BucketBatchSampler
 from feedline.line.lengths import lengths_of
 from feedline.line.mixing import MixtureSampler
@@ -48,6 +49,7 @@ from feedline.torch.splitting import split
 __all__ = [
     "BatchOrderSampler",
     "BatchSampler",
+    "BlockSampler",
     "BucketBatchSampler",
     "ChainDataset",
     "ConcatDataset",

@@ -20,6 +20,7 @@ from torch.utils.data import IterableDataset, default_collate, default_convert
 
 import feedline.datasets
 from feedline.care import Care
+from feedline.datasets import fingerprint_of
 from feedline.errors import StateError
 from feedline.feed import Feed
 from feedline.line.collate import registrations
@@ -278,7 +279,7 @@ class Engine:
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:
-    return replace(_kind_of(loader, seed), batch_size=loader.batch_size)
+    return replace(_kind_of(loader, seed), batch_size=loader.batch_size, fingerprint=fingerprint_of(loader.dataset))
 
 
 def _kind_of(loader: Loader, seed: int | None) -> Kind:

@@ -13,6 +13,8 @@ from feedline.diagnose.findings import PROBLEM, WARNING, Finding
 
 PADDING = 0.4
 """Above that, more than two fifths of the work on a batch is for nothing (C13 of what feedline promises)."""
+MASK = ("attention_mask']", ".attention_mask")
+"""The one name that means the same everywhere: 1 for data, 0 for padding."""
 _TOLD_ALREADY = ("CollateError", "CollateTypeError")
 
 
@@ -25,7 +27,7 @@ def check_collation(seen: Evidence) -> Iterator[Finding]:
         return  # nobody has said that samples are to be collated so; values says what differs
     yield Finding(
         "collate-fails",
-        PROBLEM,
+        PROBLEM if seen.setting.loader else WARNING,
         f"Loading fails after {run.batches:,} batches: {run.error.splitlines()[0][:200]}",
         {"error": run.error, "batches": run.batches},
         "Samples can be read one by one, but no batch comes of them.",
@@ -51,20 +53,50 @@ def check_last_batch(seen: Evidence) -> Iterator[Finding]:
 
 def check_padding(seen: Evidence) -> Iterator[Finding]:
     """Filled up to the longest."""
-    run = seen.run
-    if run is None or run.padding is None or run.padding <= PADDING:
+    padding, batches = _padding(seen)
+    if padding <= PADDING:
+        yield from _filled_before(seen)
         return
     yield Finding(
         "padding",
         WARNING,
-        f"{run.padding:.0%} of the batches is padding".replace("%", " %"),
-        {"padding": round(run.padding, 3), "batches": run.batches},
+        f"{padding:.0%} of the batches is padding".replace("%", " %"),
+        {"padding": round(padding, 3), "batches": batches},
         "Short samples are filled up to the longest of their batch, and the model computes on all of it.",
         "put samples of similar length together.",
         "lengths = feedline.lengths_of(dataset, 'tokens')\n"
         "batches = feedline.BucketBatchSampler(lengths, batch_size=64)\n"
         "loader = DataLoader(dataset, batch_sampler=batches, collate=…)",
     )
+
+
+def _padding(seen: Evidence) -> tuple[float, int]:
+    """As feedline's collators count it, or as the user's own collate_fn was seen to do it; in so many batches."""
+    if seen.run is not None and seen.run.padding is not None:
+        return seen.run.padding, seen.run.batches
+    data, full = sum(each.data for each in seen.collating), sum(each.full for each in seen.collating)
+    return (1 - data / full if full else 0.0), len(seen.collating)
+
+
+def _filled_before(seen: Evidence) -> Iterator[Finding]:
+    """Samples that are filled up to one length themselves, and say so in a mask."""
+    for path in seen.paths:
+        found = [field for _, field in seen.column_of(path) if field.path.endswith(MASK) and field.value is not None]
+        if not found or len({field.shape for field in found}) > 1:
+            continue
+        padding = 1 - sum(field.value for field in found) / len(found)
+        if padding > PADDING:
+            yield Finding(
+                "padding",
+                WARNING,
+                f"{padding:.0%} of each sample is padding, by its mask".replace("%", " %"),
+                {"padding": round(padding, 3), "field": path, "samples": len(found)},
+                "All samples are filled up to one length, long enough for the longest of all, and the model computes "
+                "on all of it.",
+                "leave padding to the loader, which fills up to the longest of a batch.",
+                "zeros = feedline.pad(0)\n"
+                "loader = DataLoader(dataset, collate={'input_ids': zeros, 'attention_mask': zeros})",
+            )
 
 
 CHECKS = (check_collation, check_last_batch, check_padding)

@@ -12,13 +12,14 @@ from typing import Any
 
 from feedline.checks import check_seconds, check_whole
 from feedline.diagnose.answer import Findings
+from feedline.diagnose.deadline import TooLong, within
 from feedline.diagnose.doctor import batches, carrying, failures, labels, memory, randomness, speed, values
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.doctor.examine import examine
-from feedline.diagnose.doctor.patient import patient_of
-from feedline.diagnose.findings import OK, SEVERITIES, WARNING, Finding
+from feedline.diagnose.doctor.patient import Patient, patient_of
+from feedline.diagnose.findings import OK, PROBLEM, SEVERITIES, WARNING, Finding
 from feedline.diagnose.target import constructed
-from feedline.errors import OptionError, OptionTypeError
+from feedline.errors import FeedlineError, OptionError, OptionTypeError
 
 Check = Callable[[Evidence], Iterator[Finding]]
 
@@ -33,6 +34,9 @@ CHECKS: tuple[Check, ...] = (
     *batches.CHECKS,
 )
 SECONDS = 10.0
+PATIENCE, LEAST_PATIENCE = 6, 60.0
+"""Importing and making the dataset may take so many times the seconds, and so long: half a minute for that is a finding
+("heavy-init"), not a hang, and torch may take as long to import where disks are far away."""
 
 
 def doctor(
@@ -71,10 +75,48 @@ def doctor(
         check_whole("batch_size", batch_size, least=1)
     if label is not None and not isinstance(label, str):
         raise OptionTypeError(f"label must be a field's name, or its place as a string; got {label!r}")
-    made, construction = constructed(what)
-    patient = patient_of(made, batch_size, label, construction)
+    try:
+        with within(patience(seconds)):
+            patient = _patient(what, batch_size, label)
+    except TooLong as late:
+        return Findings([_stuck(what, late)], f"feedline doctor: {_name(what)}")
     seen = examine(patient, seconds, num_workers)
     return Findings(judged(seen, set(ignore)), f"feedline doctor: {patient.name}")
+
+
+def patience(seconds: float) -> float:
+    """How long the user's code may take before there is anything to examine.
+
+    >>> patience(1), patience(20), patience(float("nan"))
+    (60.0, 120, 60.0)
+    """
+    return min(max(LEAST_PATIENCE, PATIENCE * seconds), 1e6)
+
+
+def _patient(what: Any, batch_size: int | None, label: str | None) -> Patient:
+    made, construction = constructed(what)
+    try:
+        return patient_of(made, batch_size, label, construction)
+    except FeedlineError:
+        raise
+    except Exception as error:  # the user's __len__, most likely
+        words = f"{type(error).__name__}: {error}"
+        raise OptionError(f"{_name(made)} cannot be loaded, not even its length be asked: {words}") from error
+
+
+def _name(what: Any) -> str:
+    return str(getattr(what, "__qualname__", type(what).__qualname__))
+
+
+def _stuck(what: Any, late: TooLong) -> Finding:
+    return Finding(
+        "stuck-init",
+        PROBLEM,
+        f"{_name(what)} was not there after {late.seconds:.0f} s: making it, or asking its length, takes for ever",
+        {"seconds": late.seconds, "line": late.place},
+        f"It was at {late.place}. An endless loop, or a network or lock that does not answer.",
+        "see where it stands. If it merely takes longer: try with more time, --seconds 60.",
+    )
 
 
 def judged(seen: Evidence, ignore: Collection[str] = ()) -> list[Finding]:

@@ -32,7 +32,8 @@ class Field(NamedTuple):
     nans: int = 0
     infs: int = 0
     value: Any = None
-    """Of a number, or a short text."""
+    """Of a number or a short text, also in an array of one; the class that a one-hot vector stands for; how
+    much of an attention mask is data."""
     eight_bit: bool = False
     """A floating-point image with so few different values that they were bytes once."""
 
@@ -85,6 +86,11 @@ class Collating(NamedTuple):
     seconds: float
     samples: int
     lines: tuple[tuple[Line, int], ...] = ()
+    data: int = 0
+    full: int = 0
+    """Elements of samples that were filled up to one length, before and after."""
+    aliases: bool = False
+    """Samples are handed on as they are: an array of the batch lies in the memory of one of theirs."""
 
 
 class Trial(NamedTuple):
@@ -182,6 +188,8 @@ class Setting:
     num_workers: int = 0
     prefetch_factor: int = 2
     threads: bool = False
+    aliases: bool = False
+    """What the loader hands out may lie in the dataset's own memory."""
     lone_sample: str = ""
     torch: bool = False
     label: str | None = None
@@ -195,6 +203,8 @@ class Evidence:
     setting: Setting = Setting()
     readings: tuple[Reading, ...] = ()
     """A spread of the dataset in ascending order; of a stream, its beginning."""
+    first: float = 0.0
+    """Seconds that the first sample took which was read; a worker may have something to open, or to load."""
     again: tuple[Reading, ...] = ()
     """The first of them once more, under the same seed, by two workers…"""
     reseeded: tuple[Reading, ...] = ()

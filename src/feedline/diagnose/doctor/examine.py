@@ -9,9 +9,9 @@ Not its job: what runs in the workers (probe), judging (the checks).
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
-import os
 import random
 import time
 from collections.abc import Callable
@@ -20,12 +20,13 @@ from itertools import pairwise
 from typing import Any
 
 from feedline.arena.limits import room
+from feedline.cpus import look
 from feedline.diagnose.doctor.columns import column_of
-from feedline.diagnose.doctor.evidence import Carried, Evidence, Reading, Run
+from feedline.diagnose.doctor.evidence import Carried, Evidence, Mishap, Reading, Run
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
 from feedline.diagnose.doctor.probe import Batched, Observed, Rounds, Threads, Watched, same
 from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
-from feedline.errors import ShippingError, TooManyErrors
+from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
 from feedline.line.stream import READ_WHOLE
 from feedline.messages import BadSample
 from feedline.supervise.records import largest
@@ -60,6 +61,8 @@ SHARES = {
     "batches": 0.13,
 }
 """Of the time. (There are two kinds of repeats.)"""
+OF_SAMPLES = ("samples", "repeats", "slow")
+"""Parts whose tasks are samples. What is long in the others is our own: on a busy machine it may seem to be stuck."""
 ROUND = 16
 WORTH_A_TRIAL = 0.001
 """Seconds a sample must take for threads to matter."""
@@ -90,7 +93,7 @@ class Examination:
                 if not parts or name in parts:
                     self._guarded(words, getattr(self, name))
         whole = [number for number in (2, self._workers) for text in said if READ_WHOLE.format(shards=number) in text]
-        mishaps = tuple(each._replace(where=place_in(said, each)) for each in self._found.mishaps)
+        mishaps = tuple(each._replace(where=place_in([*said, each.error], each)) for each in self._found.mishaps)
         return replace(self._found, read_whole=max(whole, default=0), mishaps=mishaps, seconds=time.monotonic() - began)
 
     def _guarded(self, name: str, part: Callable[[], None]) -> None:
@@ -142,8 +145,20 @@ class Examination:
         if self._patient.setting.stream:
             read = self._elements("samples", 1)
         else:
+            self._begin()
             read = sorted(self._readings("samples", self._indices), key=lambda reading: reading.index)
         self._note(readings=(*read, *self._found.readings))
+
+    def _begin(self) -> None:
+        """One sample, with patience: a worker may have something to load, which is not being stuck."""
+        limit, mishaps = self._limit, self._found.mishaps
+        self._limit = max(limit, self._seconds / 2)
+        read: list[Reading] = []
+        with contextlib.suppress(Exception):  # whatever it is, the samples will show it
+            read = self._readings("slow", self._indices[:1])
+        first = read[0].seconds if read else 0.0
+        self._limit = max(limit, 2 * first)
+        self._note(mishaps=mishaps, first=first, limit=self._limit)
 
     def repeats(self) -> None:
         """Some of them again, by two workers; and under another seed."""
@@ -160,8 +175,10 @@ class Examination:
         """Those that took long, again."""
         long = self._found.long
         suspects = [reading.index for reading in self._found.good if reading.seconds > long][:SUSPECTS]
+        quick = [reading.index for reading in self._found.good if reading.seconds <= long][:1]
         if suspects and not self._patient.setting.stream:
-            self._note(reread=tuple(self._readings("slow", suspects)))
+            # After another: whatever comes first in a worker may be slow, as modules are imported and files opened.
+            self._note(reread=tuple(self._readings("slow", [*quick, *suspects])[len(quick) :]))
 
     def _elements(self, part: str, workers: int) -> list[Reading]:
         dataset = self._patient.dataset
@@ -188,6 +205,11 @@ class Examination:
                     break
         except TooManyErrors:
             pass  # all of them are in loader.errors
+        except (StalledSample, WorkerDied) as error:
+            if not self._patient.setting.stream:
+                raise
+            mishap = Mishap(len(got), "", str(error), isinstance(error, StalledSample))  # nothing comes after it
+            self._note(mishaps=(*self._found.mishaps, mishap))
         finally:
             self._take_down(part, loader.errors)
             loader.close()
@@ -195,7 +217,8 @@ class Examination:
 
     def _take_down(self, part: str, bad: list[BadSample]) -> None:
         """What hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading already.)"""
-        self._note(mishaps=(*self._found.mishaps, *(mishap_of(each) for each in bad if not each.trace)))
+        if part in OF_SAMPLES:
+            self._note(mishaps=(*self._found.mishaps, *(mishap_of(each) for each in bad if not each.trace)))
         if part == "samples" and self._patient.setting.stream:
             failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
             self._note(readings=(*self._found.readings, *failed))
@@ -221,9 +244,11 @@ class Examination:
         """One against two."""
         count = min(64, self._affordable(SHARES["threads"] * self._seconds / 3))  # each is read twice
         few = self._readable()[:count]
-        if self._found.usual >= WORTH_A_TRIAL and len(os.sched_getaffinity(0)) > 1 and len(few) >= 4:
-            (trial,) = self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0])
-            self._note(trial=trial)
+        if self._found.usual >= WORTH_A_TRIAL and len(few) >= 4:
+            for trial in self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0]):
+                self._note(
+                    trial=trial._replace(possible=min(trial.possible, look().usable))
+                )  # a quota shows only later
 
     def collate(self) -> None:
         """The user's own collate_fn, by itself."""

@@ -18,7 +18,7 @@ LISTED = 20
 
 def check_empty(seen: Evidence) -> Iterator[Finding]:
     """Nothing to read."""
-    if seen.setting.length == 0 or (seen.setting.stream and not seen.readings and not seen.mishaps):
+    if seen.setting.length == 0 or (seen.setting.stream and not (seen.readings or seen.mishaps or seen.troubles)):
         what = "The stream ended before its first element" if seen.setting.stream else "The dataset has no samples"
         explanation = "A wrong path, a filter that lets nothing pass, or a split with nothing in it."
         yield Finding("empty-dataset", WARNING, what, {}, explanation, "look at what __init__ finds.")

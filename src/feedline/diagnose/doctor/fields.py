@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
+from math import isinf
 from numbers import Number
 from typing import Any
 
@@ -24,6 +25,9 @@ WIDEST = 32
 """Elements of a list up to which each is a field of its own, unless all are numbers."""
 SHORT = 40
 """Characters of a text that is kept: a label has no more."""
+LISTED = 1000
+"""Elements of a list that are looked at one by one."""
+MOST_CLASSES = 10_000
 BYTE_VALUES = 256
 LEAST_IMAGE = 24 * 24
 """Pixels: below that an array is hardly an image, and has few different values anyway."""
@@ -70,7 +74,7 @@ def as_array(value: Any) -> Array | None:
         try:
             return np.asarray(value.detach())
         except (TypeError, RuntimeError):  # bfloat16 and other types that NumPy does not have
-            return None
+            return np.asarray(value.detach().float()) if value.is_floating_point() else None
     return None
 
 
@@ -83,11 +87,16 @@ def look_at(path: str, value: Any) -> Field:
         return Field(path, TEXT, type(value).__name__, (), len(value), value=short)
     array = as_array(value)
     if array is not None:
-        return _of_array(path, array, str(getattr(value, "dtype", array.dtype)).removeprefix("torch."))
+        dtype = str(getattr(value, "dtype", array.dtype)).removeprefix("torch.")
+        return _of_array(path, array, dtype)._replace(nbytes=int(value.nbytes))
     if isinstance(value, (Number, np.generic)):
         return _of_number(path, value)
     if isinstance(value, list):
-        return Field(path, LIST, "list", (len(value),), 8 * len(value))
+        nans = sum(each != each for each in value[:LISTED] if isinstance(each, float))
+        infs = sum(isinf(each) for each in value[:LISTED] if isinstance(each, float))
+        mask = np.array(value) if "attention_mask" in path and _is_flat(value) else None
+        known = None if mask is None else _value_of(path, mask)
+        return Field(path, LIST, "list", (len(value),), 8 * len(value), nans, infs, known)
     shape = getattr(value, "shape", None)
     return Field(path, OTHER, type(value).__name__, tuple(shape) if isinstance(shape, tuple) else ())
 
@@ -99,7 +108,19 @@ def _of_array(path: str, array: Array, dtype: str) -> Field:
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
         nans, infs = int(np.isnan(array).sum()), int(np.isinf(array).sum())
     eight_bit = array.dtype.kind == "f" and _was_bytes(array)
-    return Field(path, ARRAY, dtype, array.shape, array.nbytes, nans, infs, eight_bit=eight_bit)
+    return Field(path, ARRAY, dtype, array.shape, array.nbytes, nans, infs, _value_of(path, array), eight_bit)
+
+
+def _value_of(path: str, array: Array) -> Any:
+    """The number in an array of one; the class of a vector of zeros with a single one; how much of a mask is data."""
+    if array.ndim != 1 or array.dtype.kind not in "biuf" or not 0 < array.size <= MOST_CLASSES:
+        return None
+    if array.size == 1:
+        return array[0].item()
+    if "attention_mask" in path:
+        return float(np.count_nonzero(array) / array.size)
+    place = int(array.argmax())
+    return place if array[place] == 1 and np.count_nonzero(array) == 1 else None
 
 
 def _of_number(path: str, value: Any) -> Field:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import sqrt
 from typing import Any
 
-from feedline.diagnose.doctor.evidence import NUMBER, TEXT, Evidence
+from feedline.diagnose.doctor.evidence import ARRAY, NUMBER, TEXT, Column, Evidence
 from feedline.diagnose.findings import NOTE, PROBLEM, WARNING, Finding
 
 LEAST = 16
@@ -33,10 +33,21 @@ def label_path(seen: Evidence) -> str | None:
     if chosen is not None:
         forms = {chosen, f"[{chosen!r}]", f".{chosen}", f"[{chosen}]"}
         return next((path for path in seen.paths if path in forms), None)
-    likely = [path for path in seen.paths if _seems(seen, path)]
-    named = [path for path in likely if re.sub(r"\W+", "", path.rpartition(".")[2].rpartition("[")[2]).lower() in NAMES]
-    placed = [path for path in likely if re.fullmatch(r"\[[1-9]\d*\]", path)]
-    return named[0] if named else placed[-1] if placed else None
+    return _likeliest(seen, [path for path in seen.paths if _seems(seen, path)])
+
+
+def _likeliest(seen: Evidence, paths: list[str]) -> str | None:
+    """By its name; or by its place in a tuple: then the one with the fewest values, but not with a single one."""
+    named = [path for path in paths if re.sub(r"\W+", "", path.rpartition(".")[2].rpartition("[")[2]).lower() in NAMES]
+    if named:
+        return named[0]
+    placed = {path: len(set(_values(seen, path))) for path in paths if re.fullmatch(r"\[[1-9]\d*\]", path)}
+    varying = {path: count for path, count in placed.items() if count > 1} or placed
+    return min(reversed(varying), key=varying.__getitem__) if varying else None
+
+
+def _values(seen: Evidence, path: str) -> list[Any]:
+    return [each.value for _, each in seen.column_of(path)]
 
 
 def _seems(seen: Evidence, path: str) -> bool:
@@ -49,20 +60,46 @@ def _seems(seen: Evidence, path: str) -> bool:
 
 
 def _is_class(kind: str, value: Any) -> bool:
-    return (kind == NUMBER and isinstance(value, int)) or (kind == TEXT and isinstance(value, str))
+    return (kind in (NUMBER, ARRAY) and isinstance(value, int)) or (kind == TEXT and isinstance(value, str))
 
 
 def _labels(seen: Evidence) -> list[Any]:
     path = label_path(seen)
-    return [] if path is None else [each.value for _, each in seen.column_of(path)]
+    return [] if path is None else _values(seen, path)
+
+
+def _target_path(seen: Evidence) -> str | None:
+    """The label; or else a target that is a fraction, as torch.zeros(…) makes them."""
+    fractions = [path for path in seen.paths if all(isinstance(value, float) for value in _values(seen, path))]
+    everywhere = [path for path in fractions if len(_values(seen, path)) == len(seen.good)]
+    return label_path(seen) or _likeliest(seen, everywhere)
+
+
+def _column(seen: Evidence, labels: list[Any]) -> Column | None:
+    """The dataset's own column, if it speaks of the same labels as the samples do."""
+    return seen.column if seen.column is not None and all(label in seen.column.counts for label in labels) else None
+
+
+def check_choice(seen: Evidence) -> Iterator[Finding]:
+    """A label that the user has named, and that is not there."""
+    if seen.setting.label is not None and seen.paths and label_path(seen) is None:
+        yield Finding(
+            "could-not-examine",
+            WARNING,
+            f"Could not examine labels: no sample has a field {seen.setting.label!r}",
+            {"what": "labels", "label": seen.setting.label, "fields": seen.paths},
+            f"There are {', '.join(path or 'the sample itself' for path in seen.paths)}.",
+            "name one of these: a key, an attribute, or a place as 1.",
+        )
 
 
 def check_constant(seen: Evidence) -> Iterator[Finding]:
     """One label, whatever the index."""
-    labels, column = _labels(seen), seen.column
+    path = _target_path(seen)
+    labels, column = [] if path is None else _values(seen, path), seen.column
     if len(labels) < LEAST or len(set(labels)) > 1:
         return
-    label, count, path = labels[0], len(labels), label_path(seen)
+    label, count = labels[0], len(labels)
     evidence = {"label": label, "read": count, "field": path, "column": column.path if column else None}
     title = f"The label is {label!r} in all {count:,} samples read"
     if seen.setting.stream:
@@ -98,7 +135,8 @@ def check_constant(seen: Evidence) -> Iterator[Finding]:
 
 def check_sorted(seen: Evidence) -> Iterator[Finding]:
     """Stored class by class."""
-    labels, column, setting = _labels(seen), seen.column, seen.setting
+    labels, setting = _labels(seen), seen.setting
+    column = _column(seen, labels)
     if setting.balanced or len(labels) < LEAST or len(set(labels)) < 2 or (setting.loader and not setting.in_order):
         return
     if column is not None:
@@ -127,7 +165,8 @@ def check_sorted(seen: Evidence) -> Iterator[Finding]:
 
 def check_imbalance(seen: Evidence) -> Iterator[Finding]:
     """Classes of very different size."""
-    labels, column = _labels(seen), seen.column
+    labels = _labels(seen)
+    column = _column(seen, labels)
     if seen.setting.balanced or len(labels) < LEAST or len(set(labels)) < 2:
         return
     exact = column is not None
@@ -159,4 +198,4 @@ def check_imbalance(seen: Evidence) -> Iterator[Finding]:
     )
 
 
-CHECKS = (check_constant, check_sorted, check_imbalance)
+CHECKS = (check_choice, check_constant, check_sorted, check_imbalance)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from feedline.arena.segment import reserve_of
+from feedline.cpus import Cpus
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding
-from feedline.diagnose.machine.cpus import Cpus
 from feedline.diagnose.machine.memory import size
 from feedline.diagnose.machine.plan import Plan
 from feedline.supervise.growth import Point, steady

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedline.diagnose.doctor.evidence import Setting
+from feedline.diagnose.doctor.probe import Initialising
 from feedline.diagnose.target import Construction
 from feedline.line.collators.collator import Collator
 from feedline.line.last_batch import lone_sample
@@ -40,6 +41,8 @@ class Patient:
     batch_sampler: Any = None
     """One of feedline's, which can be asked for batches without a trace."""
     construction: Construction | None = None
+    worker_init_fn: Callable[[int], object] | None = None
+    """The user's own; a dataset may be of no use before it was called."""
 
     @property
     def name(self) -> str:
@@ -61,6 +64,8 @@ class Patient:
             "max_deaths": 1,
             "stall_warning": 0,
         }
+        if self.worker_init_fn is not None:
+            care["worker_init_fn"] = self.worker_init_fn if self.setting.stream else Initialising(self.worker_init_fn)
         if not self.setting.torch:
             return DataLoader(dataset, seed=seed, num_workers=num_workers, **care, **options)
         torch: Any = sys.modules["torch"]
@@ -136,7 +141,7 @@ def _of_ours(loader: DataLoader, given: dict[str, Any], construction: Constructi
         **given,
     )
     ours = batch_sampler if batch_sampler is not None and is_ours(batch_sampler) else None
-    return Patient(options.dataset, setting, options.collate_fn, ours, construction)
+    return Patient(options.dataset, setting, options.collate_fn, ours, construction, _init_fn(options))
 
 
 def _of_torchs(loader: Any, given: dict[str, Any], construction: Construction | None) -> Patient:
@@ -146,6 +151,8 @@ def _of_torchs(loader: Any, given: dict[str, Any], construction: Construction | 
     plain = type(loader.batch_sampler) is data.BatchSampler
     buffer = getattr(loader, "shuffle_buffer", 0)
     size, drop = loader.batch_size, loader.drop_last
+    collates = _collates(loader.collate_fn, batched, (data.default_collate, data.default_convert))
+    copies = hasattr(loader, "_feedline") or loader.num_workers or collates == "default"
     setting = Setting(
         stream=stream,
         length=_length(loader.dataset, stream),
@@ -154,17 +161,22 @@ def _of_torchs(loader: Any, given: dict[str, Any], construction: Construction | 
         balanced=_balances(loader.sampler, loader.batch_sampler),
         bucketed=_named(loader.batch_sampler, {"BucketBatchSampler"}),
         batch_size=size,
-        collates=_collates(loader.collate_fn, batched, (data.default_collate, data.default_convert)),
+        collates=collates,
         num_workers=loader.num_workers,
         prefetch_factor=loader.prefetch_factor or 2,
         threads=getattr(loader, "workers", "process") == "thread",
+        aliases=not copies,
         lone_sample=(lone_sample(loader.sampler, size, drop) or "") if not stream and plain else "",
         torch=True,
         **given,
     )
     own = None if setting.collates == "default" else loader.collate_fn
     ours = loader.batch_sampler if is_ours(loader.batch_sampler) and not plain else None
-    return Patient(loader.dataset, setting, own, ours, construction)
+    return Patient(loader.dataset, setting, own, ours, construction, _init_fn(loader))
+
+
+def _init_fn(options: Any) -> Any:
+    return options.worker_init_fn if options.num_workers else None
 
 
 def _length(dataset: Any, stream: bool) -> int | None:

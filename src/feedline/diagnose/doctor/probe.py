@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,12 +20,15 @@ from typing import Any
 
 import numpy as np
 
+from feedline.cgroups import text_of
 from feedline.datasets import described
 from feedline.diagnose.doctor.evidence import Collating, Line, Reading, Trial
 from feedline.diagnose.doctor.fields import as_array, digest, leaves, look_at
 from feedline.diagnose.doctor.lines import Lines, users_line
 from feedline.diagnose.doctor.seeding import Seeding
 from feedline.supervise.memory import own_memory
+from feedline.supervise.shutdown import TOLD_TO_LEAVE
+from feedline.worker_info import get_worker_info
 
 TWICE = 8
 """So many samples a worker reads a second time, to see whether both lie in the same memory."""
@@ -38,6 +42,23 @@ _lines, _seeding = Lines(), Seeding()
 def same(value: Any) -> Any:
     """A collate_fn that leaves readings as they are."""
     return value
+
+
+def now() -> float:
+    """A clock that stands still while this thread waits for a CPU that others have: a busy machine is no slow sample.
+
+    It may seem to go back, if the wait comes between its two looks.
+
+    >>> now() - now() < 1
+    True
+    """
+    words = text_of("/proc/thread-self/schedstat").split()
+    return time.perf_counter() - (int(words[1]) / 1e9 if len(words) == 3 else 0.0)
+
+
+def since(began: float) -> float:
+    """Seconds of that clock."""
+    return max(0.0, now() - began)
 
 
 class Watched:
@@ -57,14 +78,16 @@ class Watched:
     def __getitem__(self, index: Any) -> Reading:
         _seeding.begin(type(self.dataset).__module__)
         _lines.begin()
-        began = time.perf_counter()
+        began = now()
         try:
             sample = self.dataset[index]
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # feedline's own
+                raise
             _lines.take(), _seeding.take()
             words = f"{type(error).__name__}: {error}"[:300]
             return Reading(index, error=words, where=_line_of(error), what=described(self.dataset, index))
-        seconds = time.perf_counter() - began
+        seconds = since(began)
         reading = _read(index, sample, seconds, described(self.dataset, index) if seconds > LONG else "")
         if self._twice and seconds < LONG:
             self._twice -= 1
@@ -111,11 +134,11 @@ class Observed:
         self._since = 0.0
 
     def __call__(self, element: Any) -> Reading:
-        seconds = time.perf_counter() - self._since if self._since else 0.0  # the first: with opening the stream
+        seconds = since(self._since) if self._since else 0.0  # the first: with opening the stream
         reading = _read(None, element, seconds, "")
         _seeding.begin(self._module)
         _lines.begin()
-        self._since = time.perf_counter()
+        self._since = now()
         return reading
 
 
@@ -149,10 +172,54 @@ class Batched:
     def __getitem__(self, number: int) -> Collating:
         samples = [self.dataset[index] for index in self._batches[number]]
         _lines.begin()
-        began = time.perf_counter()
-        self._collate_fn(samples)
-        seconds = time.perf_counter() - began
-        return Collating(seconds, len(samples), _lines.take())
+        began = now()
+        batch = self._collate_fn(samples)
+        seconds = since(began)
+        return Collating(seconds, len(samples), _lines.take(), *filled(samples, batch), aliases(samples, batch))
+
+
+def filled(samples: Sequence[Any], batch: Any) -> tuple[int, int]:
+    """Elements of a field whose length varies, and of the array in the batch that they were put into; else zeros.
+
+    >>> filled([{"a": [1, 2]}, {"a": [3]}], [np.zeros((2, 2))])
+    (3, 4)
+    """
+    arrays = {array.size for _, value in leaves(batch) if (array := as_array(value)) is not None}
+    columns: dict[str, list[int]] = {}
+    for sample in samples:
+        for path, value in leaves(sample):
+            array = as_array(value)
+            size = len(value) if isinstance(value, list) else None if array is None else array.size
+            if size is not None:
+                columns.setdefault(path, []).append(size)
+    for sizes in columns.values():
+        full = len(samples) * max(sizes)
+        if len(sizes) == len(samples) and len(set(sizes)) > 1 and full in arrays:
+            return sum(sizes), full
+    return 0, 0
+
+
+def aliases(samples: Sequence[Any], batch: Any) -> bool:
+    """Does an array of the batch lie in a sample's memory?
+
+    >>> sample = np.zeros(3)
+    >>> aliases([sample], {"x": [sample]}), aliases([sample], np.stack([sample]))
+    (True, False)
+    """
+    first = _arrays(samples[:1])
+    return any(np.may_share_memory(one, other) for one in first for other in _arrays(batch))
+
+
+def _arrays(tree: Any) -> list[Any]:
+    """All of them, also those in lists."""
+    found = []
+    for _, value in leaves(tree):
+        array = as_array(value)
+        if array is not None:
+            found.append(array)
+        elif isinstance(value, list) and value is not tree:
+            found += [each for part in value for each in _arrays(part)]
+    return found
 
 
 class Threads:
@@ -171,6 +238,20 @@ class Threads:
         (one, cpu_one), (two, cpu_two) = (_timed(count, self.dataset.__getitem__, self._indices) for count in (1, 2))
         possible.append(_timed(2, _hash, blocks))
         return Trial(one, two, cpu_one, cpu_two, min(cpu / seconds for seconds, cpu in possible))
+
+
+class Initialising:
+    """The user's worker_init_fn, to whom the worker's dataset is the user's and not ours around it."""
+
+    def __init__(self, own: Callable[[int], object]) -> None:
+        self._own = own
+
+    def __call__(self, worker: int) -> None:
+        torch = sys.modules.get("torch")
+        for info in (get_worker_info(), torch.utils.data.get_worker_info() if torch else None):
+            if isinstance(getattr(info, "dataset", None), (Watched, Rounds, Batched, Threads)):
+                object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[union-attr]
+        self._own(worker)
 
 
 def _timed(threads: int, call: Callable[[Any], Any], things: Sequence[Any]) -> tuple[float, float]:

@@ -39,14 +39,16 @@ def check_aliasing(seen: Evidence) -> Iterator[Finding]:
             "x = self.data[index].copy()     # torch: .clone()",
         )
     elif shared:
-        path, bare = shared[0].shared[0], seen.setting.collates == "none"
+        as_they_are = seen.setting.collates == "none" or any(each.aliases for each in seen.collating)
+        path, aliases = shared[0].shared[0], seen.setting.aliases and as_they_are
+        handed_on = "and so is what the loader hands out" if aliases else "feedline's batches are copies of it"
         yield Finding(
             "aliases-dataset",
-            NOTE if bare else OK,
-            f"{field_name(path)} is a view on the dataset's memory; feedline's batches are copies of it",
+            WARNING if aliases else OK,
+            f"{field_name(path)} is a view on the dataset's memory; {handed_on}",
             {"field": path, "indices": indices(shared)},
-            "Whoever writes to a sample (in a transform, or in collate_fn) changes the dataset. With torch's own "
-            "loader and no workers this goes for what it delivers, where samples are not collated.",
+            "Whoever writes to a sample (in a transform, in collate_fn) changes the dataset, and every later epoch. "
+            "With torch's own loader and no workers, that goes for batches that are not stacked, too.",
             "copy a sample before you change it.",
             "x = self.data[index].copy()     # torch: .clone()",
         )

@@ -1,8 +1,9 @@
 """Time: samples that take long, the line that takes it, collating, and whether threads would help.
 
-Takes: evidence. Gives: findings "slow-samples", "slow-reading", "slow-collate", "python-bound", "threads-help".
-Promises: a sample is slow only if it was so whenever it was read; a statement about threads needs a machine that
-had two CPUs free.
+Takes: evidence. Gives: findings "slow-start", "slow-samples", "slow-reading", "slow-collate", "python-bound",
+"threads-help".
+Promises: a sample is slow only if it was so whenever it was read; a statement about threads that compute needs a
+machine that had two CPUs free.
 Not its job: how many workers (tune).
 """
 
@@ -10,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from feedline.diagnose.doctor.evidence import Evidence, Line, Reading
+from feedline.diagnose.doctor.evidence import OUTLIER, Evidence, Line, Reading
 from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 
 SLOW, VERY_SLOW = 0.01, 0.05
 """Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
+FEW = 8
+"""Samples below which nothing is said of what is usual."""
+SLOW_START = 3.0
+"""Seconds before a worker's first sample: torch's own lazy imports take a third of one, and three on a busy machine."""
 LOOKS = 20
 """Looks at the code on which a line's share must rest."""
 COLLATE_SHARE, COLLATE_SECONDS = 0.5, 0.001
@@ -23,14 +28,15 @@ COLLATE_SHARE, COLLATE_SECONDS = 0.5, 0.001
 ONE_CPU, TWO_CPUS, POSSIBLE = 1.15, 1.5, 1.5
 """CPUs that two threads have at once: code that holds the GIL at most 1.05 (measured on a busy machine of two CPUs),
 other code nearly as many as work that needs no interpreter."""
-ON_CPU = 0.6
-"""The share of a single thread's time on a CPU: below that it waits, for a disk or a network, and threads help."""
+ON_CPU, OFF_CPU = 0.6, 0.1
+"""The share of a single thread's time on a CPU: below the first it waits, for a disk or a network, and threads help.
+Below the second that is sure even on a busy machine, where whoever computes has a tenth at least."""
 
 
 def check_outliers(seen: Evidence) -> Iterator[Finding]:
     """A few samples that hold up the others."""
-    again = {reading.index: reading for reading in (*seen.again, *seen.reread)}
-    if len(seen.good) < 8:
+    again = {reading.index: reading for reading in seen.reread}
+    if len(seen.good) < FEW:
         return
     limit, usual = seen.long, seen.usual
     slow = [reading for reading in seen.good if reading.seconds > limit and _again(reading, again, limit)]
@@ -49,6 +55,22 @@ def check_outliers(seen: Evidence) -> Iterator[Finding]:
         f"holds up those behind it.{f' The time goes into {line}.' if line else ''}",
         "look at these samples: far larger files, other formats? Otherwise load further ahead, or in any order.",
         "loader = DataLoader(dataset, prefetch_factor=8, in_order=False)",
+    )
+
+
+def check_first(seen: Evidence) -> Iterator[Finding]:
+    """What a worker does before its first sample is there."""
+    if len(seen.good) < FEW or seen.first < max(SLOW_START, OUTLIER * seen.usual):
+        return
+    yield Finding(
+        "slow-start",
+        NOTE,
+        f"The first sample that a worker reads takes {lasting(seen.first)}, the others {lasting(seen.usual)}",
+        {"first": seen.first, "usual": seen.usual},
+        "Something is opened or loaded on first use. Each worker does that, and without persistent_workers in each "
+        "epoch anew.",
+        "load less, or map a file; and keep the workers from one epoch to the next.",
+        "loader = DataLoader(dataset, num_workers=4, persistent_workers=True)",
     )
 
 
@@ -112,7 +134,7 @@ def check_collate(seen: Evidence) -> Iterator[Finding]:
 def check_threads(seen: Evidence) -> Iterator[Finding]:
     """Would threads do, instead of processes?"""
     trial = seen.trial
-    if trial is None or trial.possible < POSSIBLE:
+    if trial is None or (trial.possible < POSSIBLE and trial.cpu_one >= OFF_CPU * trial.one):
         return
     evidence = {
         "gain": round(trial.gain, 2),
@@ -137,4 +159,4 @@ def check_threads(seen: Evidence) -> Iterator[Finding]:
         yield Finding("threads-help", OK, title, evidence)
 
 
-CHECKS = (check_outliers, check_reading, check_collate, check_threads)
+CHECKS = (check_first, check_outliers, check_reading, check_collate, check_threads)

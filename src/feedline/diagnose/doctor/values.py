@@ -18,6 +18,8 @@ from feedline.diagnose.findings import NOTE, PROBLEM, WARNING, Finding
 RARE = 0.1
 """The share up to which samples that differ are odd ones out, rather than of varying kind."""
 LISTED = 20
+SMALLEST = 32
+"""Bytes of a field that is worth a word on its type: four numbers, as in a row of a small table."""
 
 
 def check_finite(seen: Evidence) -> Iterator[Finding]:
@@ -168,7 +170,9 @@ def _type(field: Field) -> str:
 
 def check_float64(seen: Evidence) -> Iterator[Finding]:
     """Twice the bytes that a model takes."""
-    for path in _everywhere(seen, lambda field: field.kind == ARRAY and field.dtype == "float64" and field.nbytes > 64):
+    for path in _everywhere(
+        seen, lambda field: field.kind == ARRAY and field.dtype == "float64" and field.nbytes >= SMALLEST
+    ):
         size = max(field.nbytes for _, field in seen.column_of(path))
         yield Finding(
             "float64",

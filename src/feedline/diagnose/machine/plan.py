@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from feedline.diagnose.machine.cpus import Cpus
+from feedline.cpus import Cpus
 
 HELD = 2
 """Batches that a loop has in hand: the one it works on, and the one before until the name is bound anew."""

@@ -9,8 +9,8 @@ import math
 import os
 from collections.abc import Iterator
 
+from feedline.cpus import Cpus
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
-from feedline.diagnose.machine.cpus import Cpus
 from feedline.diagnose.machine.plan import Plan
 from feedline.diagnose.machine.remedies import more_cpus
 from feedline.workers.one_thread import VARIABLES

@@ -13,7 +13,7 @@ from typing import Any
 
 from feedline.arena.limits import room
 from feedline.checks import check_choice, check_flag, check_number, check_seconds, check_whole
-from feedline.diagnose.machine.cpus import look
+from feedline.cpus import look
 from feedline.diagnose.target import constructed
 from feedline.diagnose.tune.bar import Bar
 from feedline.diagnose.tune.candidates import Bounds, cost

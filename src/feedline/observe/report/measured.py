@@ -48,7 +48,7 @@ def whole(recording: Recording) -> Span:
 
 def epochs_in(delivered: list[Delivered]) -> list[list[Delivered]]:
     """The batches of each epoch."""
-    return [list(batches) for _, batches in groupby(delivered, key=lambda one: one.epoch)]
+    return [list(batches) for _, batches in groupby(delivered, key=lambda one: one.run)]
 
 
 class Moments(NamedTuple):
@@ -244,10 +244,11 @@ def composition(delivered: list[Delivered]) -> Composition | None:
     counted = [dict(one.labels) for one in delivered if one.labels]
     if not counted:
         return None
-    totals: Counter[int] = Counter()
+    totals: Counter[Any] = Counter()
     for one in counted:
         totals.update(one)
-    common = sorted(label for label, _ in totals.most_common(LABELS if len(totals) <= LABELS else LABELS - 1))
+    most = totals.most_common(LABELS if len(totals) <= LABELS else LABELS - 1)
+    common = sorted((label for label, _ in most), key=lambda label: (isinstance(label, str), label))
     tables = [[*(one.get(label, 0) for label in common), _others(one, common)] for one in counted]
     with_others = len(totals) > len(common)
     table = np.array(tables, dtype=np.int64)[:, : len(common) + with_others]
@@ -265,5 +266,5 @@ def composition(delivered: list[Delivered]) -> Composition | None:
     )
 
 
-def _others(one: dict[int, int], common: list[int]) -> int:
+def _others(one: dict[Any, int], common: list[Any]) -> int:
     return sum(count for label, count in one.items() if label not in common)

@@ -8,7 +8,6 @@ Not its job: the parts (sections), the frame around them (document), the file (r
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.cpus import look
 from feedline.observe.recording import Recording
 from feedline.observe.report import measured, sections
 from feedline.observe.report.document import document, part
@@ -35,7 +35,7 @@ def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str
     flow = reduce(Flow.plus, flows, Flow())
     span = measured.whole(recording)
     spread, found = measured.samples(recording.marks), measured.composition(recording.delivered)
-    judged = verdict(flow, measured.waits(recording.delivered), len(os.sched_getaffinity(0)))
+    judged = verdict(flow, measured.waits(recording.delivered), look().workers)
     parts = [
         _head(recording, flows, flow),
         sections.judgement(judged, notes(stats, flow.restarts, spread, found)),

@@ -48,7 +48,7 @@ def _made(marks: list[Marks], rows: dict[int, int], zero: int) -> dict[str, Any]
         "start": _steps(starts),
         "fetch": [(turn - one.began) // 1000 for one, turn in zip(marks, turns, strict=True)],
         "collate": [(one.made - turn) // 1000 for one, turn in zip(marks, turns, strict=True)],
-        "size": [-1 if one.indices is None else len(one.indices) for one in marks],
+        "size": [-1 if one.indices is None else len(one.indices) + one.indices_left for one in marks],
         "indices": _indices(marks),
     }
     if sum(len(one.times) for one in marks) <= SAMPLES:

@@ -1,7 +1,9 @@
 """How much of the machine something else used during a measurement.
 
 Takes: the session of the processes that measured. Linux only; elsewhere the answer is None.
-Gives: the share of all cores' time that went to anything outside that session (or was stolen by the host).
+Gives: the share of all cores' time that went to anything outside that session (or was stolen by the host); the
+processes of a session.
+Not its job: what follows from it (comparing).
 Why: a second busy process does not slow both sides alike. torch's threads wait for each other at every large
 copy, so with one core taken its loader without workers was seen to drop from 3,500 to 130 samples/s.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 BUSY = 0.10
@@ -29,6 +32,7 @@ class Noise:
         self._before = self._others()
 
     def share(self) -> float | None:
+        """The others' share of the machine since then."""
         after = self._others()
         if self._before is None or after is None:
             return None
@@ -46,15 +50,27 @@ class Noise:
 
 def _ticks_of_session(session: int) -> int:
     """CPU time of the session's processes and of those they have outlived."""
-    total = 0
+    return sum(sum(int(ticks) for ticks in fields[11:15]) for _, fields in _processes(session))
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session, as far as the system tells.
+
+    >>> os.getpid() in members(os.getsid(0)) or not _STAT.exists()
+    True
+    """
+    return [process for process, _ in _processes(session)]
+
+
+def _processes(session: int) -> Iterator[tuple[int, list[str]]]:
+    """Each with its numbers, as /proc has them from the state on."""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = entry.read_text().rsplit(")", 1)[1].split()
         except OSError:  # ended meanwhile
             continue
         if int(fields[3]) == session:
-            total += sum(int(ticks) for ticks in fields[11:15])
-    return total
+            yield int(entry.parent.name), fields
 
 
 def wait_for_quiet(limit: float) -> None:

@@ -3,7 +3,7 @@
 Takes: affinity, cgroup quotas, the machine's count. Gives: `Cpus`, and how many workers follow from it.
 Promises: the tightest of all that holds: affinity (which cpusets narrow) and the quota of our cgroup and of every one
 around it, version 1 or 2; never an exception.
-Not its job: what is said about it (processors).
+Not its job: what is said about it (diagnose/machine/processors, observe/report).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""`feedline demo`: images with rare classes and damaged files, a training that is stopped and goes on, and a report."""

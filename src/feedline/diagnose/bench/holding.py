@@ -1,0 +1,181 @@
+"""The benchmark: one contest after the other, in each of which two processes take turns.
+
+Takes: names of workloads or datasets, numbers of workers, how long and how often. Gives: a `Comparison`.
+Promises: while a side measures, the other's processes stand still; both are measured in the same way; a side that fails
+or hangs is named and left out, and the other goes on; an end, whatever the dataset does.
+Not its job: what a process measures (side), words (page).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.util
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from feedline.checks import check_seconds, check_whole
+from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
+from feedline.diagnose.bench.machine import machine
+from feedline.diagnose.bench.side import EPOCHS, WARM_UP, WINDOW
+from feedline.diagnose.bench.subject import FEEDLINE, SIDES, TORCH, Wanted
+from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
+from feedline.diagnose.bench.workloads import Workload, workload
+from feedline.errors import OptionError
+
+SECONDS, REPEATS, TIMEOUT = 0.5, 5, 60.0
+"""As the repository's benchmarks; and a minute, in which the slowest of our workloads is through five times."""
+WARMING = 2.0
+"""Seconds of warm-up after which an epoch counts as long, and windows of it are measured: torch's in-memory epoch takes
+about ten."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How every contest of a run is held."""
+
+    seconds: float = SECONDS
+    repeats: int = REPEATS
+    timeout: float = TIMEOUT
+    """For one answer; when so much has passed since a contest's begin, no further turn begins."""
+    say: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        check_whole("repeats", self.repeats, least=1)
+        for name in ("seconds", "timeout"):
+            if not check_seconds(name, getattr(self, name), "nothing"):
+                raise OptionError(f"{name} must be more than 0: measuring takes time")
+
+
+def bench(words: Sequence[str], num_workers: Sequence[int] = (), terms: Terms = Terms(), **own: Any) -> Comparison:  # noqa: B008
+    """Hold all contests: each workload or dataset with each number of workers (none: its own).
+
+    `own` is for the user's datasets: batch_size, shuffle, collate.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise OptionError("it compares with torch's loader, and torch is not installed; pip install 'feedline[torch]'")
+    _check(num_workers, own)
+    chosen = [_with(workload(word), own) for word in words]
+    for each in chosen:
+        if each.package and importlib.util.find_spec(each.package) is None:
+            raise OptionError(f"the workload {each.name} needs Pillow; pip install 'feedline[images]'")
+    before, versions = machine(), {"python": platform.python_version(), "numpy": np.__version__}
+    contests = []
+    for each in chosen:
+        for number in num_workers or (each.wanted.num_workers,):
+            wanted = replace(each.wanted, num_workers=number)
+            contests.append(_Holding(replace(each, wanted=wanted), terms, versions).contest())
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return Comparison(tuple(contests), versions, before, date, terms.seconds, terms.repeats)
+
+
+def _check(num_workers: Sequence[int], own: dict[str, Any]) -> None:
+    for number in num_workers:
+        check_whole("num_workers", number, least=0)
+    if own.get("batch_size") is not None:
+        check_whole("batch_size", own["batch_size"], least=1)
+
+
+def _with(chosen: Workload, own: dict[str, Any]) -> Workload:
+    given = {name: value for name, value in own.items() if value not in (None, False)}
+    if given and chosen.summary:
+        raise OptionError(
+            f"{', '.join(given)}: the workload {chosen.name} has its own; give it with a dataset of yours"
+        )
+    return replace(chosen, wanted=replace(chosen.wanted, **given))
+
+
+class _Holding:
+    """One contest while it is held."""
+
+    def __init__(self, chosen: Workload, terms: Terms, versions: dict[str, str]) -> None:
+        self._chosen, self._terms, self._versions = chosen, terms, versions
+        self._running: dict[str, SideProcess] = {}
+        self._facts: dict[str, Any] = {}
+        self._notes: list[str] = []
+        self._measured = {side: Measured() for side in SIDES}
+
+    def contest(self) -> Contest:
+        """From the first process to the last."""
+        until = time.monotonic() + self._terms.timeout
+        with contextlib.ExitStack() as ends:
+            for side in SIDES:
+                self._running[side] = process = SideProcess(_command(side, self._chosen.wanted), self._terms.timeout)
+                ends.callback(process.close)
+            self._introduce()
+            way = self._warm_up()
+            for turn in range(self._terms.repeats):
+                if turn and time.monotonic() > until:
+                    self._notes.append(f"{turn} of {self._terms.repeats} repeats: the time was up")
+                    break
+                self._take_turns(turn, way)
+        about = self._chosen.summary or self._facts.get("about", "")
+        number = self._facts.get("num_workers", self._chosen.wanted.num_workers)
+        metric, notes = self._facts.get("metric", ""), (*self._facts.get("notes", ()), *self._notes)
+        return Contest(
+            self._chosen.name, number, metric, self._measured[FEEDLINE], self._measured[TORCH], about, tuple(notes)
+        )
+
+    def _introduce(self) -> None:
+        """Both have imported what they need and made their dataset before anybody is measured."""
+        self._say("starting")
+        for side in SIDES:
+            with self._failing(side):
+                answer = self._checked(self._running[side].answer())
+                self._versions[side] = answer.pop("version")
+                self._facts = answer
+
+    def _warm_up(self) -> str:
+        """Gives the way to measure both: by epochs, if those of both have been short enough to warm up with one."""
+        whole, batches = [], {}
+        for side in self._left():
+            self._say(f"warming up · {side}")
+            with self._failing(side):
+                answer = self._checked(self._running[side].measure(f"{WARM_UP} {max(WARMING, self._terms.seconds)}"))
+                whole.append(answer["whole"])
+                batches[side] = answer["batches"]
+        if len(set(batches.values())) > 1 and None not in batches.values():
+            told = " and ".join(f"{count:,} with {side}" for side, count in batches.items())
+            self._notes.append(f"an epoch has {told} batches: one of them reads elements twice, or leaves some out")
+        return EPOCHS if all(whole) else WINDOW
+
+    def _take_turns(self, turn: int, way: str) -> None:
+        for side in order(self._left(), turn):
+            self._say(f"{turn + 1}/{self._terms.repeats} · {side}")
+            with self._failing(side):
+                answer = self._checked(self._running[side].measure(f"{way} {self._terms.seconds}"))
+                so_far = self._measured[side]
+                values, noise = (*so_far.values, answer["value"]), (*so_far.noise, answer["noise"])
+                self._measured[side] = replace(so_far, values=values, noise=noise)
+
+    def _left(self) -> list[str]:
+        return [side for side in SIDES if not self._measured[side].failure]
+
+    def _checked(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if "refused" in answer:
+            raise OptionError(answer["refused"])
+        if "failed" in answer:
+            raise SideFailed(answer["failed"])
+        return answer
+
+    @contextlib.contextmanager
+    def _failing(self, side: str) -> Any:
+        """A side that fails is out, and says why."""
+        try:
+            yield
+        except SideFailed as failure:
+            self._measured[side] = replace(self._measured[side], failure=str(failure))
+
+    def _say(self, what: str) -> None:
+        self._terms.say(f"{self._chosen.name} · {what}")
+
+
+def _command(side: str, wanted: Wanted) -> list[str]:
+    return [sys.executable, "-m", "feedline.diagnose.bench.side", side, json.dumps(asdict(wanted))]

@@ -1,0 +1,135 @@
+"""The process that measures one side: `python -m feedline.diagnose.bench.side SIDE WANTED`.
+
+Takes: the side and, as JSON, what is wanted; then a word on standard input for each thing to be done.
+Gives: one line of JSON when the loader is made, and one for each word: "warm-up", "epochs" or "window", each with
+seconds after it. A failure is such a line, too.
+Promises: between two words its workers stand still, so that what they prepare ahead does not disturb the other side;
+what the user's code prints does not mix with the answers; when whoever asks is gone it goes, and its workers with it.
+Not its job: whose turn it is (holding).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from feedline.diagnose.bench.noise import members
+from feedline.diagnose.bench.pace import NothingLoaded, Pace
+from feedline.diagnose.bench.subject import Subject, Wanted, subject
+from feedline.errors import OptionError
+
+_PR_SET_PDEATHSIG = 1
+WARM_UP, EPOCHS, WINDOW = "warm-up", "epochs", "window"
+
+
+def main() -> None:
+    """Answer until there are no more questions."""
+    _end_with_parent()
+    answers = _own_output()
+    side, wanted = sys.argv[1], Wanted(**json.loads(sys.argv[2]))
+    try:
+        made = subject(side, wanted)
+    except Exception as error:
+        _write(answers, {"refused" if isinstance(error, OptionError) else "failed": words_of(error)})
+        return
+    _write(answers, {**_facts(made), "version": _version(side)})
+    try:
+        _serve(Pace(made), answers)
+    finally:
+        _signal_workers(signal.SIGCONT)  # before the loader ends: those who stand still cannot be told to
+
+
+def _serve(pace: Pace, answers: TextIO) -> None:
+    for line in sys.stdin:
+        word, seconds = line.split()
+        try:
+            with moving():
+                answer = _measured(pace, word, float(seconds))
+        except Exception as error:
+            _write(answers, {"failed": words_of(error)})
+            return
+        _write(answers, answer)
+
+
+def _measured(pace: Pace, word: str, seconds: float) -> dict[str, Any]:
+    if word == WARM_UP:
+        return {"whole": pace.warm_up(seconds), "batches": pace.batches}
+    return {"value": pace.epochs(seconds) if word == EPOCHS else pace.window(seconds)}
+
+
+@contextlib.contextmanager
+def moving() -> Iterator[None]:
+    """Workers run while this lasts, and stand still before and after."""
+    _signal_workers(signal.SIGCONT)
+    try:
+        yield
+    finally:
+        _signal_workers(signal.SIGSTOP)
+
+
+def _signal_workers(number: int) -> None:
+    """To all others of the session, which is ours alone; not to the one that waits for the next word."""
+    if os.getsid(0) != os.getpid():
+        return  # started by hand: the session is somebody's shell
+    for process in members(os.getpid()):
+        if process != os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+
+
+def _end_with_parent() -> None:
+    """Also in the middle of a sample, where the end of our input is not noticed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _own_output() -> TextIO:
+    """Standard output as it was; from now on that is the same as standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def _write(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _facts(made: Subject) -> dict[str, Any]:
+    return {"num_workers": made.num_workers, "metric": made.metric, "about": made.about, "notes": made.notes}
+
+
+def _version(side: str) -> str:
+    return str(importlib.import_module(side).__version__)
+
+
+def words_of(error: Exception) -> str:
+    """One line: what was raised, and last of all why. torch puts a worker's whole traceback into the message.
+
+    >>> words_of(OSError("truncated"))
+    'OSError: truncated'
+    >>> words_of(OSError("Caught OSError in DataLoader worker process 0.\\nOriginal Traceback: …\\nOSError: truncated"))
+    'OSError: truncated'
+    >>> words_of(OptionError("there is no file 'x.py'"))
+    "there is no file 'x.py'"
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith("Caught "):
+        return lines[-1]
+    if isinstance(error, (OptionError, NothingLoaded)) and lines:
+        return lines[0]
+    where = [note.strip().splitlines()[0] for note in getattr(error, "__notes__", ()) if note.strip()]
+    first = ": ".join([type(error).__name__, *lines[:1]])
+    return f"{first} ({where[0]})" if where else first
+
+
+if __name__ == "__main__":
+    main()

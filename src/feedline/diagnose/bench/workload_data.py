@@ -1,0 +1,133 @@
+"""What our workloads read: datasets made on the spot, the same in every process.
+
+Takes: nothing. Gives: a function for each workload, without arguments, that makes its dataset.
+Promises: samples are tensors where torch's users have tensors; torch and Pillow are imported when they are needed.
+Not its job: names, options (workloads).
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import random
+import time
+from typing import Any
+
+import numpy as np
+
+from feedline.extras import extra
+
+ROWS, COLUMNS = 500_000, 32
+WIDTH, HEIGHT, SIDE = 500, 375, 224
+PICTURES = 32
+"""Different JPEGs, read again and again: decoding takes as long, and making more takes longer to start."""
+LATENCY = 0.005
+WORDS = 2_000
+
+
+class Repeated:
+    """A few samples again and again, each prepared anew."""
+
+    def __init__(self, samples: list[Any], length: int) -> None:
+        self.samples, self.length = samples, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.prepared(self.samples[index % len(self.samples)])
+
+    def prepared(self, sample: Any) -> Any:
+        """As it is."""
+        return sample
+
+
+class Slow(Repeated):
+    """Samples that come over a network."""
+
+    def prepared(self, sample: Any) -> Any:
+        """After a while."""
+        time.sleep(LATENCY)
+        return sample
+
+
+class Jpegs(Repeated):
+    """Encoded pictures, decoded and resized by Pillow."""
+
+    def prepared(self, sample: bytes) -> tuple[np.ndarray, int]:
+        """Channels first, from 0 to 1."""
+        with extra("PIL.Image", "images", "the workload jpeg").open(io.BytesIO(sample)) as image:
+            pixels = np.asarray(image.convert("RGB").resize((SIDE, SIDE)), dtype=np.float32)
+        return pixels.transpose(2, 0, 1) / 255, len(sample) % 10
+
+
+class Augmented(Repeated):
+    """Pictures in memory, cropped, flipped and normalised by NumPy."""
+
+    def prepared(self, sample: np.ndarray) -> np.ndarray:
+        """A random part, perhaps mirrored."""
+        top, left = random.randrange(256 - SIDE), random.randrange(256 - SIDE)
+        part = sample[top : top + SIDE, left : left + SIDE]
+        part = part[:, ::-1] if random.random() < 0.5 else part
+        return np.ascontiguousarray(part.transpose(2, 0, 1), dtype=np.float32) / 255
+
+
+def in_memory() -> Any:
+    """Rows of numbers with labels, as a TensorDataset."""
+    torch = importlib.import_module("torch")
+    rows = torch.rand(ROWS, COLUMNS), torch.randint(0, 10, (ROWS,))
+    return importlib.import_module("torch.utils.data").TensorDataset(*rows)
+
+
+def large_samples() -> Repeated:
+    """A tensor of 600 kB, at no cost."""
+    return Repeated([importlib.import_module("torch").rand(3, SIDE, SIDE)], 64 * 30)
+
+
+def tiny_batches() -> Repeated:
+    """Numbers."""
+    return Repeated(list(range(1000)), 8 * 2000)
+
+
+def latency() -> Slow:
+    """Small tensors, 5 ms each."""
+    return Slow([importlib.import_module("torch").rand(64)], 2048)
+
+
+def augment() -> Augmented:
+    """256×256 pictures of 8 bits."""
+    made = np.random.default_rng(0).integers(0, 256, (16, 256, 256, 3), dtype=np.uint8)
+    return Augmented(list(made), 1024)
+
+
+def jpeg() -> Jpegs:
+    """500×375 pictures, encoded."""
+    return Jpegs(_encoded(PICTURES), 1024)
+
+
+def _encoded(count: int) -> list[bytes]:
+    """Pictures that compress about as photographs do: soft blobs of three sizes, and grain."""
+    pillow = extra("PIL.Image", "images", "the workload jpeg")
+    draw, files = np.random.default_rng(0), []
+    for _ in range(count):
+        pixels = draw.normal(128, 6, (HEIGHT, WIDTH, 3)).astype(np.float32)
+        for cells in (8, 24, 72):
+            coarse = pillow.fromarray(draw.integers(0, 256, (cells, cells, 3), dtype=np.uint8))
+            pixels += (np.asarray(coarse.resize((WIDTH, HEIGHT))) - np.float32(128)) / 3
+        file = io.BytesIO()
+        pillow.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
+        files.append(file.getvalue())
+    return files
+
+
+def text() -> Repeated:
+    """Sequences of words as numbers, of log-normal lengths."""
+    draw = np.random.default_rng(0)
+    lengths = np.clip(draw.lognormal(4.5, 0.7, WORDS), 1, 512).astype(int)
+    torch = importlib.import_module("torch")
+    return Repeated([torch.from_numpy(draw.integers(0, 50_000, length)) for length in lengths], 20_000)
+
+
+def padded(samples: list[Any]) -> Any:
+    """The usual collate_fn for them."""
+    return importlib.import_module("torch.nn.utils.rnn").pad_sequence(samples, batch_first=True)

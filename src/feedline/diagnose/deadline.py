@@ -1,0 +1,74 @@
+"""An end for code that may not have one: a factory, an import, a `__len__` of the user's.
+
+Takes: seconds. Gives: `TooLong`, raised where the code stands, with that place in words.
+Promises: whatever waits or computes in Python is ended, also if it catches every exception it knows; what was there for
+SIGALRM before is there again afterwards.
+Not its job: samples, which are read in worker processes that can be killed. It cannot end C code that does not come
+back to Python, and it does nothing outside of the main thread, or where somebody else has set an alarm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+AGAIN = 1.0
+"""Seconds after which it rings again: `except BaseException` may have caught it."""
+
+
+class TooLong(BaseException):
+    """The time is over. No `Exception`: those are caught by people who retry."""
+
+    def __init__(self, seconds: float, place: str) -> None:
+        super().__init__(f"not done after {seconds:.0f} s; it was at {place}")
+        self.seconds = seconds
+        self.place = place
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """End what is done here after so long.
+
+    >>> import time
+    >>> try:
+    ...     with within(0.01):
+    ...         time.sleep(60)
+    ... except TooLong as late:
+    ...     print(late.place.rpartition(":")[2])
+     time.sleep(60)
+    """
+    if not _can_ring():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TooLong(seconds, _place(frame))
+
+    before: Any = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before if before is not None else signal.SIG_DFL)
+
+
+def _can_ring() -> bool:
+    return (
+        hasattr(signal, "setitimer")
+        and threading.current_thread() is threading.main_thread()
+        and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    )
+
+
+def _place(frame: FrameType | None) -> str:
+    if frame is None:
+        return "an unknown place"
+    file, number = frame.f_code.co_filename, frame.f_lineno or 0
+    text = linecache.getline(file, number, frame.f_globals).strip()
+    return f"{file}:{number} ({frame.f_code.co_name})" + (f": {text}" if text else "")

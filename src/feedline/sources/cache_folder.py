@@ -1,0 +1,177 @@
+"""Entries in a folder that many processes share: bounded, least recently used out first, never damaged.
+
+Takes: keys and bytes. Gives: the bytes, or None.
+Promises: a file has its final name only when it is whole (written elsewhere, then renamed), and what is read is checked
+against its length and checksum. What all entries take together is never more than `max_bytes`; files being written
+come on top. Killed at any point, a process leaves nothing but an unfinished file, which the next to clean up removes.
+There is no process that looks after it.
+Not its job: what is kept (cached), telling the user (it says what went wrong, once).
+
+    folder/ab/cdef….entry     an entry: head (length, checksum of the body), body; its time is when it was last used
+    folder/writing/           files being written, each locked by its writer
+    folder/total              8 bytes: what the entries take, or more. Its lock is held while entries come and go
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+HEAD = struct.Struct("<8sQI")
+MAGIC = b"feedline"
+TOTAL = struct.Struct("<Q")
+SPARE = 10
+"""One part in so many is made free at once: to know which entries are oldest, all have to be looked at."""
+
+
+class CacheFolder:
+    """The folder. It holds nothing open, so it travels to other processes as it is."""
+
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
+        self.path = Path(path)
+        self.max_bytes = max_bytes
+        self._given_up = self._swept = False
+
+    def get(self, key: bytes) -> bytes | None:
+        """An entry's bytes, if it is there and whole."""
+        path = self._path_of(key)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                whole = file.read()
+        except OSError:
+            return None
+        data = _body(whole)
+        with suppress(OSError):  # it may have been thrown away meanwhile, or the folder may be read-only
+            if data is None:
+                path.unlink()  # `total` is now too much, which is put right when everything is looked at
+            else:
+                _touch(path)
+        return data
+
+    def put(self, key: bytes, data: bytes) -> OSError | None:
+        """Keep an entry. If the folder cannot be written: why, the first time; from then on nothing is kept."""
+        if self._given_up or HEAD.size + len(data) > self.max_bytes:
+            return None
+        try:
+            self._store(self._path_of(key), data)
+        except OSError as error:
+            self._given_up = True
+            return error
+        return None
+
+    def _store(self, path: Path, data: bytes) -> None:
+        (self.path / "writing").mkdir(parents=True, exist_ok=True)
+        if not self._swept:
+            self._remove_unfinished()
+            self._swept = True
+        path.parent.mkdir(exist_ok=True)
+        written = self.path / "writing" / secrets.token_hex(8)
+        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as it is held, nobody takes the file for a dead one's
+            _write(descriptor, HEAD.pack(MAGIC, len(data), zlib.crc32(data)), data)
+            _touch(descriptor)
+            self._let_in(written, path, HEAD.size + len(data))
+        finally:
+            with suppress(FileNotFoundError):  # it has its final name
+                written.unlink()
+            os.close(descriptor)
+
+    def _let_in(self, written: Path, path: Path, size: int) -> None:
+        with self._locked() as total:
+            if path.exists():  # another process had the same in mind
+                return
+            known = _read_total(total)
+            if known is None or known + size > self.max_bytes:
+                known = self._make_room(size)
+            # First the count, then the entry: killed in between, we leave a total that is too high, never too low.
+            os.pwrite(total, TOTAL.pack(known + size), 0)
+            with suppress(FileNotFoundError):  # a cleaner came between creating and locking it
+                written.rename(path)
+
+    def _make_room(self, size: int) -> int:
+        """Throw the oldest away until `size` fits, and some more. Gives what is left."""
+        self._remove_unfinished()
+        entries = sorted(self._entries())
+        total = sum(each[1] for each in entries)
+        if total + size <= self.max_bytes:
+            return total
+        for _, taken, path in entries:
+            if total + size <= self.max_bytes - self.max_bytes // SPARE or total == 0:
+                break
+            with suppress(FileNotFoundError):  # found damaged by another process
+                os.unlink(path)
+            total -= taken
+        return total
+
+    def _entries(self) -> Iterator[tuple[int, int, str]]:
+        for folder in os.scandir(self.path):
+            if not folder.is_dir() or folder.name == "writing":
+                continue
+            for entry in os.scandir(folder):
+                with suppress(FileNotFoundError):  # found damaged by another process
+                    about = entry.stat()
+                    yield about.st_mtime_ns, about.st_size, entry.path
+
+    def _remove_unfinished(self) -> None:
+        """What those left who were killed while they wrote: their locks went with them."""
+        for path in (self.path / "writing").iterdir():
+            with suppress(OSError):
+                descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(descriptor)
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The file `total`, locked: opened each time, since processes that share a descriptor share its lock."""
+        descriptor = os.open(self.path / "total", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _path_of(self, key: bytes) -> Path:
+        name = hashlib.sha256(key).hexdigest()
+        return self.path / name[:2] / f"{name[2:40]}.entry"
+
+
+def _body(whole: bytes) -> bytes | None:
+    """An entry's bytes, if they are those that were stored."""
+    if len(whole) < HEAD.size:
+        return None
+    magic, length, checksum = HEAD.unpack_from(whole)
+    body = whole[HEAD.size :]
+    if magic != MAGIC or length != len(body) or checksum != zlib.crc32(body):
+        return None
+    return body
+
+
+def _touch(file: Path | int) -> None:
+    """It has been used now. By our clock: that of file systems stands still for milliseconds."""
+    now = time.time_ns()
+    os.utime(file, ns=(now, now))
+
+
+def _write(descriptor: int, *parts: bytes) -> None:
+    for part in parts:
+        left = memoryview(part)
+        while left:
+            left = left[os.write(descriptor, left) :]
+
+
+def _read_total(descriptor: int) -> int | None:
+    """What was counted; None if that was never finished."""
+    counted = os.pread(descriptor, TOTAL.size, 0)
+    return TOTAL.unpack(counted)[0] if len(counted) == TOTAL.size else None

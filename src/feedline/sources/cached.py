@@ -1,0 +1,95 @@
+"""A place whose objects are kept on disk once they have been read.
+
+Takes: a place, a folder, how many bytes it may hold. Gives: the same place, read from disk where that is possible.
+Promises: the bytes are the place's: an entry that is damaged is read again. If the folder cannot be used, or the disk
+is full, it goes on without, and says so once.
+Not its job: how entries are kept, shared and thrown away (cache_folder); noticing that an object has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from builtins import list as list_of
+from collections.abc import Sequence
+
+from feedline.checks import check_whole
+from feedline.errors import OptionTypeError
+from feedline.sources.cache_folder import CacheFolder
+from feedline.sources.places import Entry, Place, place_of
+
+
+class CachedPlace:
+    """A place with a cache in a folder on disk, of at most `max_bytes`; what was used least recently goes first.
+
+    Any number of processes may share the folder, also different training runs at the same time; none of them leaves a
+    damaged entry, however it ends. Whole objects are kept, ranges are not. An object is taken to be what it was when it
+    was read: empty the folder if objects have been replaced under their old names.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as far, tempfile.TemporaryDirectory() as near:
+    ...     _ = pathlib.Path(far, "a.txt").write_bytes(b"hello")
+    ...     place = CachedPlace(far, near, max_bytes=1_000_000)
+    ...     _ = place.read("a.txt")
+    ...     pathlib.Path(far, "a.txt").unlink()
+    ...     print(place.read("a.txt"))
+    b'hello'
+    """
+
+    def __init__(
+        self, place: str | os.PathLike[str] | Place, folder: str | os.PathLike[str], *, max_bytes: int
+    ) -> None:
+        self.place = place_of(place)
+        if not isinstance(folder, str | os.PathLike):
+            raise OptionTypeError(f"folder must be a path; got {folder!r}")
+        self._folder = CacheFolder(folder, check_whole("max_bytes", max_bytes, least=1))
+
+    def read(self, name: str) -> bytes:
+        """A whole object, from disk if it is there."""
+        return self.read_many([name])[0]
+
+    def read_many(self, names: Sequence[str]) -> list_of[bytes]:
+        """Several objects; those that are not on disk at the same time."""
+        found = {name: data for name in set(names) if (data := self._folder.get(self._key(name))) is not None}
+        missing = [name for name in dict.fromkeys(names) if name not in found]
+        if missing:
+            for name, data in zip(missing, self.place.read_many(missing), strict=True):
+                found[name] = data
+                self._keep(name, data)
+        return [found[name] for name in names]
+
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        """A part of an object, always from the place: to check an entry, all of it would have to be read."""
+        return self.place.read_range(name, start, end)
+
+    def size(self, name: str) -> int:
+        """Of an object, as the place says."""
+        return self.place.size(name)
+
+    def list(self, prefix: str = "") -> list_of[Entry]:
+        """What the place has."""
+        return self.place.list(prefix)
+
+    def url_of(self, name: str) -> str:
+        """What an object is called in its place.
+
+        >>> CachedPlace("https://example.org", "/tmp/cache", max_bytes=1000).url_of("a")
+        'https://example.org/a'
+        """
+        return self.place.url_of(name)
+
+    def _key(self, name: str) -> bytes:
+        return f"{self.place!r}\0{name}".encode()
+
+    def _keep(self, name: str, data: bytes) -> None:
+        refused = self._folder.put(self._key(name), data)
+        if refused is not None:
+            warnings.warn(
+                f"the cache in {self._folder.path} cannot be written ({refused}); going on without keeping more. "
+                "Give another folder, or a smaller max_bytes if the disk is full.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def __repr__(self) -> str:
+        return f"CachedPlace({self.place!r}, {str(self._folder.path)!r}, max_bytes={self._folder.max_bytes})"

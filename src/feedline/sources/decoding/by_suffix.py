@@ -1,0 +1,134 @@
+"""Which decoder a file gets: by its suffix, chosen once.
+
+Takes: options, and decoders of the user's. Gives: `Decoders`, which decodes bytes under a name.
+Promises: pickles (a driver is imported where it is used); a user's decoder goes before ours, the longest suffix first;
+our errors name the file; a user's own keep their type.
+Not its job: how anything is decoded (the other files here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from feedline.checks import check_choice, check_flag, check_function, check_whole
+from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.sources.decoding.numpy_files import ManyArrays, OneArray
+from feedline.sources.decoding.pictures import MODES, Pictures
+from feedline.sources.decoding.sound import Waves
+from feedline.sources.decoding.text import parsed, text
+
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+Decode = Callable[[bytes], Any]
+
+
+MAX_PIXELS = 89_478_485
+"""Pillow's own limit: 256 MB as RGB."""
+MAX_BYTES = 2**30
+
+
+class Decoders:
+    """Decodes files by suffix.
+
+    >>> known = Decoders(None, own={".csv": lambda data: data.split(b",")})
+    >>> known.decode("a/b.JSON", b"[1]"), known.decode("a/b.csv", b"1,2")
+    ([1], [b'1', b'2'])
+    """
+
+    def __init__(
+        self,
+        size: Any,
+        *,
+        mode: str = "RGB",
+        channels_first: bool = False,
+        upright: bool = False,
+        allow_pickle: bool = False,
+        max_pixels: int = MAX_PIXELS,
+        max_bytes: int = MAX_BYTES,
+        own: Mapping[str, Decode] | None = None,
+    ) -> None:
+        check_choice("mode", mode, tuple(MODES))
+        first = check_flag("channels_first", channels_first)
+        self.max_bytes = check_whole("max_bytes", max_bytes, 1)
+        most = check_whole("max_pixels", max_pixels, 1)
+        pictures = Pictures(_size(size), mode, most, check_flag("upright", upright), first)
+        array = OneArray(check_flag("allow_pickle", allow_pickle))
+        self._ours: dict[str, Decode] = {
+            **dict.fromkeys(PICTURES, pictures),
+            ".npy": array,
+            ".npz": ManyArrays(array, self.max_bytes),
+            ".txt": text,
+            ".json": parsed,
+            ".wav": Waves(first),
+        }
+        self._own = _checked(own)
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """All that are known."""
+        return tuple(sorted({*self._ours, *self._own}))
+
+    @property
+    def pictures(self) -> Pictures | None:
+        """The decoder for pictures, if any suffix still has it."""
+        return next((each for each in self._ours.values() if isinstance(each, Pictures)), None)
+
+    def choose(self, suffixes: Iterable[str]) -> None:
+        """Get ready for files with these suffixes, which must be known; packages that they need must be there."""
+        wanted = {suffix for suffix in suffixes if suffix in PICTURES and suffix not in self._own}
+        if wanted and (pictures := self.pictures) is not None:
+            self._ours.update(dict.fromkeys(PICTURES, pictures.chosen()))
+
+    def suffix(self, name: str) -> str:
+        """The longest known suffix of a name, in lower case; "" if none is.
+
+        >>> Decoders(None, own={".seg.png": bytes}).suffix("dir.x/a.b.seg.PNG")
+        '.seg.png'
+        """
+        last = name[name.rfind("/") + 1 :].lower()
+        at = last.find(".", 1)  # a leading dot hides a file, and is no suffix
+        while at >= 0:
+            if (found := last[at:]) in self._own or found in self._ours:
+                return found
+            at = last.find(".", at + 1)
+        return ""
+
+    def decode(self, name: str, data: bytes) -> Any:
+        """The contents of a file."""
+        suffix = self.suffix(name)
+        if suffix in self._own:
+            return self._own[suffix](data)
+        if suffix not in self._ours:
+            raise SourceError(f"{name}: no decoder is known for such a file; {self.remedy(name)}")
+        if not data and suffix != ".txt":
+            raise SourceError(f"{name}: the file is empty")
+        try:
+            return self._ours[suffix](data)
+        except SourceError as error:
+            raise SourceError(f"{name}: {error}") from error.__cause__
+
+    def remedy(self, name: str) -> str:
+        """What to do about a file that no decoder is known for."""
+        dot = name.rfind(".", name.rfind("/") + 1)
+        suffix = name[dot:].lower() if dot >= 0 else ".suffix"
+        return f"known are {' '.join(self.suffixes)}; give one for others: decoders={{{suffix!r}: function_of_bytes}}"
+
+
+def _size(size: Any) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    if not isinstance(size, tuple | list) or len(size) != 2:
+        raise OptionTypeError(f"size must be (height, width), such as (224, 224), or None; got {size!r}")
+    height, width = (check_whole(f"size[{place}]", side, 1) for place, side in enumerate(size))
+    return height, width
+
+
+def _checked(own: Mapping[str, Decode] | None) -> dict[str, Decode]:
+    if own is not None and not isinstance(own, Mapping):
+        raise OptionTypeError(f"decoders must map suffixes to functions, such as {{'.dcm': read}}; got {own!r}")
+    for suffix, decode in (own or {}).items():
+        if not isinstance(suffix, str) or not suffix.startswith(".") or "/" in suffix:
+            raise OptionError(f"decoders has the key {suffix!r}; a suffix begins with a dot, such as '.dcm'")
+        if check_function(f"decoders[{suffix!r}]", decode) is None:
+            raise OptionTypeError(f"decoders[{suffix!r}] must be a function of bytes; got None")
+    return {suffix.lower(): decode for suffix, decode in (own or {}).items()}

@@ -1,0 +1,184 @@
+"""Pictures: JPEG by the quickest decoder there is, everything else by Pillow.
+
+Takes: the bytes of a JPEG, PNG, WebP, GIF, BMP or TIFF file, known by their first bytes and not by the file's suffix.
+Gives: pixels, uint8, (height, width, channels); of an animation the first frame.
+Promises: the number of pixels is read from the header and limited before anything is decoded; a JPEG that is to become
+much smaller is decoded at 1/2, 1/4 or 1/8 (never below the size asked for); the same picture with and without
+simplejpeg.
+Not its job: resizing (resizing); other kinds of files.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import Array
+from feedline.errors import SourceError
+from feedline.extras import extra
+from feedline.sources.decoding.resizing import can_vector, resized
+
+TURBO = "simplejpeg"
+MODES = {"RGB": 3, "L": 1}
+"""What a picture is converted to, and its channels."""
+
+# By Pillow's classes, and not Image.open: that one looks for every format it knows (some start other programs), and has
+# a limit of its own that is a setting of the whole process.
+_PLUGINS = {
+    "JPEG": ("JpegImagePlugin", "JpegImageFile"),
+    "PNG": ("PngImagePlugin", "PngImageFile"),
+    "WebP": ("WebPImagePlugin", "WebPImageFile"),
+    "GIF": ("GifImagePlugin", "GifImageFile"),
+    "BMP": ("BmpImagePlugin", "BmpImageFile"),
+    "TIFF": ("TiffImagePlugin", "TiffImageFile"),
+}
+_SCALES = (8, 4, 2)
+"""Those that libjpeg-turbo has vector code for: at 5/8 a picture takes longer than whole (benchmarks/images.py)."""
+ROOM = 1.25
+"""A picture is decoded smaller only if it stays so much larger than what is wanted. Then it is Pillow's to within 1 of
+255 on average (tests/sources/test_decoding.py), at 1.0 to within 2.6. 2000×1500 to 224 takes 8.8 ms, else 14.7."""
+_DEEPER = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+
+Decoded = tuple[Array, tuple[float, float]]
+"""Pixels, and height and width of the picture in them: of 99 pixels, decoded at 1/2, the last of 50 is only half."""
+
+
+def kind_of(data: bytes) -> str | None:
+    """Which kind of picture this is, by its first bytes.
+
+    >>> kind_of(b"\\x89PNG\\r\\n\\x1a\\n....."), kind_of(b"hello")
+    ('PNG', None)
+    """
+    if data.startswith(b"\xff\xd8"):
+        return "JPEG"
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "WebP"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "GIF"
+    if data.startswith(b"BM"):
+        return "BMP"
+    return "TIFF" if data.startswith((b"II*\0", b"MM\0*")) else None
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Decodes pictures. `turbo` and `vector` say which packages do it; `chosen` finds out."""
+
+    size: tuple[int, int] | None
+    """Height and width."""
+    mode: str
+    max_pixels: int
+    upright: bool
+    channels_first: bool
+    turbo: bool = False
+    vector: bool = False
+
+    def chosen(self) -> Pictures:
+        """With the packages that are installed: once, so that all workers have the same."""
+        extra("PIL.Image", "images", "pictures")
+        return replace(self, turbo=find_spec(TURBO) is not None, vector=can_vector())
+
+    def __call__(self, data: bytes) -> Array:
+        kind = kind_of(data)
+        if kind is None:
+            raise SourceError(f"is no picture: it begins with {data[:12]!r}, which no {', '.join(_PLUGINS)} does")
+        decoded = self._by_turbo(data) if kind == "JPEG" and self.turbo else None
+        pixels, whole = self._by_pillow(kind, data) if decoded is None else decoded
+        if self.size is not None:
+            pixels = resized(pixels, self.size, self.vector, whole)
+        return pixels.transpose(2, 0, 1) if self.channels_first else pixels
+
+    def _by_turbo(self, data: bytes) -> Decoded | None:
+        """None if Pillow had better look at it: it knows more of the odd ones, and says better what is wrong."""
+        turbo = extra(TURBO, "images", "JPEG as this dataset was made to decode it")
+        try:
+            height, width, colours, _ = turbo.decode_jpeg_header(data)
+            self._check(width, height)
+            if colours not in ("YCbCr", "RGB", "Gray") or (self.upright and b"Exif\0\0" in data):
+                return None
+            scale = self._scale(width, height)
+            least = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
+            pixels = turbo.decode_jpeg(data, colorspace="GRAY" if self.mode == "L" else "RGB", **least)
+            return pixels, (height / scale, width / scale)
+        except ValueError:  # also what can be read all the same, such as stray bytes between two markers
+            return None
+
+    def _by_pillow(self, kind: str, data: bytes) -> Decoded:
+        module, name = _PLUGINS[kind]
+        plugin = getattr(extra(f"PIL.{module}", "images", "pictures"), name)
+        try:
+            if kind == "WebP":  # Pillow takes memory for the whole picture when it opens one
+                self._check(*_webp_size(data))
+            with plugin(io.BytesIO(data)) as image:
+                self._check(*image.size)
+                if self.upright and image.getexif().get(0x0112, 1) in range(2, 9):
+                    image = extra("PIL.ImageOps", "images", "pictures").exif_transpose(image)
+                elif kind == "JPEG":
+                    return self._smaller(image)
+                return self._pixels(image), image.size[::-1]
+        except (SourceError, MemoryError):
+            raise
+        except Exception as error:  # damaged headers lead Pillow to errors of many kinds
+            raise SourceError(f"this {kind} picture cannot be decoded: {_reason(error)}") from error
+
+    def _smaller(self, image: Any) -> Decoded:
+        """Of a JPEG: decoded smaller if that will do."""
+        width, height = image.size
+        scale = self._scale(width, height)
+        image.draft(self.mode, (max(1, width // scale), max(1, height // scale)))
+        return self._pixels(image), (height / scale, width / scale)
+
+    def _pixels(self, image: Any) -> Array:
+        if image.mode in _DEEPER:
+            return self._from_deeper(np.asarray(image), image.mode)
+        if image.mode == "F":
+            raise SourceError(
+                "its pixels are floats, which 8 bits cannot hold; give a decoder for its suffix (decoders=)"
+            )
+        image.info.pop("transparency", None)  # the colours are wanted, and Pillow warns of what it does with this
+        pixels = np.array(image if image.mode == self.mode else image.convert(self.mode))
+        return pixels.reshape(*pixels.shape[:2], MODES[self.mode])
+
+    def _from_deeper(self, values: Array, mode: str) -> Array:
+        """16 bits, of which the upper 8 are taken. (Pillow's own conversion makes all above 255 white.)"""
+        if mode == "I" and not (values.min() >= 0 and values.max() < 1 << 16):
+            raise SourceError("its pixels have more than 16 bits; give a decoder for its suffix (decoders=)")
+        upper = (values.astype(np.uint16) >> 8).astype(np.uint8)
+        return np.repeat(upper[..., None], MODES[self.mode], axis=2)
+
+    def _scale(self, width: int, height: int) -> int:
+        if self.size is None:
+            return 1
+        least_height, least_width = self.size[0] * ROOM, self.size[1] * ROOM
+        return next((each for each in _SCALES if height >= each * least_height and width >= each * least_width), 1)
+
+    def _check(self, width: int, height: int) -> None:
+        if width * height > self.max_pixels:
+            raise SourceError(
+                f"its header says {width} × {height} = {width * height:,} pixels, more than max_pixels="
+                f"{self.max_pixels:,}; a larger max_pixels= reads it, if you trust it"
+            )
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    """Width and height as the first chunk tells them."""
+    if data[12:16] == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if data[12:16] == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
+
+
+def _reason(error: Exception) -> str:
+    """Pillow's words, or better ones where it has none."""
+    if isinstance(error, SyntaxError | struct.error | IndexError):
+        return f"it is damaged or cut short ({error})"
+    return str(error) or type(error).__name__

@@ -1,0 +1,76 @@
+"""Pictures made smaller or larger: each new pixel is a weighted mean of all old ones it covers (bilinear, antialiased).
+
+Takes: pixels (height, width, channels) of uint8 and a size. Gives: pixels of that size, of their own.
+Promises: Pillow's BILINEAR picture, whichever package does it: they differ by 2 of 255 at most.
+Not its job: decoding (pictures).
+
+cykooz-resizer does it with vector instructions: 500×375 to 224×224 takes 0.26 ms on one core, Pillow 1.3 ms
+(benchmarks/images.py), which is more than decoding the JPEG. OpenCV is quicker still (0.12 ms) but looks at 2×2 pixels
+only, so that fine patterns turn into noise, and is 60 MB large.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import Array
+from feedline.extras import extra
+
+PACKAGE = "cykooz_resizer"
+
+
+class _Own(threading.local):
+    """A resizer belongs to one thread: it keeps memory between pictures."""
+
+    def __init__(self) -> None:
+        self.made = made = extra(PACKAGE, "images", "resizing pictures as this dataset was made to")
+        self.filter = made.ResizeAlg.convolution(made.FilterType.bilinear)
+        self.options = made.ResizeOptions(self.filter, False)
+        self.image = made.ImageData
+        self.kinds = {1: made.PixelType.U8, 3: made.PixelType.U8x3}
+        self.resizer = made.Resizer()
+
+
+@cache
+def _own() -> _Own:
+    return _Own()
+
+
+def can_vector() -> bool:
+    """Whether the quick package is installed; found out without importing it."""
+    return find_spec(PACKAGE) is not None
+
+
+def resized(pixels: Array, size: tuple[int, int], vector: bool, of: tuple[float, float] | None = None) -> Array:
+    """The picture in another size (height, width). `of` is how much of it there is, if the last pixels are not whole.
+
+    >>> resized(np.full((4, 4, 3), 7, np.uint8), (2, 3), vector=False)[0].tolist()
+    [[7, 7, 7], [7, 7, 7], [7, 7, 7]]
+    """
+    height, width = of or pixels.shape[:2]
+    if (height, width) == size:
+        return pixels
+    return (_by_vector if vector else _by_pillow)(pixels, size, height, width)
+
+
+def _by_vector(pixels: Array, size: tuple[int, int], whole_height: float, whole_width: float) -> Array:
+    own, (height, width, channels) = _own(), pixels.shape
+    kind, options = own.kinds[channels], own.options
+    if (whole_height, whole_width) != (height, width):
+        options = own.made.ResizeOptions(own.filter, False, own.made.CropBox(0, 0, whole_width, whole_height))
+    old, new = own.image(width, height, kind, pixels.tobytes()), own.image(size[1], size[0], kind)
+    own.resizer.resize(old, new, options)
+    return np.frombuffer(bytearray(new.get_buffer()), np.uint8).reshape(*size, channels)
+
+
+def _by_pillow(pixels: Array, size: tuple[int, int], height: float, width: float) -> Array:
+    image: Any = extra("PIL.Image", "images", "resizing pictures")
+    flat = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+    old = image.fromarray(np.ascontiguousarray(flat))
+    made = old.resize(size[::-1], image.Resampling.BILINEAR, (0, 0, width, height))
+    return np.array(made).reshape(*size, pixels.shape[2])

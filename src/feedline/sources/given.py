@@ -1,0 +1,122 @@
+"""What a dataset of files is given, looked at: paths, their root, labels, suffixes.
+
+Takes: what the user passed. Gives: names within a place, checked; labels as an array; suffixes as a tuple.
+Promises: a path that no decoder is known for, one outside the root and one of another bucket are errors when the
+dataset is made, naming the path.
+Not its job: reading (files), packing (names).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from feedline.datasets import Array, array_of, as_numbers
+from feedline.errors import OptionError, OptionTypeError
+from feedline.sources.decoding import PICTURES, Decoders
+from feedline.sources.places import Folder, Place, place_of
+
+PathLike = str | os.PathLike[str]
+
+
+class Taking:
+    """Goes through paths, some thousands at a time: `before` and `place` say in the end where their names lead."""
+
+    def __init__(self, decoders: Decoders, root: PathLike | Place | None) -> None:
+        self.place: Place | None = None
+        """None: on disk."""
+        self.before = os.path.join(os.getcwd(), "")  # a worker may be somewhere else
+        self.suffixes: set[str] = set()
+        self._decoders = decoders
+        self._rooted, self._prefix = root is not None, "" if root is not None else None
+        if root is not None:
+            self._settle(root)
+
+    def _settle(self, root: PathLike | Place) -> None:
+        place = place_of(root)
+        if isinstance(place, Folder):
+            self.before = os.path.join(os.path.abspath(place.path), "")
+            return
+        self.place = place
+        self.before = root.rstrip("/") + "/" if isinstance(root, str) else ""
+
+    def __call__(self, paths: list[str]) -> list[str]:
+        if self._prefix is None:
+            self._prefix = self._of_all(paths[0])
+        names = self._without(self._prefix, paths) if self._prefix else paths
+        if self._rooted:
+            _check_inside(names, self.before)
+        self._check_suffixes(names)
+        return names
+
+    def _of_all(self, first: str) -> str:
+        """What all paths begin with if the first one is a URL: that tells the place of all."""
+        scheme, is_url, rest = first.partition("://")
+        if not is_url or not scheme.isalnum():
+            return ""
+        if scheme == "file":
+            return "file://"
+        bucket = f"{scheme}://{rest.partition('/')[0]}/"
+        self._settle(bucket)
+        return bucket
+
+    def _without(self, prefix: str, paths: list[str]) -> list[str]:
+        for path in paths:
+            if not path.startswith(prefix):
+                raise OptionError(
+                    f"paths: {path!r} does not begin with {prefix} as the first one does; "
+                    "make a dataset for each place and join them (ConcatDataset)"
+                )
+        return [path[len(prefix) :] for path in paths]
+
+    def _check_suffixes(self, names: list[str]) -> None:
+        """Of each suffix one name is looked at: most have the same few."""
+        for last, name in {name.rpartition(".")[2]: name for name in names}.items():
+            suffix = self._decoders.suffix(name)
+            if suffix != f".{last.lower()}":  # none, or one of several parts, which others may lack
+                for each in names:
+                    if not self._decoders.suffix(each):
+                        raise OptionError(f"paths: no decoder is known for {each!r}; {self._decoders.remedy(each)}")
+            self.suffixes.add(suffix)
+
+
+def _check_inside(names: list[str], root: str) -> None:
+    for name in names:
+        if name.startswith("/") or (".." in name and ".." in name.split("/")):
+            raise OptionError(f"paths: {name!r} leads out of the root {root!r}; give names that lie within it")
+
+
+def one_label_each(labels: Any, count: int) -> Array:
+    """Labels as an array.
+
+    >>> one_label_each(["cat", "dog"], 2)
+    array(['cat', 'dog'], dtype='<U3')
+    """
+    array = as_numbers(array_of("labels", labels))
+    if array.ndim == 0 or len(array) != count:
+        has = "has no length" if array.ndim == 0 else f"has {len(array)}"
+        raise OptionError(f"labels must have one for each path; there are {count} paths, and labels {has}")
+    if array.dtype.hasobject:
+        odd = next((place for place, each in enumerate(array) if not isinstance(each, str)), 0)
+        raise OptionTypeError(f"labels must be numbers or strings, but labels[{odd}] is {array[odd]!r}")
+    return array
+
+
+def wanted_suffixes(suffixes: Any, own: Iterable[str]) -> tuple[str, ...]:
+    """Those that are asked for; of none, pictures' and those of the user's own decoders.
+
+    >>> wanted_suffixes([".NPY"], ())
+    ('.npy',)
+    """
+    if suffixes is None:
+        return (*PICTURES, *(suffix.lower() for suffix in own if isinstance(suffix, str)))
+    if isinstance(suffixes, str) or not hasattr(suffixes, "__iter__"):
+        raise OptionTypeError(f"suffixes must be a list of suffixes, such as ['.npy']; got {suffixes!r}")
+    wanted = tuple(suffixes)
+    for suffix in wanted:
+        if not isinstance(suffix, str) or not suffix.startswith("."):
+            raise OptionError(f"suffixes has {suffix!r}; a suffix begins with a dot, such as '.npy'")
+    if not wanted:
+        raise OptionError("suffixes is empty: no file would be found; None stands for all pictures")
+    return tuple(suffix.lower() for suffix in wanted)

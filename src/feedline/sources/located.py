@@ -1,0 +1,146 @@
+"""Many files by few words: `train-{0000..0099}.tar`, `parts/*.parquet`, or a list of such.
+
+Takes: paths, URLs, patterns. Gives: `Located`s: a file, the place it is in, and what to call it in a message.
+Promises: the order is that of the words, and of the names where a `*` stands; the same word, the same files. A file
+that cannot be had is a `SourceError` with its whole name.
+Not its job: reading places (places), what is in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import translate
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.sources.places import Folder, Place, place_of
+
+MOST = 1_000_000
+"""Files: more are a slip of the pen in a range, and would fill the memory before anything is said."""
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\.\.(\d+))?")
+
+
+class Located(NamedTuple):
+    """A file, and where it is."""
+
+    place: Place
+    name: str
+    url: str
+
+    def size(self) -> int:
+        """In bytes."""
+        try:
+            return self.place.size(self.name)
+        except OSError as error:
+            raise self._missing(error) from error
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes `start` to `end`; fewer where the file ends before."""
+        try:
+            return self.place.read_range(self.name, start, end)
+        except OSError as error:
+            raise self._missing(error) from error
+
+    def beside(self, suffix: str) -> Located:
+        """The file of the same name with something added to it."""
+        return Located(self.place, self.name + suffix, self.url + suffix)
+
+    def _missing(self, error: OSError) -> SourceError:
+        if isinstance(error, FileNotFoundError):
+            return SourceError(f"{self.url}: there is no such file")
+        return SourceError(f"{self.url}: cannot be read: {error}")
+
+
+def locate(urls: Any, what: str) -> list[Located]:
+    """The files that one word or several mean; `what` they are is for messages ("tar shards").
+
+    >>> [each.url for each in locate("data/train-{000..002}.tar", "tar shards")]
+    ['data/train-000.tar', 'data/train-001.tar', 'data/train-002.tar']
+    """
+    words = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if not isinstance(words, Iterable):
+        raise OptionTypeError(f"urls must be a path, a URL, a pattern or a list of them; got {urls!r}")
+    places: dict[str, Place] = {}
+    found: list[Located] = []
+    for word in words:
+        if not isinstance(word, str | os.PathLike):
+            raise OptionTypeError(f"urls must hold paths, URLs or patterns; got {word!r}")
+        for url in expand(os.fspath(word)):
+            found += _located(url, places)
+    if not found:
+        raise OptionError(f"urls names no {what}: it is empty")
+    return found
+
+
+def expand(pattern: str) -> list[str]:
+    """A pattern with braces, spelt out, as a shell does it: ranges of numbers and alternatives.
+
+    >>> expand("{train,test}-{08..10}.tar")
+    ['train-08.tar', 'train-09.tar', 'train-10.tar', 'test-08.tar', 'test-09.tar', 'test-10.tar']
+    """
+    pieces: list[Sequence[str]] = []
+    at = 0
+    for braces in _BRACES.finditer(pattern):
+        choices = _choices(braces[1], pattern)
+        if choices is not None:
+            pieces += [[pattern[at : braces.start()]], choices]
+            at = braces.end()
+    pieces.append([pattern[at:]])
+    if prod(map(len, pieces)) > MOST:
+        raise _too_many(pattern)
+    return ["".join(each) for each in product(*pieces)]
+
+
+def _choices(inside: str, pattern: str) -> list[str] | None:
+    """What stands in braces; None if it is neither a range nor a choice, and stays as it is."""
+    numbers = _RANGE.fullmatch(inside)
+    if numbers is None:
+        return inside.split(",") if "," in inside else None
+    first, last, step = numbers.groups()
+    padded = any(len(each) > 1 and each[0] == "0" for each in (first, last))
+    digits = max(len(first), len(last)) if padded else 0
+    way = 1 if int(first) <= int(last) else -1
+    span = range(int(first), int(last) + way, way * max(1, int(step or 1)))
+    if abs(int(last) - int(first)) // abs(span.step) >= MOST:  # which has no len() beyond 2**63
+        raise _too_many(pattern)
+    return [str(number).zfill(digits) for number in span]
+
+
+def _too_many(pattern: str) -> OptionError:
+    return OptionError(f"{pattern} means more than {MOST:,} files: is a range too long?")
+
+
+def _located(url: str, places: dict[str, Place]) -> list[Located]:
+    head, slash, name = url.rpartition("/")
+    if not name:
+        raise OptionError(f"urls must name files, but {url!r} ends where a name should stand; for all in it, {url}*")
+    parent = head + slash if head in ("", "file://") or head.endswith("//") else head
+    place = places.setdefault(parent, place_of(parent or "."))
+    if "*" not in name or url.startswith(("http://", "https://")):  # where a * is no pattern, and nothing is listed
+        return [Located(place, name, url)]
+    return _matching(place, name, parent, url)
+
+
+def _matching(place: Place, pattern: str, parent: str, url: str) -> list[Located]:
+    fits = re.compile(translate(pattern.replace("[", "[[]"))).match
+    names = (
+        _names(place) if isinstance(place, Folder) else [each.name for each in place.list(pattern.partition("*")[0])]
+    )
+    names = [name for name in names if fits(name) and "/" not in name]
+    if not names:
+        raise SourceError(f"{url}: no file of such a name is there")
+    head = f"{parent.rstrip('/')}/" if parent else ""
+    return [Located(place, name, head + name) for name in names]
+
+
+def _names(folder: Folder) -> list[str]:
+    """In the folder itself: listing all below it would take long, and find nothing more."""
+    try:
+        return sorted(os.listdir(folder.path))
+    except OSError as error:
+        raise SourceError(f"there is no folder {folder.path}") from error

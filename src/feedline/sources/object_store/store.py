@@ -1,0 +1,261 @@
+"""A bucket, a container or a web server as a place.
+
+Takes: a URL, credentials and the like (handed on to obstore, which also looks for them in the environment), patience.
+Gives: objects, ranges, many at a time, lists.
+Promises: requests that fail for a passing reason (5xx, throttling, resets, time-outs, bodies that end early) are made
+again with growing pauses, for `retry_for` seconds at most; a host that cannot be reached is an error within seconds;
+what is read is complete; errors name the URL.
+Not its job: obstore in this process (driver), words for errors (telling), samples (object_dataset).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from builtins import list as list_of
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+from typing import Any
+
+from feedline.checks import check_seconds, check_whole
+from feedline.errors import OptionError, OptionTypeError
+from feedline.sources.object_store import driver
+from feedline.sources.object_store.telling import interrupted, is_busy, told
+from feedline.sources.places import REMOTE, Entry
+
+CONCURRENCY = 64
+"""64 threads that each make one request at a time and are kept took 160 to 400 µs of CPU a request and gave 2,000 a
+second at 20 ms latency; made anew for each batch 380 to 550 µs and 500 to 1,300; as many coroutines on one event
+loop 300 to 520 µs and 1,500. (obstore 0.12, 20 kB each, two busy cores; a sketch of benchmarks/object_store.py.)"""
+FIRST = 5.0
+"""Seconds to reach the host for the first time: nobody wants to wait a minute to hear of a typing error."""
+CONNECT = 3.0
+WHOLE = 20
+"""Times `timeout` that one request may take in all: a large object may be long in coming."""
+CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
+ATTEMPTS = 3
+"""…at what obstore does not try again by itself: a body that ended early, if the server gives no ETag."""
+
+
+class ObjectStore:
+    """Objects under a URL: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `https://host/path`.
+
+    `concurrency` requests are in flight at most, in each process. A server that is silent for `timeout` seconds is
+    asked again. What fails for a passing reason is tried again for `retry_for` seconds. Other options go to obstore:
+    `region`, `endpoint`, `access_key_id`, `secret_access_key`, `skip_signature` (a public bucket), `account_name`, … ;
+    what is not given is looked for in the environment (`AWS_ACCESS_KEY_ID`, …). `client` has obstore's options for
+    connections (proxies, certificates, headers), and `credential_provider` is a function that gives credentials.
+    Web servers do not list what they have.
+
+    >>> store = ObjectStore("s3://pictures/train", region="eu-west-1", access_key_id="me", secret_access_key="hush")
+    >>> store
+    ObjectStore('s3://pictures/train', region='eu-west-1')
+    >>> store.url_of("cat.jpg")
+    's3://pictures/train/cat.jpg'
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        concurrency: int = CONCURRENCY,
+        timeout: float = 30.0,
+        retry_for: float = 60.0,
+        client: Mapping[str, Any] | None = None,
+        credential_provider: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.url = _checked_url(url)
+        self.concurrency = check_whole("concurrency", concurrency, least=1)
+        self.timeout = check_seconds("timeout", timeout, zero="")
+        if not self.timeout:
+            raise OptionError("timeout must be a positive number of seconds; got 0")
+        self.retry_for = check_seconds("retry_for", retry_for, zero="never try again")
+        if client is not None and not isinstance(client, Mapping):
+            raise OptionTypeError(f"client must be a dict of obstore's client options or None; got {type(client)}")
+        self._client = dict(client or {})
+        self._provider = credential_provider
+        self._options = options
+        self._opened()  # wrong options are an error here, not in a worker
+
+    def read(self, name: str) -> bytes:
+        """A whole object."""
+        return self.read_many([name])[0]
+
+    def read_many(self, names: Sequence[str]) -> list_of[bytes]:
+        """Several objects at the same time."""
+        return self._together(_whole, [(self._checked(name),) for name in names])
+
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        """A part of an object, by a request for just that."""
+        part: bytes = self._together(_part, [(self._checked(name), start, end)])[0]
+        return part
+
+    def size(self, name: str) -> int:
+        """Of an object, by a request for its header."""
+        return int(self._together(_size, [(self._checked(name),)])[0])
+
+    def list(self, prefix: str = "") -> list_of[Entry]:
+        """All objects whose names begin so."""
+        if self.url.startswith("http"):
+            raise OptionError(f"{self.url}: a web server does not list what it has; give the names")
+        found: list_of[Entry] = self._together(_listed, [("", prefix)])[0]
+        return found
+
+    def url_of(self, name: str) -> str:
+        """An object's URL.
+
+        >>> ObjectStore("https://example.org/data/").url_of("a.bin")
+        'https://example.org/data/a.bin'
+        """
+        return f"{self.url}/{name}" if name else self.url
+
+    def close(self) -> None:
+        """End this process's threads and connections, as dropping the store does; used again, it opens again."""
+        driver.close(self)
+
+    def _together(self, do: Callable[..., Any], each: Sequence[tuple[Any, ...]]) -> list_of[Any]:
+        """`do` for each, at the same time. In threads even for one: a thread that waits in obstore hears no Ctrl-C."""
+        opened = self._opened()
+        running = [opened.pool.submit(self._ask, opened, do, *one) for one in each]
+        try:
+            return [one.result() for one in running]
+        finally:
+            for one in running:
+                one.cancel()
+
+    def _ask(self, opened: driver.Opened, do: Callable[..., Any], name: str, *rest: Any) -> Any:
+        began = time.monotonic()
+        for attempt in range(1, ATTEMPTS + 1):
+            first = not opened.proven.is_set()
+            try:
+                answer = do(opened.functions, opened.first if first else opened.lasting, name, *rest)
+            except Exception as error:
+                busy, failed = is_busy(error), told(error, self.url_of(name))
+                cut_short = interrupted(error) and time.monotonic() - began < self.retry_for
+                if busy:  # the host is the right one: from now on with patience
+                    opened.proven.set()
+                met = busy and first and self.retry_for > 0
+                if attempt == ATTEMPTS or not (cut_short or met):
+                    break
+            else:
+                opened.proven.set()
+                return answer
+        raise failed  # without obstore's own behind it: that has whole URLs in it, with what is secret in them
+
+    def _checked(self, name: str) -> str:
+        if not isinstance(name, str):
+            raise OptionTypeError(f"the name of an object must be a string; got {name!r}")
+        if not name or name.startswith("/") or ".." in name.split("/"):
+            raise OptionError(f"the name {name!r} leads out of {self.url}")
+        return name
+
+    def _opened(self) -> driver.Opened:
+        return driver.opened(self, self._open)
+
+    def _open(self, library: driver.Library) -> driver.Opened:
+        pool = ThreadPoolExecutor(self.concurrency, "feedline-objects")
+        first = self._connect(library, min(FIRST, self.retry_for))
+        return driver.Opened(library.functions, first, self._connect(library, self.retry_for), pool, Event())
+
+    def _connect(self, library: driver.Library, retry_for: float) -> Any:
+        stores = library.stores
+        kind = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}.get(self._scheme)
+        client = {
+            "connect_timeout": timedelta(seconds=min(CONNECT, self.timeout)),
+            "read_timeout": timedelta(seconds=self.timeout),
+            "timeout": timedelta(seconds=self.timeout * WHOLE),
+            **self._client,
+        }
+        if any(each.startswith("http://") for each in (self.url, *self._endpoints())):
+            client.setdefault("allow_http", True)  # it was asked for by name
+        retry = {
+            "max_retries": 1000,  # time is what bounds it
+            "retry_timeout": timedelta(seconds=retry_for),
+            "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5)},
+        }
+        try:
+            if kind is None:
+                if self._options:
+                    raise ValueError(f"a web server has no option {next(iter(self._options))!r}")
+                return stores.HTTPStore.from_url(self.url, client_options=client, retry_config=retry)
+            provided = {} if self._provider is None else {"credential_provider": self._provider}
+            config = self._options
+            return kind.from_url(self.url, config=config, client_options=client, retry_config=retry, **provided)
+        except Exception as error:
+            failed = OptionError(f"{self.url}: {str(error).partition(chr(10))[0]}")
+        raise failed
+
+    def _endpoints(self) -> Iterator[str]:
+        yield from (str(value) for key, value in self._options.items() if "endpoint" in key or "url" in key)
+        yield from (value for key, value in os.environ.items() if key.startswith(CLOUDS) and "ENDPOINT" in key)
+
+    @property
+    def _scheme(self) -> str:
+        return self.url.partition("://")[0]
+
+    def __repr__(self) -> str:
+        # Nothing else: most options are secret. Two places that look the same hold the same (cached relies on it).
+        shown = {key: self._options[key] for key in ("endpoint", "region", "account_name") if key in self._options}
+        return f"ObjectStore({self.url!r}{''.join(f', {key}={value!r}' for key, value in shown.items())})"
+
+
+def _whole(functions: Any, store: Any, name: str) -> bytes:
+    return bytes(functions.get(store, name).bytes())
+
+
+def _part(functions: Any, store: Any, name: str, start: int, end: int) -> bytes:
+    if end <= start:
+        return b""
+    try:
+        return bytes(functions.get_range(store, name, start=start, end=end))
+    except Exception as error:
+        if "416 Range Not Satisfiable" in str(error):  # it ends before `start`
+            return b""
+        raise
+
+
+def _size(functions: Any, store: Any, name: str) -> int:
+    return int(functions.head(store, name)["size"])
+
+
+def _listed(functions: Any, store: Any, _: str, prefix: str) -> list[Entry]:
+    # obstore lists whole folders only.
+    found = [
+        Entry(str(each["path"]), int(each["size"]))
+        for chunk in functions.list(store, prefix.rpartition("/")[0] or None, chunk_size=1000)
+        for each in chunk
+        if each["path"].startswith(prefix)
+    ]
+    return sorted(_without_folders(found))
+
+
+def _without_folders(found: Sequence[Entry]) -> Iterator[Entry]:
+    """S3's web pages make an empty object for each folder; it is none of the data."""
+    if all(entry.size for entry in found):
+        yield from found
+        return
+    folders = {name[:at] for name, _ in found for at, letter in enumerate(name) if letter == "/"}
+    yield from (entry for entry in found if entry.name and (entry.size or entry.name not in folders))
+
+
+def _checked_url(url: str) -> str:
+    if not isinstance(url, str):
+        raise OptionTypeError(f"url must be a string such as 's3://bucket/prefix'; got {url!r}")
+    scheme, separator, rest = url.partition("://")
+    known = ", ".join(f"{each}://" for each in REMOTE)
+    if not separator or scheme not in REMOTE:
+        raise OptionError(f"url must begin with one of {known}; got {url!r}")
+    host = rest.partition("/")[0]
+    if "@" in host:
+        raise OptionError("url has a user or a password in it, which would be printed; give credentials as options")
+    if "?" in url or "#" in url:
+        raise OptionError(
+            f"url has a query or a fragment behind {url.partition('?')[0].partition('#')[0]}; it must name a place, "
+            "to which objects' names are added"
+        )
+    if not host:
+        raise OptionError(f"url must name a bucket or a host after {scheme}://; got {url!r}")
+    return url.rstrip("/")

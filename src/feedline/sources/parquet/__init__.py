@@ -1,0 +1,9 @@
+"""Parquet and Arrow files: rows by number (ParquetDataset) or row group by row group (ParquetStream).
+
+Inside, each file imports only those to its left: opening, groups, columns, dataset, stream.
+"""
+
+from feedline.sources.parquet.dataset import ParquetDataset
+from feedline.sources.parquet.stream import ParquetStream
+
+__all__ = ["ParquetDataset", "ParquetStream"]

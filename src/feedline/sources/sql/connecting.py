@@ -1,0 +1,114 @@
+"""A query, asked: connected, read batch by batch, closed, and told in words if it fails.
+
+Takes: a database, queries and their values. Gives: `Session`, a connection that can be asked; `Asked`, an iterator over
+the record batches of one query, with a connection of its own.
+Promises: closed at the end, at an error, and when it is let go of; nothing of it is kept.
+Not its job: what becomes of the rows (columns, stream).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Generator
+from typing import Any
+
+from feedline.errors import OptionError, OptionTypeError
+from feedline.sources.sql.database import Database
+from feedline.sources.sql.dbapi import AnyConnection
+from feedline.sources.sql.drivers import DuckDB, PostgreSQL, SQLite, read_only
+from feedline.sources.sql.mistakes import shortened, telling
+from feedline.sources.sql.parameters import Params
+
+Connection = SQLite | PostgreSQL | DuckDB | AnyConnection
+
+_KNOWN: dict[str, Callable[[str], Connection]] = {"sqlite": SQLite, "duckdb": DuckDB, "postgresql": PostgreSQL}
+
+
+class Session:
+    """An open connection."""
+
+    def __init__(self, database: Database, plainly: bool = False) -> None:
+        self._database = database
+        self._connection: Connection | None = None
+        with telling(database):
+            self._connection = connect(database, plainly)
+        self.style = self._connection.style
+        """How its placeholders look."""
+
+    def ask(self, query: str, params: Params, rows: int, shown: str = "") -> Generator[Any, None, None]:
+        """The record batches that a query gives; errors show the user's own words instead, if they are given."""
+        assert self._connection is not None
+        batches = self._connection.batches(query, params, rows)
+        try:
+            while True:
+                with telling(self._database, shown or query):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+        finally:
+            batches.close()
+
+    def close(self) -> None:
+        """Nothing is open afterwards."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Asked:
+    """The record batches of one query, while its connection is open."""
+
+    def __init__(
+        self, database: Database, query: str, params: Params, rows: int, plainly: bool = False, shown: str = ""
+    ) -> None:
+        self._session: Session | None = None
+        self._session = Session(database, plainly)
+        self._batches = self._session.ask(query, params, rows, shown)
+
+    def __iter__(self) -> Asked:
+        return self
+
+    def __next__(self) -> Any:
+        """The next one. MixedTypes if the query must be asked again, plainly."""
+        try:
+            return next(self._batches)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Nothing is open afterwards."""
+        session, self._session = self._session, None
+        if session is not None:
+            self._batches.close()
+            session.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_session", None) is not None:
+            self.close()
+
+
+def connect(database: Database, plainly: bool = False) -> Connection:
+    """A new connection; `plainly` by Python's own sqlite3, which knows no types of columns."""
+    if callable(database.where):
+        return AnyConnection(database.where())
+    database.check_file()
+    if plainly and database.kind == "sqlite":
+        return AnyConnection(sqlite3.connect(read_only(database.path), uri=True, check_same_thread=False))
+    return _KNOWN[database.kind](database.path or database.where)
+
+
+def check_query(value: Any) -> str:
+    """A query's text, without the semicolon at its end."""
+    if not isinstance(value, str):
+        raise OptionTypeError(f"query must be a text of SQL; got a {type(value).__name__}")
+    query = value.strip().rstrip(";").rstrip()
+    if not query:
+        raise OptionError("query is empty: give a SELECT")
+    return query
+
+
+def no_columns(database: Database, query: str) -> OptionError:
+    """The error for a statement that gives nothing."""
+    return OptionError(f"{database}: the query gives no columns, so it is no SELECT: {shortened(query)}")

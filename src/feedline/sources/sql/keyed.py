@@ -1,0 +1,131 @@
+"""A query asked by its key: from which one on, which part, in its order.
+
+Takes: a database, a query, its values, the name of its key. Gives: what is known of the key (`About`); the rows from a
+key on, of a part, ordered by it.
+Promises: values are bound; the user's query stays as it is, inside a query of ours.
+Not its job: keeping the place (stream).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.sources.sql.connecting import Asked, Session, no_columns
+from feedline.sources.sql.database import Database
+from feedline.sources.sql.mistakes import OURS, shortened
+from feedline.sources.sql.parameters import Bound, Params
+from feedline.sources.sql.parts import Part
+
+Key = int | float | str
+Ends = tuple[int | None, int | None]
+
+
+class About(NamedTuple):
+    """What is known of a key."""
+
+    is_empty: bool
+    bounds: tuple[int, int] | None
+    """The least and the greatest, of whole numbers; None for any other key, which is shared out by hash."""
+
+
+class Keyed:
+    """A query with a key."""
+
+    def __init__(self, database: Database, query: str, params: Params, key: str) -> None:
+        if not isinstance(key, str) or not key:
+            raise OptionTypeError(f"key must be the name of a column that the query gives; got {key!r}")
+        self.database, self.query, self.params, self.key = database, query, params, key
+        if database.kind == "dbapi":  # who knows how it quotes
+            if re.fullmatch(r"\w+", key) is None:
+                raise OptionError(f"key must be a plain name here; got {key!r}")
+            self._column = f"{OURS}.{key}"
+        else:  # with its table's name, or SQLite takes an unknown column in quotes for a text
+            self._column = '{}."{}"'.format(OURS, key.replace('"', '""'))
+        self._style = ""
+        self._kind = ""
+        """PostgreSQL's name of the key's type, if it is no whole number."""
+
+    def about(self, bounds: tuple[int, int] | None) -> About:
+        """Look at the key; `bounds` are known already."""
+        session = Session(self.database)
+        try:
+            self._style = session.style
+            return self._seen(session, bounds)
+        finally:
+            session.close()
+
+    def _seen(self, session: Session, bounds: tuple[int, int] | None) -> About:
+        order = f" ORDER BY {self._column}"
+        first = self._one(session, self._text(self._column, "", order))
+        if first is None:
+            return About(True, bounds or (0, 0))
+        key, self._kind = first
+        if key is None or self._one(session, self._text(self._column, f" WHERE {self._column} IS NULL")) is not None:
+            raise self.null()
+        if isinstance(key, int) and not isinstance(key, bool):
+            self._kind = ""
+            most = self._one(session, self._text(f"MAX({self._column})"))
+            return About(False, bounds or (key, int(most[0]) if most else key))
+        if not self._kind and not isinstance(key, str | float):
+            raise OptionTypeError(
+                f"key {self.key!r} is a {type(key).__name__}, and must be whole numbers or texts: let the query give "
+                f"one, such as CAST({self.key} AS TEXT) AS {self.key}"
+            )
+        return About(False, None)
+
+    def rows(self, part: Part, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
+        """Those of a part from a key on, in its order; `ends` of a range, or else by hash."""
+        bound = Bound(self._style, self.params)
+        conditions = []
+        for sign, key in ((">=", start), (">=", ends[0] if ends else None), ("<", ends[1] if ends else None)):
+            if key is not None:
+                conditions.append(f"{self._column} {sign} {self._value(bound, key)}")
+        if ends is None and part.count > 1 and self.hashes_there:
+            word = f"((hashtextextended(CAST({self._column} AS text), 0) >> 32) & 4294967295)"
+            conditions.append(f"(({word} * {part.count}) >> 32) = {part.index}")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        text = self._text("*", where, f" ORDER BY {self._column}")
+        return Asked(self.database, text, bound.params, chunk, plainly, shown=self.query)
+
+    @property
+    def hashes_there(self) -> bool:
+        """Can the server tell whose a row is? Else all are read, and the others' left out."""
+        return self.database.kind == "postgresql"
+
+    def null(self) -> SourceError:
+        """The error for a row that has no key."""
+        return SourceError(
+            f"{self.database}: key {self.key!r} is NULL in some row, which therefore has no place in the order: leave "
+            f"such rows out (WHERE {self.key} IS NOT NULL) or take another key. The query: {shortened(self.query)}"
+        )
+
+    def twice(self, key: Any) -> SourceError:
+        """The error for a key that several rows have."""
+        return SourceError(
+            f"{self.database}: {self.key} = {key!r} comes more than once, so a resumed stream could not tell those "
+            f"rows apart: take a key that is unique, or make the rows so (DISTINCT, GROUP BY). The query: "
+            f"{shortened(self.query)}"
+        )
+
+    def _value(self, bound: Bound, key: Key) -> str:
+        if not self._kind:
+            return bound.add(key)
+        return f"CAST(CAST({bound.add(str(key))} AS text) AS {self._kind})"
+
+    def _text(self, what: str, where: str = "", order: str = "") -> str:
+        # On lines of its own: it may end with a comment.
+        return f"SELECT {what} FROM (\n{self.query}\n) {OURS}{where}{order}"
+
+    def _one(self, session: Session, text: str) -> tuple[Any, str] | None:
+        """The first row's value, and PostgreSQL's name of its type."""
+        limit = "" if self.database.kind == "dbapi" else " LIMIT 1"  # not every database has it
+        asked = session.ask(text + limit, self.params, 1, shown=self.query)
+        batch = next(asked, None)
+        del asked  # at once: DuckDB has one result at a time
+        if batch is None:
+            raise no_columns(self.database, self.query)
+        kind = (batch.schema.field(0).metadata or {}).get(b"POSTGRESQL:type", b"").decode()
+        kind = kind if re.fullmatch(r"\w+", kind) else ""
+        return (batch.column(0)[0].as_py(), kind) if batch.num_rows else None

@@ -1,0 +1,201 @@
+"""Where in a shard each sample is: made by reading its headers, kept in a file beside it.
+
+Takes: a shard. Gives: an `Index`: keys, suffixes, offsets and sizes as arrays; `shard.tar.idx`, which holds them.
+Promises: the file appears whole or not at all, and says how long the shard was: for one of another length it is stale,
+and not used. What it says is compared with the headers whenever a sample is read (dataset), so that one of the same
+length, but changed, is noticed too.
+Not its job: reading samples (dataset), headers (samples, members).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from feedline.datasets import IntArray
+from feedline.errors import OptionError, SourceError
+from feedline.sources.located import Located, locate
+from feedline.sources.places import Folder
+from feedline.sources.tar.bytes_of import Plain, opened
+from feedline.sources.tar.members import Members
+from feedline.sources.tar.samples import Parts, Samples, warn_of
+
+log = logging.getLogger("feedline")
+SUFFIX = ".idx"
+VERSION = 1
+COLUMNS = ("ends", "first", "starts", "stops", "suffix")
+
+
+class Index(NamedTuple):
+    """Of one shard. Sample i has the key `keys[ends[i-1]:ends[i]]` and the members `first[i]` to `first[i+1]`."""
+
+    size: int
+    """Of the shard, in bytes."""
+    keys: bytes
+    ends: IntArray
+    first: IntArray
+    starts: IntArray
+    """Of each member: where its first header is."""
+    stops: IntArray
+    """Where its data end."""
+    suffixes: tuple[str, ...]
+    suffix: IntArray
+    """Of each member: which of the suffixes it has."""
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+
+class Building:
+    """An index that grows sample by sample."""
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._first = [0]
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        self._suffixes: dict[str, int] = {}
+        self._suffix: list[int] = []
+
+    def add(self, parts: Parts) -> None:
+        """The next sample."""
+        self._keys.append(parts.key.encode("utf-8", "surrogateescape"))
+        for suffix, member, data in parts.members:
+            self._starts.append(member.start)
+            self._stops.append(data + member.size)
+            self._suffix.append(self._suffixes.setdefault(suffix, len(self._suffixes)))
+        self._first.append(len(self._starts))
+
+    def finish(self, size: int) -> Index:
+        """The index of a shard of that many bytes."""
+        ends = np.cumsum([len(key) for key in self._keys], dtype=np.int64)
+        first, starts, stops, suffix = (
+            np.asarray(each, np.int64) for each in (self._first, self._starts, self._stops, self._suffix)
+        )
+        return Index(size, b"".join(self._keys), ends, first, starts, stops, tuple(self._suffixes), suffix)
+
+
+def made(shard: Located) -> Index:
+    """The index of a shard, by reading its headers."""
+    stream = opened(shard)
+    if not isinstance(stream, Plain):
+        raise SourceError(
+            f"{shard.url} is packed with gzip, so that nothing in it can be read by itself: unpack it (gunzip), or "
+            "read it from front to back with TarStream"
+        )
+    samples, building = Samples(Members(stream, shard.url)), Building()
+    while (parts := samples.next(lambda number: False)) is not None:
+        if parts.problem:
+            raise SourceError(f"{shard.url}: the sample {parts.key!r} at offset {parts.start}: {parts.problem}")
+        building.add(parts)
+    warn_of(samples.left_out, shard.url)
+    return building.finish(stream.size)
+
+
+def write_index(urls: Any) -> list[Path]:
+    """Write the index of each shard beside it, as `shard.tar.idx`, and say where.
+
+    A shard in a folder only: for those in object storage, write it before you upload both.
+
+    >>> import tempfile
+    >>> from feedline.sources import TarWriter
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with TarWriter(f"{folder}/a.tar", index=False) as writer:
+    ...         writer.write({"__key__": "0", "txt": "hello"})
+    ...     [path] = write_index(f"{folder}/a.tar")
+    ...     print(path.name)
+    a.tar.idx
+    """
+    paths = []
+    for shard in locate(urls, "tar shards"):
+        if not isinstance(shard.place, Folder):
+            raise OptionError(f"{shard.url}: an index can be written into a folder only; write it before you upload it")
+        path = shard.place.path / (shard.name + SUFFIX)
+        save(made(shard), path)
+        paths.append(path)
+    return paths
+
+
+def save(index: Index, path: Path) -> None:
+    """The file appears whole or not at all."""
+    stream = io.BytesIO()
+    np.savez(
+        stream,
+        about=np.array([VERSION, index.size], np.int64),
+        keys=np.frombuffer(index.keys, np.uint8),
+        suffixes=np.frombuffer(json.dumps(index.suffixes).encode(), np.uint8),
+        **{name: getattr(index, name) for name in COLUMNS},
+    )
+    replace_with(path, stream.getvalue())
+
+
+def replace_with(path: Path, data: bytes) -> None:
+    """Write a file that appears whole or not at all."""
+    descriptor, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".unfinished", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(unfinished, 0o644)
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
+
+
+def index_of(shard: Located) -> Index:
+    """The one beside the shard if it is there and fits; else it is made, in memory."""
+    found = _kept(shard)
+    size = shard.size()
+    if found is not None and found.size == size:
+        return found
+    if found is not None:
+        warnings.warn(
+            f"{shard.url}{SUFFIX} is stale: it is for a shard of {found.size:,} bytes, which has {size:,} now. The "
+            "headers were read instead; feedline.sources.write_index(urls) writes it anew",
+            stacklevel=3,
+        )
+    else:
+        log.info("%s has no index: its headers are read. feedline.sources.write_index(urls) keeps that", shard.url)
+    return made(shard)
+
+
+def _kept(shard: Located) -> Index | None:
+    file = shard.beside(SUFFIX)
+    try:
+        data = file.place.read(file.name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SourceError(f"{file.url}: cannot be read: {error}") from error
+    try:
+        return _loaded(data)
+    except Exception as error:  # whatever a damaged zip file or array makes NumPy raise
+        raise SourceError(
+            f"{file.url} is no index of a tar shard, or a damaged one ({type(error).__name__}: {error}): remove it, or "
+            "write it anew with feedline.sources.write_index"
+        ) from error
+
+
+def _loaded(data: bytes) -> Index:
+    with np.load(io.BytesIO(data), allow_pickle=False) as kept:
+        version, size = kept["about"].tolist()
+        if version != VERSION:
+            raise ValueError(f"version {version}, not {VERSION}")
+        names = json.loads(kept["suffixes"].tobytes())
+        keys = kept["keys"].tobytes()
+        ends, first, starts, stops, suffix = (kept[name].astype(np.int64, copy=False) for name in COLUMNS)
+        index = Index(size, keys, ends, first, starts, stops, tuple(names), suffix)
+    members = len(index.starts)
+    if not (len(index.stops) == len(index.suffix) == members == index.first[-1]) or len(index.first) != len(index) + 1:
+        raise ValueError("its columns do not fit together")
+    return index

@@ -1,0 +1,134 @@
+"""WebDataset's layout: members of one key that lie side by side are a sample.
+
+Takes: a shard's `Members`. Gives: `Parts` of one sample after the other: its key, and each member by suffix.
+Promises: the key is the path up to the first dot of the base name, the suffix the rest in lower case; what is no file,
+has no suffix, or is called `__…__` is left out. A suffix that comes twice in a sample, or a key that comes again after
+another one, is an error of that sample, and the next one follows.
+Not its job: headers (members), what the data mean (values).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from feedline.errors import SourceError
+from feedline.sources.tar.members import FILE, FOLDER, Member, Members
+
+OWN_FIELDS = ("__key__", "__url__")
+"""What a sample says of itself: no member may say otherwise."""
+_NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
+_META = re.compile(r"__[^/]*__(?:$|/)")
+
+
+def key_and_suffix(name: str) -> tuple[str, str] | None:
+    """Of a member's name; None if it has none and is no part of a sample.
+
+    >>> key_and_suffix("images/cat.v1/0001.seg.PNG")
+    ('images/cat.v1/0001', 'seg.png')
+    >>> key_and_suffix("README"), key_and_suffix("images/.hidden.txt"), key_and_suffix("__meta__/info.json")
+    (None, None, None)
+    """
+    found = _NAME.fullmatch(name)
+    if found is None or _META.match(name) or found[2].lower() in OWN_FIELDS:
+        return None
+    return found[1], found[2].lower()
+
+
+@dataclass
+class Parts:
+    """The members of a sample."""
+
+    key: str
+    start: int
+    """Where its first header is."""
+    members: list[tuple[str, Member, int]] = field(default_factory=list)
+    """By suffix, and where the data begin."""
+    data: list[bytes] = field(default_factory=list)
+    """Of each, if it is wanted."""
+    problem: str = ""
+
+
+Named = tuple[str, str, Member]
+"""A member, and before it its key and its suffix."""
+
+
+class Samples:
+    """The samples of a shard, in order, from where its bytes are."""
+
+    def __init__(self, members: Members, number: int = 0) -> None:
+        self._members = members
+        self._ahead: Named | None = None
+        self._end: int | None = None
+        self._seen: set[str] = set()
+        self.number = number
+        """Of the sample that comes next."""
+        self.broken = False
+        """Can nothing more be read of the shard?"""
+        self.left_out: dict[str, str] = {}
+        """What was no part of a sample: for each kind the first one's name."""
+
+    @property
+    def at(self) -> int:
+        """Where the next sample begins, or where to look for it."""
+        if self._ahead is not None:
+            return self._ahead[2].start
+        return self._members.at if self._end is None else self._end
+
+    def next(self, wanted: Callable[[int], bool]) -> Parts | None:
+        """The next sample, with its data if the function says so of its number; None at the end of the shard."""
+        parts: Parts | None = None
+        try:
+            ahead = self._ahead or self._file()
+            if ahead is None:
+                return None
+            parts = Parts(ahead[0], ahead[2].start)
+            read = wanted(self.number)
+            while ahead is not None and ahead[0] == parts.key:
+                self._add(parts, ahead[1], ahead[2], read)
+                ahead = self._file()
+            self._ahead = ahead
+        except SourceError as error:
+            self.broken = True
+            if parts is None:
+                raise
+            raise type(error)(f"{error} (in or after the sample {parts.key!r} at offset {parts.start})") from error
+        self.number += 1
+        if parts.key in self._seen:
+            parts.problem = "its key came before in this shard: members of a sample must lie side by side"
+        self._seen.add(parts.key)
+        return parts
+
+    def _add(self, found: Parts, suffix: str, member: Member, read: bool) -> None:
+        if any(suffix == each for each, _, _ in found.members):
+            found.problem = f"it has two members of the suffix {suffix!r}; the second is {member.name!r}"
+        found.members.append((suffix, member, self._members.at))
+        if read:
+            found.data.append(self._members.data(member))
+        else:
+            self._members.leave(member)
+
+    def _file(self) -> Named | None:
+        """The next member that is part of a sample."""
+        while self._end is None:
+            at = self._members.at
+            member = self._members.next()
+            if member is None:
+                self._end = at
+                break
+            names = key_and_suffix(member.name) if member.kind == FILE else None
+            if names is not None:
+                return (*names, member)
+            if member.kind != FOLDER:
+                self.left_out.setdefault("name without suffix" if member.kind == FILE else member.kind, member.name)
+            self._members.leave(member)
+        return None
+
+
+def warn_of(left_out: dict[str, str], url: str) -> None:
+    """One warning for all that was no part of a sample."""
+    if left_out:
+        named = ", ".join(f"{kind} ({name!r})" for kind, name in sorted(left_out.items()))
+        warnings.warn(f"{url}: left out, because they are no files of a sample: {named}", stacklevel=3)

@@ -1,0 +1,92 @@
+"""What members of a sample mean, by suffix: txt, json, cls and npy, both ways.
+
+Takes: bytes and a suffix (only what follows its last dot counts), or a value and a suffix. Gives: the other.
+Promises: nothing is ever unpickled; an array's header is compared with its data before memory is taken. What is not
+known stays bytes. Not its job: pictures and sounds: pass your own `decode`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from feedline.errors import OptionTypeError
+
+Decode = Callable[[bytes, str], Any]
+
+
+def decode_plain(data: bytes, suffix: str) -> Any:
+    """The value of a member, if its suffix is `txt`, `json`, `cls` (a whole number) or `npy`; else the bytes.
+
+    >>> decode_plain(b"7", "cls"), decode_plain(b'{"a": 1}', "meta.json"), decode_plain(b"...", "jpg")
+    (7, {'a': 1}, b'...')
+    """
+    read = _READ.get(suffix.rpartition(".")[2])
+    return data if read is None else read(data)
+
+
+def encode_plain(value: Any, suffix: str) -> bytes:
+    """The other way round; bytes stay as they are.
+
+    >>> encode_plain(7, "cls"), encode_plain("héllo", "txt"), encode_plain([1, 2], "json")
+    (b'7', b'h\\xc3\\xa9llo', b'[1, 2]')
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    write = _WRITE.get(suffix.rpartition(".")[2])
+    if write is None:
+        known = ", ".join(sorted(_WRITE))
+        raise OptionTypeError(
+            f"the field {suffix!r} is a {type(value).__name__}; only for fields ending in {known} are bytes made here: "
+            "give bytes"
+        )
+    try:
+        return write(value)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise OptionTypeError(f"the field {suffix!r} cannot be made of a {type(value).__name__}: {error}") from error
+
+
+def _array(data: bytes) -> Any:
+    stream = io.BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"an array file of version {version}")
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = header(stream)
+    if dtype.hasobject:
+        raise ValueError("an array of Python objects, which would have to be unpickled")
+    begin, wanted = stream.tell(), int(np.prod([int(each) for each in shape], dtype=object)) * dtype.itemsize
+    if len(data) - begin != wanted:
+        raise ValueError(f"an array of {wanted:,} bytes, of which {len(data) - begin:,} are there")
+    flat = np.frombuffer(data, dtype, offset=begin) if wanted else np.empty(0, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")  # of its own, and writable
+
+
+def _array_file(value: Any) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.asanyarray(value), version=None, allow_pickle=False)
+    return stream.getvalue()
+
+
+def _whole(value: Any) -> bytes:
+    if isinstance(value, bool) or int(value) != value:
+        raise ValueError(f"{value!r} is no whole number")
+    return str(int(value)).encode()
+
+
+_READ: dict[str, Callable[[bytes], Any]] = {
+    "txt": lambda data: data.decode("utf-8"),
+    "json": json.loads,
+    "cls": int,
+    "npy": _array,
+}
+_WRITE: dict[str, Callable[[Any], bytes]] = {
+    "txt": lambda value: bytes(value.encode("utf-8")),
+    "json": lambda value: json.dumps(value, sort_keys=True).encode(),
+    "cls": _whole,
+    "npy": _array_file,
+}

@@ -1,0 +1,398 @@
+"""A cache on disk: the place's own bytes, within its bound, whoever shares it and however they end."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pickle
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import few
+
+from feedline import OptionError
+from feedline.sources import CachedPlace, cache_folder
+from feedline.sources.cache_folder import HEAD, TOTAL, CacheFolder
+from feedline.sources.places import Entry, Folder
+
+SIZE = 1000 - HEAD.size
+"""Of an object whose entry takes 1,000 bytes."""
+
+
+class Counted(Folder):
+    """Notes what is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked: list[str] = []
+
+    def read_many(self, names: Sequence[str]) -> list[bytes]:
+        self.asked += names
+        return super().read_many(names)
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Counted:
+    folder = tmp_path / "far"
+    folder.mkdir()
+    for number in range(10):
+        (folder / str(number)).write_bytes(content(number))
+    return Counted(folder)
+
+
+def content(number: int, size: int = SIZE) -> bytes:
+    return bytes([number]) * size
+
+
+def entries(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*.entry") if path.is_file()]
+
+
+def taken(folder: Path) -> int:
+    return sum(path.stat().st_size for path in entries(folder))
+
+
+def counted(folder: Path) -> int:
+    return int(TOTAL.unpack((folder / "total").read_bytes())[0])
+
+
+class TestAsAPlace:
+    def test_each_object_is_asked_for_once(self, far: Counted, tmp_path: Path) -> None:
+        place = CachedPlace(far, tmp_path / "near", max_bytes=100_000)
+        assert place.read_many(["1", "2", "1"]) == [content(1), content(2), content(1)]
+        assert place.read_many(["3", "2", "1"]) == [content(3), content(2), content(1)]
+        assert pickle.loads(pickle.dumps(place)).read("3") == content(3)
+        assert far.asked == ["1", "2", "3"]
+
+    def test_the_rest_is_the_places_own(self, far: Counted, tmp_path: Path) -> None:
+        place = CachedPlace(far, tmp_path / "near", max_bytes=100_000)
+        assert place.read_range("1", 2, 5) == content(1)[2:5]
+        assert place.size("1") == SIZE
+        assert place.list("1") == [Entry("1", SIZE)]
+        assert place.url_of("1") == str(far.path / "1")
+        with pytest.raises(FileNotFoundError, match="none"):
+            place.read("none")
+
+    def test_places_do_not_mix(self, far: Counted, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "1").write_bytes(b"another")
+        assert CachedPlace(far, tmp_path / "near", max_bytes=100_000).read("1") == content(1)
+        assert CachedPlace(other, tmp_path / "near", max_bytes=100_000).read("1") == b"another"
+
+    def test_options(self, far: Counted, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match="max_bytes must be at least 1"):
+            CachedPlace(far, tmp_path, max_bytes=0)
+        with pytest.raises(OptionError, match="folder must be a path"):
+            CachedPlace(far, 7, max_bytes=1)  # type: ignore[arg-type]
+
+
+class TestWithinItsBound:
+    def test_least_recently_used_goes_first(self, tmp_path: Path) -> None:
+        folder = CacheFolder(tmp_path, 5000)
+        for number in range(4):
+            folder.put(b"%d" % number, content(number))
+        assert folder.get(b"0") == content(0)
+        folder.put(b"4", content(4))
+        folder.put(b"5", content(5))  # does not fit: a tenth and what it takes itself must be free
+        assert [folder.get(b"%d" % number) is not None for number in range(6)] == [True, False, False, True, True, True]
+
+    def test_times_of_use_are_exact(self, tmp_path: Path) -> None:
+        """A file system's own clock goes in steps of some milliseconds, in which many entries come and go."""
+        folder, earlier = CacheFolder(tmp_path, 100_000), time.time_ns()
+        for number in range(5):
+            folder.put(b"%d" % number, content(number))
+            found = folder._path_of(b"%d" % number).stat().st_mtime_ns
+            assert earlier <= found <= (earlier := time.time_ns())
+
+    def test_what_is_too_large_is_not_kept(self, tmp_path: Path) -> None:
+        folder = CacheFolder(tmp_path, 1000)
+        folder.put(b"1", content(1))
+        folder.put(b"2", content(2, SIZE + 1))
+        assert folder.get(b"1") == content(1)
+        assert folder.get(b"2") is None
+        assert taken(tmp_path) == 1000
+
+    @settings(max_examples=few(60))
+    @given(
+        bound=st.integers(100, 3000),
+        steps=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 900), st.booleans()), max_size=30),
+    )
+    def test_never_above(self, tmp_path_factory: pytest.TempPathFactory, bound: int, steps: Any) -> None:
+        path = tmp_path_factory.mktemp("near")
+        folder, kept = CacheFolder(path, bound), dict[bytes, bytes]()
+        for number, size, again in steps:
+            key = b"%d" % number
+            assert folder.get(key) in (None, kept.get(key))
+            if folder.get(key) is None:
+                kept[key] = content(number, size)
+                folder.put(key, kept[key])
+            if again:
+                folder = CacheFolder(path, bound)
+            assert taken(path) <= bound
+            assert not entries(path) or taken(path) <= counted(path) <= bound
+
+    @pytest.mark.parametrize("damage", [b"", b"1234567"])
+    def test_a_lost_count_is_made_again(self, tmp_path: Path, damage: bytes) -> None:
+        CacheFolder(tmp_path, 2000).put(b"1", content(1))
+        (tmp_path / "total").write_bytes(damage)
+        CacheFolder(tmp_path, 2000).put(b"2", content(2))
+        CacheFolder(tmp_path, 2000).put(b"3", content(3))
+        assert taken(tmp_path) == counted(tmp_path) == 1000
+
+    def test_what_others_deleted_is_noticed(self, tmp_path: Path) -> None:
+        folder = CacheFolder(tmp_path, 3000)
+        for number in range(3):
+            folder.put(b"%d" % number, content(number))
+        for path in entries(tmp_path):
+            path.unlink()
+        folder.put(b"3", content(3))
+        assert counted(tmp_path) == taken(tmp_path) == 1000
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "emptied": lambda whole: b"",
+    "cut in its head": lambda whole: whole[:5],
+    "cut in its body": lambda whole: whole[:-1],
+    "longer": lambda whole: whole + b"x",
+    "a bit turned": lambda whole: whole[:500] + bytes([whole[500] ^ 1]) + whole[501:],
+    "zeroed, as after a power cut": lambda whole: bytes(len(whole)),
+    "another's head": lambda whole: HEAD.pack(b"feedline", SIZE, 0) + whole[HEAD.size :],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_entry_is_read_again(far: Counted, tmp_path: Path, damage: str) -> None:
+    place = CachedPlace(far, tmp_path / "near", max_bytes=100_000)
+    place.read("1")
+    (path,) = entries(tmp_path / "near")
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    assert place.read("1") == content(1)
+    assert far.asked == ["1", "1"]
+    assert place.read("1") == content(1)
+    assert far.asked == ["1", "1"]
+
+
+class TestKilled:
+    @pytest.mark.parametrize("bound", [3000, 10_000])
+    def test_at_every_line(self, tmp_path: Path, bound: int) -> None:
+        """Storing an entry, for which others may have to go, a process is killed at each line of the code in turn."""
+        line = 0
+        while True:
+            path = tmp_path / str(line)
+            for number in range(3):
+                CacheFolder(path, bound).put(b"%d" % number, content(number))
+            ended = in_child(lambda path=path, line=line: store_one(path, bound, line))
+            check_whole(path, bound)
+            if ended == 0:
+                break
+            assert ended == -signal.SIGKILL
+            line += 1
+        assert line > 30  # all of them
+
+    def test_while_writing(self, tmp_path: Path) -> None:
+        """Large entries, so that most of the time is spent in writing them."""
+        ready, tell = os.pipe2(os.O_CLOEXEC)
+
+        def store_for_ever() -> None:
+            folder, number = CacheFolder(tmp_path, 20_000_000), 0
+            while True:
+                number += 1
+                os.write(tell, b".")
+                folder.put(b"%d" % (number % 8), content(number % 8, 4_000_000))
+                os.unlink(folder._path_of(b"%d" % (number % 8)))
+
+        for _ in range(12):
+            process = multiprocessing.get_context("fork").Process(target=store_for_ever)
+            process.start()
+            os.read(ready, 1)  # it is about to write
+            process.kill()
+            process.join()
+            process.close()
+            while select.select([ready], [], [], 0)[0]:  # what it told before it died
+                os.read(ready, 100)
+            for number in range(8):
+                assert CacheFolder(tmp_path, 20_000_000).get(b"%d" % number) in (None, content(number, 4_000_000))
+        os.close(ready)
+        os.close(tell)
+        CacheFolder(tmp_path, 20_000_000).put(b"last", b"")
+        assert list((tmp_path / "writing").iterdir()) == []
+
+    def test_what_the_dead_left_goes_when_room_is_made(self, tmp_path: Path) -> None:
+        folder = CacheFolder(tmp_path, 3000)
+        folder.put(b"0", content(0))
+        (tmp_path / "writing" / "left").write_bytes(b"unfinis")
+        folder.put(b"1", content(1))
+        assert len(list((tmp_path / "writing").iterdir())) == 1  # not looked at each time
+        folder.put(b"2", content(2))
+        folder.put(b"3", content(3))
+        assert list((tmp_path / "writing").iterdir()) == []
+
+    def test_what_is_being_written_is_left_alone(self, tmp_path: Path) -> None:
+        """…by those who clean up after the dead."""
+        path = tmp_path / "near"
+        in_the_middle: list[int] = []
+
+        class Slow(CacheFolder):
+            def _let_in(self, written: Path, to: Path, size: int) -> None:
+                other = CacheFolder(path, 3000)
+                for number in range(5):
+                    other.put(b"%d" % number, content(number))
+                in_the_middle.append(len(list(written.parent.iterdir())))
+                super()._let_in(written, to, size)
+
+        assert Slow(path, 3000).put(b"mine", content(9)) is None
+        assert in_the_middle == [1]
+        assert CacheFolder(path, 3000).get(b"mine") == content(9)
+
+
+def die_at_line(number: int) -> None:
+    seen = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal seen
+        if frame.f_code.co_filename != cache_folder.__file__:
+            return None
+        if event == "line":
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen += 1
+        return trace
+
+    sys.settrace(trace)
+
+
+def store_one(path: Path, bound: int, last_line: int) -> None:
+    die_at_line(last_line)
+    CacheFolder(path, bound).put(b"3", content(3))
+    sys.settrace(None)
+
+
+def check_whole(path: Path, bound: int) -> None:
+    """What is there is right, is within its bound, is counted, and goes on working."""
+    folder = CacheFolder(path, bound)
+    found = [number for number in range(5) if folder.get(b"%d" % number) is not None]
+    assert all(folder.get(b"%d" % number) == content(number) for number in found)
+    assert len(found) == len(entries(path))
+    assert taken(path) <= bound
+    assert taken(path) <= counted(path)
+    assert folder.put(b"9", content(9)) is None
+    assert folder.get(b"9") == content(9)
+    assert list((path / "writing").iterdir()) == []
+    assert taken(path) <= bound
+
+
+def in_child(do: Callable[[], Any]) -> int:
+    """Its exit code, negative for a signal. Forked by hand: multiprocessing takes three times as long."""
+    child = os.fork()
+    if not child:
+        try:
+            do()
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_shared_by_processes_that_store_the_same_and_throw_it_away(tmp_path: Path) -> None:
+    def work(seed: int) -> None:
+        folder = CacheFolder(tmp_path, 8000)
+        for step in range(300):
+            number = (step * 7 + seed * 3 + step // 11) % 20
+            data = folder.get(b"%d" % number)
+            assert data in (None, content(number))
+            if data is None:
+                assert folder.put(b"%d" % number, content(number)) is None
+            assert step % 20 or taken_now(tmp_path) <= 8000
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=work, args=(seed,)) for seed in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+        process.close()
+    assert taken(tmp_path) == counted(tmp_path) <= 8000
+    assert list((tmp_path / "writing").iterdir()) == []
+
+
+def taken_now(folder: Path) -> int:
+    """While others are at work: with the lock, since a look at the files takes time in which they come and go."""
+    with CacheFolder(folder, 1)._locked():
+        return taken(folder)
+
+
+class TestUnusable:
+    def test_no_folder_can_be_made(self, far: Counted, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"")
+        place = CachedPlace(far, tmp_path / "file" / "near", max_bytes=100_000)
+        with pytest.warns(
+            RuntimeWarning, match=r"file/near cannot be written .*Not a directory.*another folder"
+        ) as said:
+            assert place.read_many(["1", "2"]) == [content(1), content(2)]
+        assert len(said) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert place.read("1") == content(1)
+
+    def test_a_file_cannot_be_written(self, far: Counted, tmp_path: Path) -> None:
+        def child() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+            place = CachedPlace(far, tmp_path / "near", max_bytes=100_000)
+            with pytest.warns(RuntimeWarning, match="File too large"):
+                assert place.read_many(["1", "2"]) == [content(1), content(2)]
+            assert place.read("1") == content(1)
+
+        assert in_child(child) == 0
+        assert entries(tmp_path / "near") == []
+        assert list((tmp_path / "near" / "writing").iterdir()) == []
+
+    def test_a_full_disk(self, far: Counted, small_disk: Path) -> None:
+        names = [f"large {number}" for number in range(100)]
+        for number, name in enumerate(names):
+            (far.path / name).write_bytes(content(number, 8000))
+        place = CachedPlace(far, small_disk, max_bytes=10_000_000)
+        for _ in range(2):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                assert place.read_many(names) == [content(number, 8000) for number in range(100)]
+            if not far.asked[100:]:
+                assert len(said) == 1
+                assert "No space left on device" in str(said[0].message)
+                assert "smaller max_bytes" in str(said[0].message)
+        assert said == []
+        assert 0 < len(entries(small_disk)) < 100
+        assert len(far.asked) == 200 - len(entries(small_disk))  # what is there is still read from there
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_errors_are_the_systems_own(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    refused = CacheFolder(tmp_path / "file", 10_000).put(b"1", b"x")
+    assert refused is not None
+    assert refused.errno == errno.ENOTDIR

@@ -1,0 +1,157 @@
+"""Writing tar shards: whole or not at all, the same bytes, nothing that could not be read back; values by suffix."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract import plain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import few
+from tars import SAMPLES, write
+
+from feedline import OptionError
+from feedline.sources import TarDataset, TarStream, TarWriter, decode_plain
+
+sizes = st.lists(st.integers(0, 3000), min_size=1, max_size=6)
+
+
+@settings(max_examples=few(40))  # each shard is synced to the disk
+@given(sizes, st.sampled_from([None, 1, 3]), st.sampled_from([None, 8192]))
+def test_shards_are_full_but_not_too_full(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], count: int | None, size: int | None
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    samples = [{"__key__": str(number), "bin": bytes(each)} for number, each in enumerate(sizes)]
+    shards = write(folder / "%d.tar", samples, max_count=count, max_size=size)
+    found = [list(TarStream(shard)) for shard in shards]
+    assert [sample["__key__"] for samples in found for sample in samples] == [sample["__key__"] for sample in samples]
+    for shard, samples, after in zip(shards, found, [*found[1:], None], strict=True):
+        assert count is None or len(samples) <= count
+        assert size is None or shard.stat().st_size <= size
+        if after is not None:  # the next sample would not have fitted
+            more = 512 + -(-len(after[0]["bin"]) // 512) * 512
+            assert len(samples) == count or (size is not None and shard.stat().st_size + more > size)
+    shutil.rmtree(folder)
+
+
+def test_the_same_samples_give_the_same_bytes(tmp_path: Path) -> None:
+    [first] = write(tmp_path / "a.tar")
+    backwards = [dict(reversed(sample.items())) for sample in SAMPLES]
+    script = "import os, sys; os.umask(0o77); from feedline.sources import TarWriter; from tars import *; "
+    script += f"write({str(tmp_path / 'b.tar')!r})"
+    environment = os.environ | {"TZ": "Asia/Tokyo", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+    [third] = write(tmp_path / "c.tar", backwards)
+    assert first.read_bytes() == (tmp_path / "b.tar").read_bytes() == third.read_bytes()
+    assert Path(f"{first}.idx").read_bytes() == Path(f"{tmp_path}/b.tar.idx").read_bytes()
+    assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    writer = TarWriter(tmp_path / "a-%d.tar", max_count=2)
+    with contextlib.suppress(ZeroDivisionError), writer:
+        for sample in SAMPLES[:3]:
+            writer.write(sample)
+        assert len(list(tmp_path.iterdir())) == 3  # and one that is unfinished
+        raise ZeroDivisionError
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-0.tar", "a-0.tar.idx"]
+    assert writer.shards == [tmp_path / "a-0.tar"]
+    with pytest.raises(OptionError, match="closed"):
+        writer.write(SAMPLES[0])
+
+
+KILLED = """
+from feedline.sources import TarWriter
+from tars import SAMPLES
+writer = TarWriter({path!r})
+writer.write(SAMPLES[0])
+writer._shard._file.flush()
+print("written", flush=True)
+input()
+"""
+
+
+def test_a_writer_that_is_killed_leaves_no_shard(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", KILLED.format(path=str(tmp_path / "a.tar"))]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        process.send_signal(signal.SIGKILL)
+    assert list(tmp_path.glob("*.tar")) == []
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        ({"txt": "a"}, "'__key__'"),
+        ({"__key__": 3, "txt": "a"}, "'__key__'"),
+        ([1], "must be a dict"),
+        ({"__key__": "a"}, "no field"),
+        ({"__key__": "a.b", "txt": "a"}, "no dot"),
+        ({"__key__": "a/", "txt": "a"}, "could not be read back"),
+        ({"__key__": "", "txt": "a"}, "could not be read back"),
+        ({"__key__": "../a", "txt": "a"}, "relative path"),
+        ({"__key__": "/a", "txt": "a"}, "relative path"),
+        ({"__key__": "a", "TXT": "a"}, "upper case"),
+        ({"__key__": "a", "a/b": b""}, "could not be read back"),
+        ({"__key__": "a", "jpg": "text"}, "'jpg' is a str"),
+        ({"__key__": "a", "cls": 1.5}, "no whole number"),
+        ({"__key__": "a", "txt": 3}, "'txt' cannot be made of a int"),
+        ({"__key__": "a", "json": {1, 2}}, "'json' cannot be made of a set"),
+        ({"__key__": "a", "npy": np.array([object()])}, "'npy' cannot be made of a ndarray"),
+        ({"__key__": "set.a/000", "cls": 1}, "written to .* before"),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, sample: Any, message: str) -> None:
+    with TarWriter(tmp_path / "a.tar") as writer:
+        writer.write(SAMPLES[0])
+        with pytest.raises((OptionError, TypeError), match=message):
+            writer.write(sample)
+        writer.write(SAMPLES[1])
+    assert len(TarDataset(tmp_path / "a.tar")) == 2  # what was refused has left nothing behind
+
+
+def test_options_of_the_writer(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"train-%06d\.tar"):
+        TarWriter(tmp_path / "a.tar", max_count=3)
+    with pytest.raises(OptionError, match="max_size"):
+        TarWriter(tmp_path / "a-%d.tar", max_size=0)
+    with pytest.raises(OptionError, match="no folder"):
+        write(tmp_path / "none" / "a.tar")
+
+
+ARRAYS = [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(3)), np.float16(2), np.zeros((0, 3))]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
+def test_arrays(tmp_path: Path, array: Any) -> None:
+    [shard] = write(tmp_path / "a.tar", [{"__key__": "1", "npy": array}])
+    found = TarDataset(shard)[0]["npy"]
+    assert plain(found) == plain(np.asarray(array))
+    found[...] = 1  # its own memory
+
+
+def test_arrays_that_lie() -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.arange(10))
+    good = stream.getvalue()
+    for wrong in (good[:-1], good + b"1", good.replace(b"(10,)", b"(9999999999999,)")[: len(good)]):
+        with pytest.raises(ValueError):
+            decode_plain(wrong, "npy")
+    stream = io.BytesIO()
+    np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="unpickled"):
+        decode_plain(stream.getvalue(), "npy")
+    assert decode_plain(b"cposix\nsystem\n", "pkl") == b"cposix\nsystem\n"

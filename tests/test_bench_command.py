@@ -1,0 +1,137 @@
+"""`feedline bench` before anything is measured, its picture in a browser, and its page in the docs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from browser import browser
+from PIL import Image
+from test_bench_numbers import some
+
+from feedline.cli import main
+from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
+from feedline.diagnose.bench.picture import picture
+from feedline.diagnose.bench.workloads import WORKLOADS
+from feedline.drawing.png import save
+from feedline.drawing.svg import Box, Line
+
+DOCS = Path(__file__).parent.parent / "docs" / "benchmarking.md"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["in-menory"], "there is no workload 'in-menory'; there are in-memory, large-samples,"),
+        (["in-memory", "--batch-size", "8"], "batch_size: the workload in-memory has its own"),
+        (["in-memory", "--shuffle"], "shuffle: the workload in-memory has its own"),
+        (["a:b", "--batch-size", "0"], "batch_size must be at least 1"),
+        (["a:b", "--num-workers", "0,-1"], "num_workers must be at least 0"),
+        (["a:b", "--num-workers", "two"], "not whole numbers with commas between: 'two'"),
+        (["a:b", "--repeats", "0"], "repeats must be at least 1"),
+        (["a:b", "--seconds", "0"], "seconds must be more than 0"),
+        (["a:b", "--timeout", "nan"], "timeout must be"),
+        (["a:b", "--plot", "bars.jpg"], "plot: bars.jpg must end in .png or .svg"),
+        (["a:b", "--plot", "nowhere/bars.png"], "plot: there is no folder nowhere"),
+    ],
+)
+def test_bad_usage_is_said_before_anything_is_started(capsys, arguments, words):
+    try:
+        code = main(["bench", *arguments])
+    except SystemExit as left:  # argparse's way
+        code = left.code
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert words in said.err
+    assert "Traceback" not in said.err
+
+
+def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys; sys.modules[{package!r}] = None; from feedline.cli import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+
+
+def test_without_torch_there_is_one_sentence():
+    done = without("torch", "bench")
+    assert (done.returncode, done.stdout) == (2, "")
+    (sentence,) = done.stderr.splitlines()
+    assert "torch is not installed; pip install 'feedline[torch]'" in sentence
+
+
+def test_without_pillow_there_is_no_jpeg_and_no_png_but_an_svg():
+    done = without("PIL", "bench", "jpeg")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        "feedline bench: the workload jpeg needs Pillow; pip install 'feedline[images]'",
+    )
+    done = without("PIL", "bench", "a:b", "--plot", "bars.png")
+    assert done.returncode == 2
+    assert "name an .svg" in done.stderr
+
+
+def test_our_workloads_are_listed(capsys):
+    assert main(["bench", "--list"]) == 0
+    text = capsys.readouterr().out
+    assert main(["bench", "--list", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in document["workloads"]] == [each.name for each in WORKLOADS]
+    for each in WORKLOADS:
+        assert f"  {each.name} " in text
+        assert each.summary.split(",")[0].split(" ")[0] in text
+
+
+def test_the_picture_says_what_the_page_says_and_is_drawn_by_a_browser(tmp_path):
+    save(picture(some()), tmp_path / "bars.svg")
+    texts = [each.text for each in ElementTree.parse(tmp_path / "bars.svg").getroot().iter(f"{SVG}text")]
+    for words in (
+        "train.py:data, 0 workers",
+        "12 samples/s",
+        "could not be measured",
+        "torch 2.13.0",
+        "jpeg, 1 worker",
+    ):
+        assert words in texts
+    assert "no difference that could be told (feedline 1? times as fast, 0.5–2)" in texts
+    with browser() as page:
+        page.size(800, 600)
+        page.open(tmp_path / "bars.svg")
+        page.settle()
+        shown = page.js("[...document.querySelectorAll('text')].map(each => each.getBoundingClientRect().width > 0)")
+        assert shown == [bool(text) for text in texts]
+        bars = "[...document.querySelectorAll('rect.c0')].map(each => [each.getBoundingClientRect().width > 0])"
+        assert len(page.js(bars)) == 1 + 4  # the legend's
+        assert page.complaints() == []
+
+
+def test_one_workload_has_one_scale_whatever_the_number_of_workers():
+    sides = {workers: Measured((10.0 * workers, 30.0 * workers)) for workers in (1, 2)}
+    contests = [Contest("mine", workers, "samples/s", side, side) for workers, side in sides.items()]
+    drawn = picture(Comparison((*contests, Contest("other", 1, "samples/s", sides[1], sides[1]))))
+    few, twice, other = [shape.width for shape in drawn.shapes if isinstance(shape, Box) and shape.kind == "c0"][1:]
+    assert (twice, other) == pytest.approx((2 * few, 2 * few))
+    spreads = [shape.points[1][0] - shape.points[0][0] for shape in drawn.shapes if isinstance(shape, Line)]
+    assert spreads == pytest.approx([few, few, twice, twice, other, other])  # from 10 to 30, and 20 is the median
+
+
+def test_the_picture_as_png(tmp_path):
+    drawn = picture(some())
+    save(drawn, tmp_path / "bars.png")
+    with Image.open(tmp_path / "bars.png") as image:
+        assert image.size == (drawn.width * 2, drawn.height * 2)
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 20
+
+
+def test_the_docs_name_every_workload_and_every_option(capsys):
+    text = DOCS.read_text()
+    for each in WORKLOADS:
+        assert f"| `{each.name}` |" in text
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    options = {word.strip(",[]") for word in capsys.readouterr().out.split() if word.lstrip("[").startswith("--")}
+    assert "--timeout" in options
+    assert {option for option in options if f"`{option}" not in text} <= {"--help"}

@@ -1,0 +1,364 @@
+"""`feedline demo`, as a person, a script and a Ctrl-C meet it; and that it notices when what it shows is not true."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import sqlite3
+import struct
+import subprocess
+import sys
+import termios
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from feedline.cli import main
+from feedline.demonstration.balance import BATCH, balanced, drawn_in
+from feedline.demonstration.facts import Resumption, Trained
+from feedline.demonstration.folder import Folder
+from feedline.demonstration.images import DAMAGED, Shapes, are_drawn, damaged_indices, draw_images
+from feedline.demonstration.run import ENOUGH_STEPS, problems_of
+from feedline.demonstration.screen import Screen
+from feedline.demonstration.shapes import CLASSES, RARE
+from feedline.demonstration.training import Training
+from feedline.diagnose.rendering import Line
+from feedline.errors import OptionError
+
+COUNT = 100
+# A worker that is told to leave may be just opening a file, which nobody is left to close.
+PYTHON = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning"]
+COMMAND = [*PYTHON, "-m", "feedline", "demo"]
+LIVE = "\r\x1b[K"
+
+
+def demo(*arguments: str, sabotage: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run it as a process, in which something may be broken beforehand."""
+    command = COMMAND
+    if sabotage:
+        code = f"import sys\n{sabotage}\nfrom feedline.cli import main\nsys.exit(main(['demo', *sys.argv[1:]]))"
+        command = [*PYTHON, "-c", code]
+    arguments = (*arguments, "--images", str(COUNT))
+    environment = os.environ | {"TERM": "xterm"}  # where it is no terminal, nothing is live all the same
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, **options)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def drawn(path: Path, count: int = COUNT) -> Folder:
+    folder = Folder(path)
+    folder.claim()
+    draw_images(folder, count, lambda ready: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where it was run, without a folder being named, and what it said."""
+    place = tmp_path_factory.mktemp("place")
+    done = demo("--epochs", "2", cwd=place)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return place, done.stdout
+
+
+# What it shows
+
+
+def test_it_shows_all_in_order(told: tuple[Path, str]) -> None:
+    place, said = told
+    assert "\x1b" not in said
+    expected = [
+        rf"Drawing {COUNT} images in build/demo",
+        r"ring and cross are 8 times rarer",
+        r" \d\.\d shuffled.*shuffle=True",
+        r" \d?\d\.\d drawn by weight.*WeightedRandomSampler",
+        r"weights_from_labels\(labels\)",
+        r"5 training files are cut short.*on_error=\"skip\"",
+        r"epoch  1 +[\d,]+ images/s  waited +\d+%  loss \d.* validation +\d+%",
+        r"Stopped after 2 of the 4 batches of epoch 2\.",
+        r"Saved: build/demo/state\.json +loader\.state_dict\(\)",
+        r"Thrown away, with its 1 worker\.",
+        r"A new loader with 2 workers goes on\. +loader\.load_state_dict\(state\)",
+        r"epoch  2 ",
+        r"Checked: the 2 batches after the stop, and the 2 before it,\n  are bit for bit",
+        r"images/s\.\n  Training waited \d+% of its time .*loader\.stats\(\)",
+        r"5 damaged files came up \d+ times: +loader\.errors",
+        r"index +0  images/00020\.jpg  OSError: image file is truncated",
+        r"% of the validation images are told right; of the rare classes",
+        rf"{re.escape(str(place))}/build/demo/report\.html +loader\.report\(path\)",
+    ]
+    position = 0
+    for pattern in expected:
+        found = re.compile(pattern).search(said, position)
+        assert found, f"{pattern} is missing after:\n{said[:position]}\nin:\n{said[position:]}"
+        position = found.end()
+
+
+def test_it_writes_to_its_folder_only(told: tuple[Path, str]) -> None:
+    place, _ = told
+    assert os.listdir(place) == ["build"]
+    assert os.listdir(place / "build") == ["demo"]
+    assert set(os.listdir(place / "build" / "demo")) == {
+        *("README.txt", "images", "metadata.sqlite", "report.html", "state.json")
+    }
+    assert "</html>" in (place / "build" / "demo" / "report.html").read_text()
+    assert json.loads((place / "build" / "demo" / "state.json").read_text())["epoch"] == 1
+
+
+def test_it_names_just_the_files_that_cannot_be_read(told: tuple[Path, str]) -> None:
+    place, said = told
+    folder = place / "build" / "demo"
+    damaged = set()
+    for path in (folder / "images").iterdir():
+        try:
+            with Image.open(path) as image:
+                image.load()
+        except OSError:
+            damaged.add(f"images/{path.name}")
+    assert len(damaged) == DAMAGED
+    assert set(re.findall(r"index +\d+  (\S+)", said)) == damaged
+
+
+def test_a_second_run_for_machines(told: tuple[Path, str]) -> None:
+    place, _ = told
+    before = {path: path.stat().st_mtime_ns for path in (place / "build" / "demo" / "images").iterdir()}
+    done = demo("--epochs", "1", "--workers", "1", "--json", cwd=place)
+    document = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, document["exit_code"], document["problems"]) == (0, "", 0, [])
+    assert document["command"] == "demo"
+    assert document["images"]["drawn_now"] is False
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    trained = document["trained"]
+    assert trained["resumption"]["exact"] is True
+    assert (trained["resumption"]["workers_before"], trained["resumption"]["workers_after"]) == (2, 1)
+    assert (trained["resumption"]["epoch"], trained["resumption"]["before"], trained["resumption"]["batches"]) == (
+        1,
+        2,
+        4,
+    )
+    times = Counter(int(index) for index in balanced(Shapes(Folder(place / "build" / "demo"), "train").labels))
+    for file in trained["unreadable"]:
+        assert file["times"] == times[file["index"]]
+    assert [file["index"] for file in trained["unreadable"]] == [i for i in document["images"]["damaged"] if times[i]]
+    assert trained["images"] == 4 * BATCH - sum(file["times"] for file in trained["unreadable"])
+    assert len(trained["epochs"]) == 1
+
+
+# It notices
+
+
+SABOTAGE = """
+import feedline
+from feedline.demonstration.classifier import Classifier
+feedline.DataLoader.load_state_dict = lambda self, state: None
+feedline.DataLoader.errors = []
+Classifier.step = lambda self, images, labels, rate: (1.0, 0)
+"""
+
+
+def test_it_fails_if_what_it_shows_is_not_true(told: tuple[Path, str]) -> None:
+    done = demo("--workers", "0", "--epochs", "5", sabotage=SABOTAGE, cwd=told[0])
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "Checked" not in done.stdout
+    resumed, errors, learned = re.findall(r"^problem  (.*)$", done.stdout, re.MULTILINE)
+    assert re.search("in epoch 2, [24] of 4 differ, from batch 3 on", resumed)
+    assert re.search(r"just the damaged files .* missing are \[0, .* not damaged are \[\]", errors)
+    assert "worse than twice chance (33%)" in learned
+
+
+@pytest.mark.parametrize(("steps", "problems"), [(ENOUGH_STEPS - 1, 0), (ENOUGH_STEPS, 1)])
+def test_a_training_too_short_to_learn_is_no_problem(steps: int, problems: int) -> None:
+    exact = Resumption(1, 4, 2, 1, 2, "state.json", exact=True, different=[])
+    trained = Trained([], exact, [], BATCH * steps, steps, 1.0, 64.0, 0.5, accuracy=0.33, rare_accuracy=0.0)
+    assert len(list(problems_of(trained, to_be_met=set()))) == problems
+
+
+# On a terminal
+
+
+def test_live_lines_on_a_terminal_and_ctrl_c(told: tuple[Path, str]) -> None:
+    pid, screen = pty.fork()
+    if pid == 0:
+        try:
+            os.chdir(told[0])
+            fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+            command = [*COMMAND, "--epochs", "100000", "--images", str(COUNT)]
+            environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
+            os.execve(sys.executable, command, environment)
+        finally:
+            os._exit(1)
+    shown = ""
+    with contextlib.suppress(OSError):  # the terminal's end: nobody has it open any more, no worker either
+        while piece := os.read(screen, 1 << 16):
+            before, shown = shown, shown + piece.decode(errors="replace")
+            if "epoch  3" in shown and "epoch  3" not in before:
+                os.write(screen, b"\x03")
+    os.close(screen)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert "Traceback" not in shown
+    lines = shown.replace("\r\n", "\n").split("\n")
+    assert lines[-1] == ""
+    live = [text for line in lines for text in line.split(LIVE)[1:-1]]
+    assert any("images/s  waited" in text for text in live)
+    assert max(map(len, live)) == 59
+
+
+def test_ctrl_c_while_it_draws(tmp_path: Path) -> None:
+    command = [*COMMAND, "--folder", str(tmp_path / "demo"), "--images", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "Drawing" not in process.stdout.readline():
+            pass
+        process.send_signal(2)
+        _, complaint = process.communicate()
+    assert (process.returncode, complaint) == (130, "")
+    assert not are_drawn(Folder(tmp_path / "demo"), 100000)
+
+
+def test_a_reader_that_goes_away_changes_nothing() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as stream, Screen(stream) as screen:
+        screen.say([Line("one")])
+        screen.say([Line("two")])
+
+
+# The images
+
+
+def test_an_interrupted_drawing_is_not_taken_for_a_finished_one(tmp_path: Path) -> None:
+    fresh = contents(drawn(tmp_path / "fresh", 60).path)
+    folder = drawn(tmp_path / "again", 30)
+
+    def interrupt(ready: int) -> None:
+        if ready:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        draw_images(folder, 60, interrupt)
+    assert not are_drawn(folder, 30)
+    assert not are_drawn(folder, 60)
+    folder.claim()
+    draw_images(folder, 60, lambda ready: None)
+    assert are_drawn(folder, 60)
+    assert contents(folder.path) == fresh
+
+
+def test_images_that_are_gone_or_others_are_drawn_anew(tmp_path: Path) -> None:
+    folder = drawn(tmp_path)
+    assert are_drawn(folder, COUNT)
+    assert not are_drawn(folder, COUNT + 1)
+    (folder.images / "00042.jpg").unlink()
+    assert not are_drawn(folder, COUNT)
+    folder.metadata.write_text("no database")
+    assert not are_drawn(folder, COUNT)
+
+
+def test_a_folder_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.images.mkdir()
+    rows = [(number, f"images/{number:05}.jpg", 0, "train") for number in range(COUNT)]
+    for name in ("images/01999.jpg", *(row[1] for row in rows)):
+        (tmp_path / name).write_text("old")
+    with closing(sqlite3.connect(folder.metadata)) as connection, connection:
+        connection.execute("CREATE TABLE images (id INTEGER PRIMARY KEY, path TEXT, label INT, split TEXT)")
+        connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", rows)
+        connection.execute("PRAGMA user_version = 1")
+    folder.claim()
+    assert not are_drawn(folder, COUNT)
+    draw_images(folder, COUNT, lambda ready: None)
+    assert are_drawn(folder, COUNT)
+    assert len(os.listdir(folder.images)) == COUNT
+
+
+def test_training_is_imbalanced_and_validation_is_not(tmp_path: Path) -> None:
+    folder = drawn(tmp_path, 213)
+    training, validation = Shapes(folder, "train"), Shapes(folder, "validation")
+    counts = {name: training.labels.tolist().count(label) for label, name in enumerate(CLASSES)}
+    rare = {name: count for name, count in counts.items() if name in RARE}
+    common = [count for name, count in counts.items() if name not in RARE]
+    assert 7 <= min(common) / max(rare.values()) <= max(common) / min(rare.values()) <= 9
+    even = Counter(validation.labels.tolist()).values()
+    assert max(even) - min(even) <= 1
+    assert len(training) + len(validation) == 213
+    damaged = damaged_indices(folder, training)
+    assert len(damaged) == DAMAGED
+    with pytest.raises(OSError, match="truncated"):
+        training[damaged[1]]
+    assert training.describe(damaged[1]) == f"images/{damaged[1] + 42:05}.jpg"
+    assert drawn_in(training.labels, 1) < drawn_in(training.labels, 2) <= set(range(len(training)))
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--epochs", "0"], "epochs must be at least 1; got 0"),
+        (["--images", "99"], "images must be at least 100; got 99"),
+        (["--workers", "-1"], "workers must be at least 0; got -1"),
+        (["--folder", __file__], f"folder must be a folder, but {__file__} is a file"),
+        (["--folder", "/proc/nowhere"], "folder must be one that can be written to, but /proc/nowhere is not: "),
+        (["--folder", f"{__file__}/x"], f"folder must be one that can be written to, but {__file__}/x is not: "),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"feedline demo: {sentence}")
+    assert said.err.count("\n") == 1
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "README.txt", "metadata.sqlite", "images/00001.jpg"])
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OptionError, match="holds other things"):
+        Folder(tmp_path).claim()
+    assert contents(tmp_path) == {name: b"mine"}
+
+
+@pytest.mark.parametrize("name", ["state.json", "report.html"])
+def test_a_file_that_cannot_be_written(told: tuple[Path, str], name: str) -> None:
+    folder = Folder(told[0] / "build" / "demo")
+    getattr(folder, name.partition(".")[0]).unlink()
+    (folder.path / name).mkdir()
+    try:
+        with pytest.raises(OptionError, match=f"folder must be .* is not: .*{name}"):
+            Training(folder, epochs=1, workers=0, screen=Screen(None)).run()
+    finally:
+        (folder.path / name).rmdir()
+
+
+def test_without_pillow_and_sqlite_it_says_so_and_the_other_commands_are_there(tmp_path: Path) -> None:
+    missing = "sys.modules['PIL'] = sys.modules['sqlite3'] = None"
+    done = demo("--folder", str(tmp_path / "demo"), sabotage=missing)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"feedline demo: .*pip install 'feedline\[images\]'.*\n", done.stderr)
+    assert os.listdir(tmp_path) == []
+
+
+def test_help_says_where_it_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["demo", "--help"])
+    assert "default: build/demo" in " ".join(capsys.readouterr().out.split())
