@@ -113,7 +113,10 @@ def test_pictures_and_the_page_are_written_whole_or_not_at_all(found: Tuning, tm
     assert "Take " in page
     with pytest.raises(OSError, match="nowhere"):
         found.report(tmp_path / "nowhere" / "page.html")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.svg", "page.html"]
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        found.report(tmp_path / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.svg", "folder", "page.html"]
 
 
 def test_a_picture_as_png(found: Tuning, tmp_path: Path) -> None:
@@ -248,7 +251,7 @@ def test_a_sample_that_fails_is_named() -> None:
 
 def test_a_sample_that_hangs_is_named() -> None:
     stuck = Stuck()
-    runner = Runner(subject_of(stuck, 4, False), 0.0, False, clock() + 1.0)
+    runner = Runner(subject_of(stuck, 4, False), 0.0, False, clock() + 1.5)
     try:
         with pytest.raises(FeedlineError, match=r"(?s)no batch came within .* dataset\[0\]"):
             runner.measure(Setting(1, "thread"), 1.0)
@@ -441,6 +444,8 @@ def test_waiting_is_for_a_disk_if_much_comes_from_storage() -> None:
 def test_why_says_by_how_much_it_falls_short() -> None:
     best, faster = made(step=0.01, waited=1.0), made(Setting(4), step=0.01, waited=0.98)
     assert "falls short by 50 %" in why(best, [best], 0.01)
+    slow = made(step=0.01, waited=3.0)
+    assert "falls short by 75 %" in why(slow, [slow], 0.01)
     assert "50 batches a second where the step could take 100" in why(best, [best], 0.01)
     assert "The smallest within 5 % of the fastest" in why(best, [best, faster], 0.01)
     assert why(made(step=0.0), [made(step=0.0)], 0.0) == "The fastest: 100 batches a second."
