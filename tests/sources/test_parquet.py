@@ -144,6 +144,9 @@ def test_columns_and_transform(files: list[Path]) -> None:
         assert list(first.items()) == [("text", "text 0"), ("id", 0)]
     data = ParquetDataset(files, ["id"], transform=lambda row: row["id"] * 10)
     assert (data[3], data.__getitems__([5, 1])) == (30, [50, 10])
+    assert data.__getbatch__(np.array([5, 1]), np.empty) is NotImplemented
+    with DataLoader(data, 2) as loader:
+        assert next(iter(loader)).tolist() == [0, 10]
     assert list(islice(ParquetStream(files, ["id"], transform=lambda row: row["id"] * 10), 3)) == [0, 10, 20]
 
 
@@ -162,6 +165,8 @@ def test_values_of_all_kinds(tmp_path: Path, chunks: int) -> None:
         "texts": (pa.array([["a"], [], ["b", "c"]]), [["a"], [], ["b", "c"]]),
         "lists": (pa.array([[1, 2], None, [3]]), [np.array([1, 2]), None, np.array([3])]),
         "holes": (pa.array([[1, None], [2], [None, 4]]), [[1, None], np.array([2]), [None, 4]]),
+        "fixed with holes": (pa.array([[1.0, None], [2.0, 3.0]] * 2, pa.list_(pa.float64(), 2)).slice(0, 3),
+                             [[1.0, None], np.array([2.0, 3.0]), [1.0, None]]),
         "codes": (pa.array([7, 8, 7]).dictionary_encode(), [np.int64(7), np.int64(8), np.int64(7)]),
         "fixed": (pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2)),
                   [np.array([1, 2], np.float32), None, np.array([3, 4], np.float32)]),
@@ -182,6 +187,7 @@ def test_what_is_given_is_its_own(files: list[Path]) -> None:
     data[3]["pair"][0] = 99
     data[3]["tokens"][0] = 99
     data.__getitems__([3])[0]["pair"][0] = 99
+    assert data.__getitems__([3, 4])[0]["pair"].base is None  # kept, it keeps no other row
     with DataLoader(ParquetDataset(files, ["pair"]), 4) as loader:
         for batch in loader:
             batch["pair"][...] = 99
