@@ -20,7 +20,7 @@ from feedline.checks import check_flag, check_function
 from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionTypeError, SourceError
-from feedline.rng import enter_sample
+from feedline.rng import enter_one_of
 from feedline.sources.decoding import MAX_BYTES, MAX_PIXELS, Decoders
 from feedline.sources.given import PathLike, Taking, one_label_each, wanted_suffixes
 from feedline.sources.names import Names
@@ -114,8 +114,9 @@ class FilesDataset(Dataset[Any]):
         places = [position(index, len(self.paths), type(self).__name__) for index in indices]
         names = [self.paths[place] for place in places]
         samples = []
-        for index, place, name, data in zip(indices, places, names, self._place.read_many(names), strict=True):
-            enter_sample(index)  # or all of them would share the batch's random numbers
+        contents = self._place.read_many(names)
+        for number, (place, name, data) in enumerate(zip(places, names, contents, strict=True)):
+            enter_one_of(number, indices)  # or all of them would share the batch's random numbers
             samples.append(self._sample(place, name, data))
         return samples
 

@@ -64,14 +64,15 @@ class _ParquetFile:
 
     def read(self, group: int, columns: list[str]) -> Any:
         with _named(self._url, f"row group {group} cannot be read"):
-            return self._file.read_row_group(group, columns=columns, use_threads=not is_one_of_many())
+            table = self._file.read_row_group(group, columns=columns, use_threads=not is_one_of_many())
+            return table.select(columns)  # "a.b" is also what a field of the column "a" is called
 
     def slices(self, group: int, columns: list[str]) -> Iterator[Any]:
         arrow = extra("pyarrow", "arrow", "ParquetStream")
         with _named(self._url, f"row group {group} cannot be read"):
             options = {"row_groups": [group], "columns": columns, "use_threads": not is_one_of_many()}
             for batch in self._file.iter_batches(SLICE, **options):
-                yield arrow.Table.from_batches([batch])
+                yield arrow.Table.from_batches([batch]).select(columns)
 
     def candidates(self, filters: Any) -> list[int]:
         dataset = extra("pyarrow.dataset", "arrow", "ParquetDataset")
