@@ -90,7 +90,7 @@ class FilesDataset(Dataset[Any]):
             raise OptionTypeError(f"paths must be a sequence of paths; got {paths!r}; FolderDataset takes a folder")
         taking = Taking(self._decoders, root)
         self.paths = Names(paths, taking)
-        self._decoders.choose(taking.suffixes)
+        self._decoders.check_packages(taking.suffixes)
         self._place, self._before = taking.place, taking.before
 
     def __len__(self) -> int:

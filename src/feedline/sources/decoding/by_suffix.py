@@ -13,6 +13,7 @@ from typing import Any
 
 from feedline.checks import check_choice, check_flag, check_function, check_whole
 from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.extras import extra
 from feedline.sources.decoding.numpy_files import ManyArrays, OneArray
 from feedline.sources.decoding.pictures import MODES, Pictures
 from feedline.sources.decoding.sound import Waves
@@ -56,7 +57,7 @@ class Decoders:
         first = check_flag("channels_first", channels_first)
         self.max_bytes = check_whole("max_bytes", max_bytes, 1)
         most = check_whole("max_pixels", max_pixels, 1)
-        pictures = Pictures(_size(size), mode, most, check_flag("upright", upright), first)
+        pictures = Pictures(_size(size), mode, most, check_flag("upright", upright), first).chosen()
         array = OneArray(check_flag("allow_pickle", allow_pickle))
         self._ours: dict[str, Decode] = {
             **dict.fromkeys(PICTURES, pictures),
@@ -74,16 +75,10 @@ class Decoders:
         """All that are known."""
         return tuple(sorted({*self._ours, *self._own}))
 
-    @property
-    def pictures(self) -> Pictures | None:
-        """The decoder for pictures, if any suffix still has it."""
-        return next((each for each in self._ours.values() if isinstance(each, Pictures)), None)
-
-    def choose(self, suffixes: Iterable[str]) -> None:
-        """Get ready for files with these suffixes, which must be known; packages that they need must be there."""
-        wanted = {suffix for suffix in suffixes if suffix in PICTURES and suffix not in self._own}
-        if wanted and (pictures := self.pictures) is not None:
-            self._ours.update(dict.fromkeys(PICTURES, pictures.chosen()))
+    def check_packages(self, suffixes: Iterable[str]) -> None:
+        """What files with these suffixes need must be installed."""
+        if any(suffix in PICTURES and suffix not in self._own for suffix in suffixes):
+            extra("PIL.Image", "images", "pictures")
 
     def suffix(self, name: str) -> str:
         """The longest known suffix of a name, in lower case; "" if none is.

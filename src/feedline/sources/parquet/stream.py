@@ -17,6 +17,7 @@ import numpy as np
 from feedline.checks import check_function
 from feedline.datasets import IntArray
 from feedline.errors import SourceError
+from feedline.sources.located import names_apart
 from feedline.sources.parquet.columns import Columns
 from feedline.sources.parquet.groups import Group, Groups
 from feedline.sources.sharing import State, Unit, UnitStream
@@ -64,8 +65,9 @@ class ParquetStream(UnitStream):
 
     def _names(self) -> Iterator[str]:
         yield repr((self._groups.columns, self._groups.filters))
+        names = names_apart(self._groups.files)
         for group in self._groups.list:
-            yield f"{self._groups.files[group.file].name} {group.number} {group.rows}"
+            yield f"{names[group.file]} {group.number} {group.rows}"
 
     def _open(self, unit: Unit, place: State | None) -> GroupReader:
         return GroupReader(self._groups, unit, (place or {"row": 0})["row"], self._transform)

@@ -183,7 +183,8 @@ class TarDataset(Dataset[dict[str, Any]]):
 
 def undecoded(where: str, suffix: str, error: Exception) -> SourceError:
     """The error of a member that `decode` could not make a value of."""
-    return SourceError(f"{where}: its {suffix!r} cannot be decoded: {type(error).__name__}: {error}")
+    said = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
+    return SourceError(f"{where}: its {suffix!r} cannot be decoded: {said}")
 
 
 def checked_suffixes(suffixes: Iterable[str] | None) -> tuple[str, ...] | None:
