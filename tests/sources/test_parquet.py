@@ -124,9 +124,15 @@ def test_only_the_columns_that_are_wanted_are_read(elsewhere: Elsewhere, tmp_pat
         {"id": range(100), "picture": [np.random.default_rng(number).bytes(10_000) for number in range(100)]}
     )
     pq.write_table(big, tmp_path / "a.parquet", row_group_size=50)
-    data = ParquetDataset(tmp_path / "a.parquet", ["id"])
-    assert data[60] == {"id": 60}
-    assert sum(elsewhere.asked) < 100_000
+    with pa.ipc.new_file(tmp_path / "a.arrow", big.schema) as writer:
+        writer.write_table(big, max_chunksize=50)
+    for name in ("a.parquet", "a.arrow"):
+        elsewhere.asked.clear()
+        data = ParquetDataset(tmp_path / name, ["id"])
+        assert data[60] == {"id": 60}
+        assert [row["id"] for row in ParquetStream(tmp_path / name, ["id"], [("id", ">", 97)])] == [98, 99]
+        assert sum(elsewhere.asked) < 200_000
+    assert [*ParquetDataset(tmp_path / "a.arrow", ["picture", "id"])[60]] == ["picture", "id"]
 
 
 def test_a_place_as_a_file(tmp_path: Path) -> None:
