@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import pickle
 import shutil
 import threading
@@ -282,6 +283,17 @@ def test_row_groups_are_kept_within_bounds(tmp_path: Path) -> None:
         some[index]
     assert reads == [0, 4, 8, 4]
     assert sum(each.bytes for each in some._kept.values()) <= 2.5 * size
+
+
+def test_a_fork_while_a_group_is_decoded(files: list[Path]) -> None:
+    data = ParquetDataset(files)
+    reader = multiprocessing.get_context("fork").Process(target=data.__getitem__, args=(3,), daemon=True)
+    with data._lock:  # as a thread that decodes holds it
+        reader.start()
+    reader.join(30)
+    ended = reader.exitcode
+    reader.kill()
+    assert ended == 0
 
 
 def test_threads_decode_a_group_once(files: list[Path]) -> None:

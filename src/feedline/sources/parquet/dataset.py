@@ -8,6 +8,7 @@ Not its job: order (line/blocks), files (groups), values (columns).
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +85,10 @@ class ParquetDataset(Dataset[Any]):
 
     def _forget(self) -> None:
         self._kept: OrderedDict[int, Columns] = OrderedDict()
-        self._lock = threading.Lock()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        self._lock, self._pid = threading.Lock(), os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}
@@ -164,6 +168,8 @@ class ParquetDataset(Dataset[Any]):
             yield group, places, rows if self._rows is None else self._rows[group][rows].astype(np.int64)
 
     def _decoded(self, number: int) -> Columns:
+        if self._pid != os.getpid():  # a thread that held the lock when this process was forked is not in it
+            self._unlock()
         with self._lock:  # worker threads wait for a group that one of them decodes, instead of decoding it too
             if number not in self._kept:
                 columns = Columns(self._groups.read(self._groups.list[number]))
