@@ -30,6 +30,7 @@ import torch_first_batch
 import torch_front
 import worker_memory
 from contest import HERE, Contest, Terms, hold
+from feedline.diagnose.bench.command import say
 from harness import Workload
 from report import rows, save, table, unfinished
 
@@ -69,8 +70,8 @@ def main() -> int:
         for workload in WORKLOADS:
             if chosen.only and workload.name not in chosen.only:
                 continue
-            contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, _say))
-    _say("")
+            contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, say))
+    say("")
     all_rows = rows(contests)
     print(table(all_rows))
     print(f"\n{time.monotonic() - started:.0f} s; wrote")
@@ -116,12 +117,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return number
-
-
-def _say(progress: str) -> None:
-    """A line that replaces itself on a terminal; nothing where it would only fill a log."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

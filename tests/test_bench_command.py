@@ -18,7 +18,7 @@ from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.picture import picture
 from feedline.diagnose.bench.workloads import WORKLOADS
 from feedline.drawing.png import save
-from feedline.drawing.svg import Box
+from feedline.drawing.svg import Box, Line
 
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarking.md"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,27 +51,22 @@ def test_bad_usage_is_said_before_anything_is_started(capsys, arguments, words):
     assert "Traceback" not in said.err
 
 
-def without(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    code = f"import sys; sys.modules[{package!r}] = None; from feedline.cli import main; sys.exit(main(sys.argv[1:]))"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
-
-
 def test_without_torch_there_is_one_sentence():
-    done = without("torch", "bench")
+    code = "import sys; sys.modules['torch'] = None; from feedline.cli import main; sys.exit(main(['bench']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     (sentence,) = done.stderr.splitlines()
     assert "torch is not installed; pip install 'feedline[torch]'" in sentence
 
 
 def test_without_pillow_there_is_no_jpeg_and_no_png_but_an_svg():
-    done = without("PIL", "bench", "jpeg")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        2,
-        "feedline bench: the workload jpeg needs Pillow; pip install 'feedline[images]'",
-    )
-    done = without("PIL", "bench", "a:b", "--plot", "bars.png")
-    assert done.returncode == 2
-    assert "name an .svg" in done.stderr
+    code = "import sys; sys.modules['PIL'] = None; from feedline.cli import main; "
+    code += "print(main(['bench', 'jpeg']), main(['bench', 'a:b', '--plot', 'bars.png']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "2 2\n"
+    jpeg, plot = done.stderr.splitlines()
+    assert jpeg == "feedline bench: the workload jpeg needs Pillow; pip install 'feedline[images]'"
+    assert "name an .svg" in plot
 
 
 def test_our_workloads_are_listed(capsys):
@@ -114,6 +109,8 @@ def test_one_workload_has_one_scale_whatever_the_number_of_workers():
     drawn = picture(Comparison((*contests, Contest("other", 1, "samples/s", sides[1], sides[1]))))
     few, twice, other = [shape.width for shape in drawn.shapes if isinstance(shape, Box) and shape.kind == "c0"][1:]
     assert (twice, other) == pytest.approx((2 * few, 2 * few))
+    spreads = [shape.points[1][0] - shape.points[0][0] for shape in drawn.shapes if isinstance(shape, Line)]
+    assert spreads == pytest.approx([few, few, twice, twice, other, other])  # from 10 to 30, and 20 is the median
 
 
 def test_the_picture_as_png(tmp_path):

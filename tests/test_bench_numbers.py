@@ -141,6 +141,7 @@ def test_a_comparison_is_json_with_what_follows_from_it():
     assert (first["torch"]["failure"], first["ratio"], first["faster"]) == ("OSError: truncated", None, None)
     assert (second["theirs"], second["noisy"]) == (8.5, False)
     assert (last["ratio"], last["lowest"], last["highest"], last["noisy"]) == (1.0, 0.5, 2.0, True)
+    assert [each.failed for each in some().contests] == [True, True, True, False]
     assert some().failed
     assert not Comparison((contest((1.0,), (1.0,)),)).failed
     assert hash(some().contests[0]) == hash(some().contests[0])

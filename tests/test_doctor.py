@@ -85,7 +85,7 @@ def test_slow_samples_are_read_again_before_they_are_named() -> None:
 
 
 def test_a_stuck_sample_is_named_with_its_path_and_line() -> None:
-    finding = one(Stuck(), "samples", "repeats", seconds=2)
+    finding = one(Stuck(), "samples", "repeats", seconds=9)
     assert finding.evidence["indices"] == [95]
     assert "photos/95.jpg" in finding.title
     assert f"{sick.__file__}:" in finding.evidence["line"]

@@ -173,15 +173,14 @@ def test_padding_by_the_users_own_collate_fn() -> None:
 class HangingStream(Stream):
     def __iter__(self) -> Any:
         while True:
-            time.sleep(0.01)  # for ever
+            time.sleep(0.01)
             if self.numbers.start:
                 yield 1
 
 
 def test_a_stream_that_hangs() -> None:
-    finding = one(HangingStream(), "samples", "repeats", seconds=1)
+    finding = one(HangingStream(), "samples", "repeats", seconds=9)
     assert (finding.id, finding.evidence["indices"]) == ("stuck-samples", [0])
-    assert "for ever" in finding.evidence["line"]
 
 
 def test_a_stream_that_could_not_be_read_is_not_called_empty() -> None:

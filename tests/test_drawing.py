@@ -6,7 +6,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -175,6 +175,8 @@ def test_the_lowest_and_highest_are_a_line_and_the_bar_gives_way_to_it():
         max_size=4,
     )
 )
+@example([Group("a" * 100, [Bar(1), Bar(2)], "b" * 100)])
+@example([Group("a" * 56, [Bar(1), Bar(2)], "b" * 56)])
 def test_nothing_of_a_bar_chart_lies_outside_or_on_another(groups):
     drawing = bar_chart("any", ["ours", "theirs"], groups)
     texts = []

@@ -11,11 +11,12 @@ import pytest
 from kinds import SPAWN, THREADS
 
 from feedline import DataLoader, IterableDataset
+from feedline.cpus import Cpus
 from feedline.observe import recording as recordings
 from feedline.observe.marks import Marks
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots, sample_times
-from feedline.observe.report import page_of
+from feedline.observe.report import page, page_of
 from feedline.observe.report.measured import composition
 from feedline.observe.trace import trace_of
 from feedline.progress import COLLATING
@@ -133,9 +134,9 @@ def test_labels_that_are_texts_are_in_the_report(tmp_path: Path) -> None:
     loader = DataLoader(data, batch_size=4)
     with loader.report(tmp_path / "run.html"):
         list(loader)
-    page = (tmp_path / "run.html").read_text()
-    assert "&lt;dog&gt;" in page
-    assert "<dog>" not in page
+    text = (tmp_path / "run.html").read_text()
+    assert "&lt;dog&gt;" in text
+    assert "<dog>" not in text
     mixed = [recordings.labels_in((None, labels), 2) for labels in (["b", "a"], np.array([3, 3]))]
     assert mixed == [(("a", 1), ("b", 1)), ((3, 2),)]
     given = [recordings.Delivered(0, 0, seq, 2, 0, 1, 0, Slots(), labels) for seq, labels in enumerate(mixed)]
@@ -148,3 +149,11 @@ def test_a_path_that_cannot_be_written_is_named_as_it_was_given(kind: str, tmp_p
         getattr(DataLoader(range(3)), kind)(tmp_path / "missing" / "run.html")
     with pytest.raises(OSError, match=r"too long.*aaa\.html'$"):
         getattr(DataLoader(range(3)), kind)(tmp_path / f"{'a' * 250}.html")
+
+
+def test_the_verdict_counts_the_cpus_of_the_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(page, "look", lambda: Cpus(host=64, allowed=64, quota=3.0, version=2))
+    loader = DataLoader(range(40), batch_size=2)
+    with loader.report(tmp_path / "run.html"):
+        list(loader)
+    assert "num_workers=3 (3 CPUs here)" in (tmp_path / "run.html").read_text()

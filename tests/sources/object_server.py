@@ -7,7 +7,6 @@ Run as a program, it prints one line of JSON (ports, keys) and then takes comman
 
 from __future__ import annotations
 
-import gc
 import http.client
 import json
 import os
@@ -18,8 +17,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlencode
@@ -94,26 +92,6 @@ class ObjectServer:
         while not (line := self._process.stdout.readline()).startswith(b"{"):  # moto has something to say, too
             assert line, "the server ended"
         return json.loads(line)
-
-
-@contextmanager
-def nothing_of_ours_left() -> Iterator[None]:
-    """As after every test; but obstore's poller and connections are its own, and it closes them when it likes."""
-
-    def ours() -> dict[str, set[str]]:
-        from leaving import leftovers  # not on the path of the server's process
-
-        found = leftovers()
-        kept = {each for each in found["descriptors"] if "socket:" not in each and "anon_inode:" not in each}
-        return {**found, "descriptors": kept}
-
-    here, before = set(threading.enumerate()), ours()
-    yield
-    gc.collect()
-    for thread in set(threading.enumerate()) - here:
-        thread.join(10)  # they have been told to end
-    after = ours()
-    assert not {kind: left for kind in after if (left := after[kind] - before[kind])}
 
 
 class Proxy(ThreadingHTTPServer):

@@ -396,6 +396,8 @@ def test_sound_of_any_width(width: int, exact: int) -> None:
         ("a.npy", b"PK\3\4 and so on", r"no \.npy file: it begins with b'PK"),
         ("a.npy", saved(np.zeros(9))[:-1], "cut short"),
         ("a.npy", saved(np.zeros(9))[:40], "cut short"),
+        ("a.npy", saved(np.zeros(9)).replace(b"(9,), }", b"(-1,),}"), r"shape is \(-1,\)"),
+        ("a.npy", b"\x93NUMPY\2\0" + (100_000).to_bytes(4, "little") + b"(" * 100_000, "header should have 100,000"),
         ("a.npz", saved(np.zeros(9)), r"no \.npz"),
         ("a.npz", zipped(x=np.arange(99))[:-30], r"no \.npz, or a damaged one"),
         ("a.wav", sound(b"\0" * 64)[:-2], "cut short: 32 frames have 64 bytes, and 62 are there"),

@@ -10,25 +10,14 @@ import numpy as np
 import pytest
 from contract import MapContract
 from kinds import FORK, INLINE, THREADS
-from object_server import ObjectServer, nothing_of_ours_left
+from object_fixtures import *  # noqa: F403
+from object_server import ObjectServer
 
 from feedline import DataLoader, OptionError, SourceError, rng
 from feedline.sources import CachedPlace, ObjectDataset, ObjectStore
-from feedline.sources.object_store import store
 
 HELD = {f"set/{number:02}.bin": bytes(range(number)) for number in range(1, 12)}
 NAMES = [name.removeprefix("set/") for name in HELD]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    with nothing_of_ours_left():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "FIRST", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +75,7 @@ def test_a_batch_is_fetched_at_once(server: ObjectServer, place: ObjectStore) ->
     with DataLoader(data, len(data), collate_fn=list) as loader:
         (batch,) = loader
     assert [len(sample) for sample in batch] == list(range(1, 12))
+    assert server.most_at_once() == len(NAMES)
 
 
 def test_which_objects(server: ObjectServer, place: ObjectStore) -> None:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import doctest
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from object_server import ObjectServer, nothing_of_ours_left
-
-from feedline.sources.object_store import store
+from object_fixtures import *  # noqa: F403
+from object_server import ObjectServer
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "object-storage.md"
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    with nothing_of_ours_left():
-        yield
 
 
 def test_the_page_is_true(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +21,6 @@ def test_the_page_is_true(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
             written = io.BytesIO()
             np.save(written, np.full(3, float(number)))
             objects.put("samples", {f"page/{animal}/{number}.npy": written.getvalue()})
-    monkeypatch.setattr(store, "FIRST", 60.0)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", objects.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", objects.secret)
     monkeypatch.setenv("AWS_REGION", "us-east-1")

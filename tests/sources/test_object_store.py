@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-from object_server import ObjectServer, nothing_of_ours_left
+from object_fixtures import *  # noqa: F403
+from object_server import ObjectServer
 
 from feedline import FeedlineError, OptionError, SourceError
 from feedline.errors import MissingPackage
@@ -32,17 +35,6 @@ HELD = {
     "train/odd/ü x%+#?&=.bin": b"odd",
     "other/c.bin": b"elsewhere",
 }
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    with nothing_of_ours_left():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "FIRST", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +126,7 @@ class TestManyAtOnce:
     def test_all_are_in_flight(self, server: ObjectServer, bucket: ObjectStore) -> None:
         server.befall(*["meet"] * 40)  # none is answered before all of them have come
         assert bucket.read_many(["a/2.bin"] * 40) == [b"two"] * 40
+        assert server.most_at_once() == 40
 
     def test_not_more_than_allowed(self, server: ObjectServer) -> None:
         few = opened(server, concurrency=3)
@@ -185,7 +178,8 @@ class TestPassingFaults:
         server.befall(503, "truncate", "pass", "reset", 500, "pass", "truncate without etag", 429)
         assert bucket.read_many(["a/1.bin"] * 8) == [DATA] * 8
 
-    def test_a_silent_server_is_asked_again(self, server: ObjectServer) -> None:
+    def test_a_silent_server_is_asked_again(self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(store, "WHOLE", 10_000)  # large objects may take long; silence may not
         hasty = opened(server, timeout=0.5)
         server.befall("hang")
         assert hasty.read("a/1.bin") == DATA
@@ -258,12 +252,13 @@ class TestLastingFaults:
         with pytest.raises(SourceError, match=r"^http://no-such-host\.invalid/data/x: .*name is not known"):
             unknown.read("x")
 
+    @pytest.mark.parametrize("answer", [503, 429])
     def test_a_busy_server_is_waited_for_from_the_start(
-        self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+        self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch, answer: int
     ) -> None:
         monkeypatch.setattr(store, "FIRST", 0)
         bucket = opened(server)
-        server.befall(503, 503, 503)
+        server.befall(answer, answer, answer)
         assert bucket.read("a/1.bin") == DATA
 
     def test_patience_comes_with_the_first_success(self, server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,6 +302,18 @@ class TestAfterAFork:
 
         in_child(child, 2)
         assert bucket.read("a/1.bin") == DATA  # what the child had of it was left alone
+
+    def test_what_was_open_before_is_not_touched(self, bucket: ObjectStore) -> None:
+        bucket.read("a/2.bin")
+        pool = weakref.ref(driver._here.opened[bucket].pool)
+
+        def child() -> None:
+            gc.collect()
+            assert pool() is not None
+            bucket.close()  # there is nothing of this process's own
+            assert pool() is not None
+
+        in_child(child)
 
     def test_without_a_second_copy_it_is_an_error_not_a_hang(self, bucket: ObjectStore) -> None:
         def child() -> None:

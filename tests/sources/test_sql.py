@@ -431,6 +431,16 @@ def test_a_password_is_in_no_text(user: str, word: str, odd: str) -> None:
             assert user in text
 
 
+def test_a_password_is_not_in_the_cause_either() -> None:
+    """libpq quotes a URL that it cannot read. A short password is taken out of the URL, and left in other words."""
+    for secret in ("geheim42", "abc"):
+        with pytest.raises(SourceError, match=r"ann:\*\*\*@") as caught:
+            SQLDataset(f"postgresql://ann:{secret}@[::1]x/db", ALL)
+        assert secret not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+
+
 def test_only_numpy_and_the_standard_library_are_imported_before() -> None:
     code = (
         "import feedline, feedline.sources, sys; print({'pyarrow', 'adbc_driver_manager', 'duckdb'} & {*sys.modules})"

@@ -109,6 +109,12 @@ def test_the_server_shares_out_any_key(server: Server, key: str) -> None:
     reading.close()
 
 
+@pytest.mark.parametrize("key", ["split", "NULLIF(number, 25)"])
+def test_a_key_that_is_null_is_an_error_before_anything_is_read(server: Server, key: str) -> None:
+    with pytest.raises(SourceError, match="key 'k' is NULL in some row"):
+        SQLStream(server.url, f"SELECT {key} AS k FROM samples", "k")
+
+
 def test_params_of_many_types(server: Server) -> None:
     query = (
         "SELECT number FROM samples WHERE label = $2 AND path <> $1 AND number = ANY($3) AND score < $4 AND good = $5"

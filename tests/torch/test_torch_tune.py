@@ -85,6 +85,16 @@ def test_nothing_is_drawn_from_the_users_generators() -> None:
     assert (torch.get_rng_state().tolist(), generator.get_state().tolist()) == before
 
 
+def test_each_seed_has_an_order_of_its_own() -> None:
+    subject = subject_of(Numbers(), 40, None)
+
+    def order(seed: int) -> Any:
+        with subject.loader(Setting(0), seed, timeout=60) as loader:
+            return next(iter(loader))[1].tolist()
+
+    assert order(1) == order(1) != order(2)
+
+
 class Threads(Numbers):
     def __getitem__(self, index: int) -> int:
         return torch.get_num_threads()

@@ -15,6 +15,7 @@ from typing import Any
 
 _ON_DEMAND: dict[str, str] = {
     "CachedPlace": "cached",
+    "Decoders": "decoding",
     "FilesDataset": "files",
     "FolderDataset": "files",
     "GeneratorStream": "generated",

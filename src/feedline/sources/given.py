@@ -39,7 +39,8 @@ class Taking:
             self.before = os.path.join(os.path.abspath(place.path), "")
             return
         self.place = place
-        self.before = root.rstrip("/") + "/" if isinstance(root, str) else ""
+        url = root if isinstance(root, str) else getattr(place, "url", "")  # for messages
+        self.before = url.rstrip("/") + "/" if url else ""
 
     def __call__(self, paths: list[str]) -> list[str]:
         if self._prefix is None:

@@ -20,6 +20,7 @@ from feedline.diagnose.bench.picture import picture
 from feedline.diagnose.bench.subject import BATCH_SIZE, NUM_WORKERS
 from feedline.diagnose.bench.workloads import SHORT, WORKLOADS
 from feedline.diagnose.rendering import Line
+from feedline.diagnose.target import TARGET
 from feedline.drawing.png import save
 from feedline.errors import OptionError
 
@@ -29,8 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        help="workloads of ours (--list), or pkg.module:name or path/to/script.py[:name]: a dataset, a loader, or a "
-        f"function that makes one (default: {' '.join(SHORT)})",
+        help=f"workloads of ours (--list; default: {' '.join(SHORT)}), or {TARGET}",
     )
     parser.add_argument(
         "--num-workers",
@@ -62,12 +62,12 @@ def run(given: argparse.Namespace) -> Answer:
     if given.list:
         return Answer(data, listed)
     _check_plot(given.plot)
-    terms = Terms(given.seconds, given.repeats, given.timeout, _say)
+    terms = Terms(given.seconds, given.repeats, given.timeout, say)
     own = {"batch_size": given.batch_size, "shuffle": given.shuffle, "collate": given.collate}
     try:
         found = bench(given.what or SHORT, given.num_workers, terms, **own)
     finally:
-        _say("")
+        say("")
     wrote = [] if given.plot is None else [Line(), Line(f"wrote {given.plot}")]
     if given.plot is not None:
         save(picture(found), given.plot)
@@ -98,7 +98,7 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"not whole numbers with commas between: {text!r}") from None
 
 
-def _say(progress: str) -> None:
+def say(progress: str) -> None:
     """A line that replaces itself on a terminal; nothing where it would only fill a log."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)

@@ -61,8 +61,8 @@ def tune(
 
     >>> import numpy as np
     >>> found = tune(np.zeros((1000, 8), np.float32), step_ms=20, seconds=10, kinds=["thread"], max_workers=1)
-    >>> found.best in found.trials, found.code.splitlines()[0]
-    (True, 'from feedline import DataLoader')
+    >>> found.best in found.trials, found.code.splitlines()[-1].startswith("loader = DataLoader(dataset, ")
+    (True, True)
     """
     step = _step(step_ms)
     if not check_seconds("seconds", seconds, ""):

@@ -16,7 +16,7 @@ from feedline.errors import OptionError, OptionTypeError, SourceError
 from feedline.sources.decoding.numpy_files import ManyArrays, OneArray
 from feedline.sources.decoding.pictures import MODES, Pictures
 from feedline.sources.decoding.sound import Waves
-from feedline.sources.decoding.text import parsed, text
+from feedline.sources.decoding.text import parsed, text, whole
 
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 Decode = Callable[[bytes], Any]
@@ -28,8 +28,13 @@ MAX_BYTES = 2**30
 
 
 class Decoders:
-    """Decodes files by suffix.
+    """Decodes files by suffix: for sources that take a `decode`, `decode=Decoders(size=(224, 224))`.
 
+    Options are those of `FilesDataset`. Called with the bytes and a name, of which the suffix counts (`"a/b.jpg"`, or
+    merely `"jpg"`).
+
+    >>> Decoders()(b"[1]", "a/b.json"), Decoders()(b"7", "cls")
+    ([1], 7)
     >>> known = Decoders(None, own={".csv": lambda data: data.split(b",")})
     >>> known.decode("a/b.JSON", b"[1]"), known.decode("a/b.csv", b"1,2")
     ([1], [b'1', b'2'])
@@ -37,7 +42,7 @@ class Decoders:
 
     def __init__(
         self,
-        size: Any,
+        size: Any = None,
         *,
         mode: str = "RGB",
         channels_first: bool = False,
@@ -59,6 +64,7 @@ class Decoders:
             ".npz": ManyArrays(array, self.max_bytes),
             ".txt": text,
             ".json": parsed,
+            ".cls": whole,
             ".wav": Waves(first),
         }
         self._own = _checked(own)
@@ -92,6 +98,10 @@ class Decoders:
                 return found
             at = last.find(".", at + 1)
         return ""
+
+    def __call__(self, data: bytes, name: str) -> Any:
+        """The contents of an object or of a shard's member."""
+        return self.decode(name if "." in name else f"*.{name}", data)
 
     def decode(self, name: str, data: bytes) -> Any:
         """The contents of a file."""

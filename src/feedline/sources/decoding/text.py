@@ -1,6 +1,7 @@
-"""Text and JSON.
+"""Text, JSON and class numbers.
 
-Takes: the bytes. Gives: a string; what JSON says. Promises: what is no UTF-8 or no JSON is an error that says where.
+Takes: the bytes. Gives: a string; what JSON says; a whole number.
+Promises: what is no UTF-8 or no JSON is an error that says where.
 Not its job: tokens.
 """
 
@@ -37,3 +38,15 @@ def parsed(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"is no JSON: {error}") from error
+
+
+def whole(data: bytes) -> int:
+    """Decodes .cls, the number of a class as tar shards have it.
+
+    >>> whole(b"7")
+    7
+    """
+    try:
+        return int(data)
+    except ValueError as error:
+        raise SourceError(f"is no whole number: {data[:20]!r}") from error

@@ -57,8 +57,8 @@ class _Here:
 
 _here = _Here(forked=False)
 _left_behind: list[list[Opened]] = []
-"""What was open before a fork. Closing it here would deregister the parent's connections from the parent's own
-poller, which is shared: so it is kept, and never touched."""
+"""What was open before a fork. Dropping it would run obstore's code here, on a poller that the parent shares and on
+locks that a thread of the parent's may have held: so it is kept, and never touched."""
 
 
 def _after_fork() -> None:

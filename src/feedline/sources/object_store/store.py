@@ -172,7 +172,7 @@ class ObjectStore:
         if any(each.startswith("http://") for each in (self.url, *self._endpoints())):
             client.setdefault("allow_http", True)  # it was asked for by name
         retry = {
-            "max_retries": 0 if not retry_for else 1000,  # time is what bounds it
+            "max_retries": 1000,  # time is what bounds it
             "retry_timeout": timedelta(seconds=retry_for),
             "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5)},
         }

@@ -72,7 +72,6 @@ class PostgreSQL:
         self._asked += 1
         name = f"feedline_{self._asked}"
         with self._connection.cursor() as cursor:
-            cursor.adbc_prepare(query)  # alone, so that errors quote it as it is; refuses a second statement
             cursor.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {query}", params or None)
         # COPY, which the driver would use by itself, cannot read from a cursor.
         cursor = self._connection.cursor(adbc_stmt_kwargs={"adbc.postgresql.use_copy": "false"})

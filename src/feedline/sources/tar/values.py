@@ -2,7 +2,7 @@
 
 Takes: bytes and a suffix (only what follows its last dot counts), or a value and a suffix. Gives: the other.
 Promises: nothing is ever unpickled; an array's header is compared with its data before memory is taken. What is not
-known stays bytes. Not its job: pictures and sounds: pass your own `decode`.
+known stays bytes. Not its job: pictures and sounds (`decode=Decoders(…)`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from feedline.errors import OptionTypeError
+from feedline.sources.decoding.numpy_files import OneArray
+from feedline.sources.decoding.text import parsed, text, whole
 
 Decode = Callable[[bytes, str], Any]
 
@@ -50,22 +52,6 @@ def encode_plain(value: Any, suffix: str) -> bytes:
         raise OptionTypeError(f"the field {suffix!r} cannot be made of a {type(value).__name__}: {error}") from error
 
 
-def _array(data: bytes) -> Any:
-    stream = io.BytesIO(data)
-    version = np.lib.format.read_magic(stream)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"an array file of version {version}")
-    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = header(stream)
-    if dtype.hasobject:
-        raise ValueError("an array of Python objects, which would have to be unpickled")
-    begin, wanted = stream.tell(), int(np.prod([int(each) for each in shape], dtype=object)) * dtype.itemsize
-    if len(data) - begin != wanted:
-        raise ValueError(f"an array of {wanted:,} bytes, of which {len(data) - begin:,} are there")
-    flat = np.frombuffer(data, dtype, offset=begin) if wanted else np.empty(0, dtype)
-    return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")  # of its own, and writable
-
-
 def _array_file(value: Any) -> bytes:
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.asanyarray(value), version=None, allow_pickle=False)
@@ -79,10 +65,10 @@ def _whole(value: Any) -> bytes:
 
 
 _READ: dict[str, Callable[[bytes], Any]] = {
-    "txt": lambda data: data.decode("utf-8"),
-    "json": json.loads,
-    "cls": int,
-    "npy": _array,
+    "txt": text,
+    "json": parsed,
+    "cls": whole,
+    "npy": OneArray(allow_pickle=False),
 }
 _WRITE: dict[str, Callable[[Any], bytes]] = {
     "txt": lambda value: bytes(value.encode("utf-8")),
