@@ -168,6 +168,8 @@ def test_empty_classes_are_named(tmp_path: Path, stored: bool) -> None:
 
 
 def test_what_is_no_folder_of_classes(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="root must be a folder"):
+        FolderDataset(None)  # type: ignore[arg-type]
     with pytest.raises(SourceError, match=r"nowhere.*No such file"):
         FolderDataset(tmp_path / "nowhere")
     with pytest.raises(SourceError, match=r"has no folders in it.*FilesDataset"):

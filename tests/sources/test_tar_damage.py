@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tars import SAMPLES, add, members, write
 
 from feedline import DataLoader, SourceError
-from feedline.sources import TarDataset, TarStream
+from feedline.sources import Decoders, TarDataset, TarStream
 
 
 @pytest.fixture
@@ -133,6 +133,18 @@ def test_what_cannot_be_decoded(tmp_path: Path) -> None:
     for source in (data, stream):
         with DataLoader(source, 10, collate_fn=as_list, on_error="skip") as loader:
             assert [sample["__key__"] for sample in flat(loader)] == ["1", "3"]
+
+
+def test_decoders_of_files_say_it_once(tmp_path: Path) -> None:
+    write(tmp_path / "a.tar", [{"__key__": "1", "json": b"{]", "seg.png": b"?", "xyz": b""}])
+    for suffix, told in (
+        ("json", r"its 'json' is no JSON"),
+        ("seg.png", r"its 'seg\.png' is no picture"),
+        ("xyz", r"its 'xyz' no decoder is known .*decoders=\{'\.xyz'"),
+    ):
+        with pytest.raises(SourceError, match=rf"a\.tar: 1: {told}"):
+            TarDataset(tmp_path / "a.tar", [suffix], Decoders())[0]
+    assert TarDataset(tmp_path / "a.tar", ["xyz"], Decoders(decoders={".xyz": len}))[0]["xyz"] == 0
 
 
 def test_what_is_no_file_is_left_out_with_one_warning(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class FilesDataset(Dataset[Any]):
             allow_pickle=allow_pickle,
             max_pixels=max_pixels,
             max_bytes=max_bytes,
-            own=decoders,
+            decoders=decoders,
         )
         self.transform = check_function("transform", transform)
         self._take(paths, root)
@@ -202,6 +202,8 @@ class FolderDataset(FilesDataset):
         max_pixels: int = MAX_PIXELS,
         max_bytes: int = MAX_BYTES,
     ) -> None:
+        if not isinstance(root, str | os.PathLike) and not hasattr(root, "list"):
+            raise OptionTypeError(f"root must be a folder with a folder for each class, or its URL; got {root!r}")
         wanted = wanted_suffixes(suffixes, decoders or ())
         found = Classes(
             place_of(root), lambda name: name.lower().endswith(wanted), check_flag("allow_empty", allow_empty), wanted

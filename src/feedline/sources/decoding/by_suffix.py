@@ -36,7 +36,7 @@ class Decoders:
 
     >>> Decoders()(b"[1]", "a/b.json"), Decoders()(b"7", "cls")
     ([1], 7)
-    >>> known = Decoders(None, own={".csv": lambda data: data.split(b",")})
+    >>> known = Decoders(None, decoders={".csv": lambda data: data.split(b",")})
     >>> known.decode("a/b.JSON", b"[1]"), known.decode("a/b.csv", b"1,2")
     ([1], [b'1', b'2'])
     """
@@ -51,7 +51,7 @@ class Decoders:
         allow_pickle: bool = False,
         max_pixels: int = MAX_PIXELS,
         max_bytes: int = MAX_BYTES,
-        own: Mapping[str, Decode] | None = None,
+        decoders: Mapping[str, Decode] | None = None,
     ) -> None:
         check_choice("mode", mode, tuple(MODES))
         first = check_flag("channels_first", channels_first)
@@ -68,7 +68,7 @@ class Decoders:
             ".cls": whole,
             ".wav": Waves(first),
         }
-        self._own = _checked(own)
+        self._own = _checked(decoders)
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Decoders:
     def suffix(self, name: str) -> str:
         """The longest known suffix of a name, in lower case; "" if none is.
 
-        >>> Decoders(None, own={".seg.png": bytes}).suffix("dir.x/a.b.seg.PNG")
+        >>> Decoders(None, decoders={".seg.png": bytes}).suffix("dir.x/a.b.seg.PNG")
         '.seg.png'
         """
         last = name[name.rfind("/") + 1 :].lower()

@@ -184,7 +184,9 @@ class TarDataset(Dataset[dict[str, Any]]):
 def undecoded(where: str, suffix: str, error: Exception) -> SourceError:
     """The error of a member that `decode` could not make a value of."""
     # Decoders of ours say what it is not ("is no JSON: …"); anybody else's exception needs its name.
-    what = str(error) if isinstance(error, SourceError) else f"cannot be decoded: {type(error).__name__}: {error}"
+    what = f"cannot be decoded: {type(error).__name__}: {error}"
+    if isinstance(error, SourceError):
+        what = str(error).removeprefix("*.").removeprefix(f"{suffix}: ")  # which `Decoders` takes for its name
     return SourceError(f"{where}: its {suffix!r} {what}")
 
 
