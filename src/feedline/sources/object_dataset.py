@@ -19,7 +19,7 @@ from feedline.checks import check_function
 from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionError, OptionTypeError, SourceError, add_note
-from feedline.rng import enter_sample
+from feedline.rng import enter_one_of
 from feedline.sources.object_store import ObjectStore
 from feedline.sources.places import REMOTE, Place, place_of
 
@@ -97,8 +97,9 @@ class ObjectDataset(Dataset[Any]):
         places = [position(index, len(self), "ObjectDataset") for index in indices]
         names = [self._name(at) for at in places]
         samples = []
-        for at, name, data in zip(places, names, self.place.read_many(names), strict=True):
-            enter_sample(at)  # or all of them would share the batch's random numbers
+        contents = self.place.read_many(names)
+        for number, (at, name, data) in enumerate(zip(places, names, contents, strict=True)):
+            enter_one_of(number, indices)  # or all of them would share the batch's random numbers
             samples.append(self._sample(at, name, data))
         return samples
 
