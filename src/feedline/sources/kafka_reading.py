@@ -63,7 +63,8 @@ class Partitions:
             self._open()
         deadline = Deadline(wait)
         while not self._is_over():
-            if not self._waiting and not self._fill(deadline.left(LONG)):
+            if not self._waiting and not self._fill(deadline.left(LONG)) and not deadline.left(LONG):
+                self._leave_offsets_if_possible()
                 return None
             while self._waiting:
                 found = self._take(self._waiting.popleft())
@@ -165,6 +166,13 @@ class Partitions:
     def _leave_offsets(self) -> None:
         if self._stream.group is not None and self._next:
             self._stream.committed(self._consumer, self._next)
+
+    def _leave_offsets_if_possible(self) -> None:
+        """After nothing came, perhaps because the brokers are gone: the batch begun is to be had all the same."""
+        try:
+            self._leave_offsets()
+        except SourceError as error:
+            log.warning("%s; the next epoch of this group has its last records again", error)
 
     def _complain(self, error: Any) -> None:
         """librdkafka goes on trying by itself; whoever waits should know what for."""
