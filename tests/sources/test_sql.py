@@ -255,6 +255,11 @@ def test_a_column_of_several_types_is_named(url: str, where: str) -> None:
         SQLDataset(source, late("i ELSE 'x'"))
 
 
+def test_a_text_that_is_none_is_named(url: str) -> None:
+    with pytest.raises(SourceError, match=r"column a holds a text that is not UTF-8 .*CAST\(a AS BLOB\) AS a"):
+        SQLDataset(url, "SELECT CAST(x'ff41' AS TEXT) AS a")
+
+
 def test_nothing_stays_open_and_the_row_is_named_in_errors(url: str) -> None:
     data = SQLDataset(url, ALL, load=lambda row: int(row["path"]))
     gc.collect()
