@@ -233,6 +233,16 @@ def test_a_state_of_other_partitions_is_refused(broker: Broker, topic: str) -> N
         iter(KafkaStream(broker.address, topic, partitions=[1], timeout=60)).load_state_dict(state)
 
 
+def test_each_rank_goes_on_with_its_own_state(broker: Broker, topic: str) -> None:
+    """That of one rank says nothing of what the other has delivered: alone, it would have that again."""
+    reading = iter(KafkaStream(broker.address, topic, num_replicas=2, rank=0, timeout=60))
+    next(reading)
+    state = json.loads(json.dumps(reading.state_dict()))
+    reading.close()
+    with pytest.raises(StateError, match=r"the state is of rank 0 of 2, and this is rank 0 of 1"):
+        iter(KafkaStream(broker.address, topic, timeout=60)).load_state_dict(state)
+
+
 def test_brokers_that_go_away_are_said_to_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     own = Broker()
     try:

@@ -203,6 +203,19 @@ def test_what_is_too_long_is_an_error_before_it_is_read() -> None:
             list(SocketStream(address, framing="line", max_record=50, timeout=30))
 
 
+def test_a_whole_line_can_be_too_long() -> None:
+    with serving(lambda line, _: line.sendall(b"one\n" + bytes(100) + b"\n")) as address:
+        reading = iter(SocketStream(address, framing="line", max_record=99, timeout=30))
+        with pytest.raises(SourceError, match=rf"record \d of {address} has 100 bytes or more, above max_record=99"):
+            list(reading)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_no_time_at_all_is_an_error(timeout: float) -> None:
+    with pytest.raises(OptionError, match="timeout must be a positive number of seconds"):
+        SocketStream("localhost:1", timeout=timeout)
+
+
 def test_going_on_where_the_server_cannot_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with serving(lambda line, _: line.sendall(framed(b"x") * 3)) as address:
         with DataLoader(SocketStream(address, timeout=30), 1, collate_fn=as_list) as loader:

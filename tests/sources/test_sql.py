@@ -106,6 +106,7 @@ def test_duckdb(duck: str) -> None:
     assert not len(pickle.loads(pickle.dumps(SQLDataset(duck, "SELECT id FROM samples WHERE id < ?", (3,))))) - 2
     for query, params, error, words in (
         ("SELECT * FROM nowhere", (), SourceError, "no table nowhere"),
+        ("SELECT * FROM params", (), SourceError, "no table params"),  # which is also a variable of ours
         ("SELECT absent FROM samples", (), SourceError, "no column absent"),
         ("SELEC", (), SourceError, "syntax error"),
         ("SELECT * FROM samples WHERE id < ?", (), OptionError, "params do not fit"),

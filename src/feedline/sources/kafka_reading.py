@@ -74,11 +74,19 @@ class Partitions:
         raise StopIteration
 
     def state(self) -> dict[str, Any]:
-        """The offsets after the records given."""
-        return {"kafka": [[*partition, offset] for partition, offset in self._next.items()]}
+        """The offsets after the records given, and of which rank they are."""
+        offsets = [[*partition, offset] for partition, offset in self._next.items()]
+        return {"kafka": offsets, "ranks": [self._stream.num_replicas, self._stream.rank]}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on at the offsets of a state."""
+        count, rank = self._stream.num_replicas, self._stream.rank
+        if state["ranks"] != [count, rank]:  # of more ranks, it lacks what the others have delivered
+            then = "rank {1} of {0}".format(*state["ranks"])
+            raise StateError(
+                f"the state is of {then}, and this is rank {rank} of {count}: each rank goes on with its own state, with "
+                "as many ranks as before"
+            )
         self._next = {(topic, number): offset for topic, number, offset in state["kafka"]}
         strange = sorted(set(self._next) - set(self._partitions))
         if strange:
