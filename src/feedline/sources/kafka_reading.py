@@ -84,8 +84,8 @@ class Partitions:
         if state["ranks"] != [count, rank]:  # of more ranks, it lacks what the others have delivered
             then = "rank {1} of {0}".format(*state["ranks"])
             raise StateError(
-                f"the state is of {then}, and this is rank {rank} of {count}: each rank goes on with its own state, with "
-                "as many ranks as before"
+                f"the state is of {then}, and this is rank {rank} of {count}: each rank goes on with its own state, "
+                "with as many ranks as before"
             )
         self._next = {(topic, number): offset for topic, number, offset in state["kafka"]}
         strange = sorted(set(self._next) - set(self._partitions))
