@@ -205,7 +205,7 @@ def test_poison_is_named_and_passed_over(broker: Broker, topic: str) -> None:
     with DataLoader(stream, 2, on_error="skip") as loader:
         assert [each for batch in loader for each in batch.tolist()] == [12, 13]
         (bad,) = loader.errors
-    assert f"offset 1 of partition 2 of topic '{topic}'" in str(bad.trace)
+    assert f"offset 1 of partition 2 of topic '{topic}'" in bad.what
 
 
 def test_partitions_are_shared_out(broker: Broker, topic: str) -> None:
