@@ -101,6 +101,19 @@ class WorkerTraceback(Exception):
         return "\n\n" + self.text
 
 
+def noted(error: BaseException) -> str:
+    """What a source of ours has noted of the record at which it was raised: its key, its offset; "" if nothing.
+
+    >>> error = ValueError()
+    >>> add_note(error, "feedline: at the row with id = 7")
+    >>> noted(error)
+    'at the row with id = 7'
+    """
+    notes = getattr(error, "__notes__", None)
+    ours = [str(note) for note in notes if str(note).startswith("feedline: ")] if isinstance(notes, list) else []
+    return ours[0].removeprefix("feedline: ")[:300] if ours else ""
+
+
 def add_note(error: BaseException, note: str) -> None:
     """Attach a line to an exception (PEP 678; Python 3.10 has no `add_note` but the attribute works the same)."""
     notes = getattr(error, "__notes__", None)

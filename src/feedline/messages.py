@@ -116,7 +116,7 @@ class BadSample(NamedTuple):
     place: int
     """Its position in the batch; in a stream, the element's number."""
     what: str
-    """What the dataset's `describe(index)` says, if it has one."""
+    """What the dataset's `describe(index)` says, if it has one; of a stream, what it noted of the record: its key."""
     error: str
     """The exception's name and message, or what else befell it."""
     trace: str = ""

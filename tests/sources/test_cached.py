@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline import OptionError
+from feedline import OptionError, OptionTypeError
 from feedline.sources import CachedPlace, cache_folder
 from feedline.sources.cache_folder import HEAD, TOTAL, CacheFolder
 from feedline.sources.places import Entry, Folder
@@ -93,6 +93,20 @@ class TestAsAPlace:
         assert CachedPlace(far, tmp_path / "near", max_bytes=100_000).read("1") == content(1)
         assert CachedPlace(other, tmp_path / "near", max_bytes=100_000).read("1") == b"another"
 
+    def test_a_folder_means_another_one_elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("here", "there"):
+            (tmp_path / name / "data").mkdir(parents=True)
+            (tmp_path / name / "data" / "1").write_text(name)
+            monkeypatch.chdir(tmp_path / name)
+            assert CachedPlace("data", tmp_path / "near", max_bytes=100_000).read("1") == name.encode()
+
+    def test_a_place_must_say_which_it_is(self, far: Counted, tmp_path: Path) -> None:
+        class Nameless:
+            read_many = far.read_many
+
+        with pytest.raises(OptionTypeError, match=r"place must have a __repr__ that says which place .* of Nameless"):
+            CachedPlace(Nameless(), tmp_path / "near", max_bytes=100_000)  # type: ignore[arg-type]
+
     def test_options(self, far: Counted, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="max_bytes must be at least 1"):
             CachedPlace(far, tmp_path, max_bytes=0)
@@ -117,6 +131,18 @@ class TestWithinItsBound:
             folder.put(b"%d" % number, content(number))
             found = folder._path_of(b"%d" % number).stat().st_mtime_ns
             assert earlier <= found <= (earlier := time.time_ns())
+
+    def test_what_is_not_its_own_is_left_alone(self, tmp_path: Path) -> None:
+        """A folder that was in use before: none of this is counted, and none of it goes."""
+        kept = ["writing/novel.txt", "thesis/final.tex", "ab/notes.txt", f"ab/{'0' * 38}.entry.bak", "ab/cd/x.entry"]
+        for name in kept:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(bytes(5000))
+        cache = CacheFolder(tmp_path, 2500)
+        for number in range(5):
+            assert cache.put(b"%d" % number, content(number)) is None
+        assert [(tmp_path / name).stat().st_size for name in kept] == [5000] * len(kept)
+        assert cache.get(b"4") == content(4)
 
     def test_what_is_too_large_is_not_kept(self, tmp_path: Path) -> None:
         folder = CacheFolder(tmp_path, 1000)
@@ -234,7 +260,7 @@ class TestKilled:
     def test_what_the_dead_left_goes_when_room_is_made(self, tmp_path: Path) -> None:
         folder = CacheFolder(tmp_path, 3000)
         folder.put(b"0", content(0))
-        (tmp_path / "writing" / "left").write_bytes(b"unfinis")
+        (tmp_path / "writing" / ("ab" * 8)).write_bytes(b"unfinis")
         folder.put(b"1", content(1))
         assert len(list((tmp_path / "writing").iterdir())) == 1  # not looked at each time
         folder.put(b"2", content(2))

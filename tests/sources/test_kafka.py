@@ -16,7 +16,8 @@ import pytest
 from contract import StreamContract, as_list
 
 from feedline import DataLoader, OptionError, OptionTypeError, SourceError, StateError
-from feedline.sources import KafkaRecord, KafkaStream
+from feedline.sources import KafkaRecord, KafkaStream, kafka_reading
+from feedline.sources.kafka_reading import Partitions
 
 BROKER = """
 import json, sys
@@ -71,6 +72,7 @@ def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
     return name
 
 
+SASL = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "hidden"}
 ALL = sorted(f"{partition}-{number}".encode() for number in range(7) for partition in (0, 1))
 
 
@@ -100,7 +102,7 @@ def test_records_tell_where_they_are_from(broker: Broker, topic: str) -> None:
 
 
 def test_where_to_begin(broker: Broker, topic: str) -> None:
-    terms: dict[str, Any] = {"end": "now", "timeout": 60}
+    terms: dict[str, Any] = {"partitions": [0, 1], "end": "now", "timeout": 60}
     assert sorted(KafkaStream(broker.address, topic, start={0: 5, 1: 6}, **terms)) == [b"0-5", b"0-6", b"1-6"]
     assert list(KafkaStream(broker.address, topic, start="latest", **terms)) == []
     both = KafkaStream(broker.address, [topic], start={(topic, 0): 5, (topic, 1): 7}, **terms)
@@ -129,6 +131,35 @@ def test_nothing_for_a_while_ends_it(broker: Broker, topic: str, caplog: pytest.
         (batch,) = loader
     assert sorted(batch) == ALL
     assert f"{topic}): nothing came for 1.5 s (idle), so the epoch ends here" in caplog.text
+
+
+def test_nothing_for_a_while_is_an_end_for_a_group_too(broker: Broker, topic: str) -> None:
+    stream = KafkaStream(broker.address, topic, group="idle", idle=1.5, timeout=60)
+    seen = list(stream)
+    assert seen
+    broker.send((topic, 1, "new"))
+    rest = list(KafkaStream(broker.address, topic, group="idle", end="now", timeout=60))
+    assert sorted(seen + rest) == sorted([*ALL, b"new"])
+
+
+def test_without_idle_it_waits_however_long_it_takes(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only for as long as librdkafka is asked to wait at once."""
+    polls: list[float] = []
+    original = Partitions._fill
+
+    def fill(self: Partitions, wait: float) -> bool:
+        polls.append(wait)
+        if len(polls) == 4:
+            broker.send((topic, 3, "late"))
+        return original(self, wait)
+
+    monkeypatch.setattr(kafka_reading, "LONG", 0.05)
+    monkeypatch.setattr(Partitions, "_fill", fill)
+    reading = iter(KafkaStream(broker.address, topic, partitions=[3], timeout=60))
+    assert next(reading) == b"late"
+    reading.close()
 
 
 def test_a_resumed_run_has_each_record_once(broker: Broker, topic: str) -> None:
@@ -174,7 +205,7 @@ def test_poison_is_named_and_passed_over(broker: Broker, topic: str) -> None:
     with DataLoader(stream, 2, on_error="skip") as loader:
         assert [each for batch in loader for each in batch.tolist()] == [12, 13]
         (bad,) = loader.errors
-    assert f"offset 1 of partition 2 of topic '{topic}'" in str(bad.trace)
+    assert f"offset 1 of partition 2 of topic '{topic}'" in bad.what
 
 
 def test_partitions_are_shared_out(broker: Broker, topic: str) -> None:
@@ -202,6 +233,16 @@ def test_a_state_of_other_partitions_is_refused(broker: Broker, topic: str) -> N
         iter(KafkaStream(broker.address, topic, partitions=[1], timeout=60)).load_state_dict(state)
 
 
+def test_each_rank_goes_on_with_its_own_state(broker: Broker, topic: str) -> None:
+    """That of one rank says nothing of what the other has delivered: alone, it would have that again."""
+    reading = iter(KafkaStream(broker.address, topic, num_replicas=2, rank=0, timeout=60))
+    next(reading)
+    state = json.loads(json.dumps(reading.state_dict()))
+    reading.close()
+    with pytest.raises(StateError, match=r"the state is of rank 0 of 2, and this is rank 0 of 1"):
+        iter(KafkaStream(broker.address, topic, timeout=60)).load_state_dict(state)
+
+
 def test_brokers_that_go_away_are_said_to_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     own = Broker()
     try:
@@ -227,12 +268,35 @@ def test_bad_input(broker: Broker, topic: str) -> None:
         KafkaStream(broker.address, topic, start="beginning")
     with pytest.raises(OptionTypeError, match="start must be 'earliest', 'latest' or offsets"):
         KafkaStream(broker.address, topic, start=[5])  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=rf"start has no offset for \[\('{topic}', 1\)\], and the partitions"):
+        KafkaStream(broker.address, topic, partitions=[0, 1], start={0: 5}, timeout=60)
+    with pytest.raises(OptionError, match=rf"start has offsets for \[\('{topic}', 1\)\], and the partitions"):
+        KafkaStream(broker.address, topic, partitions=[0], start={0: 5, 1: 5}, timeout=60)
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(OptionError, match="timeout must be a positive number of seconds"):
+            KafkaStream(broker.address, topic, timeout=wrong)
+    for nothing in (3, [], [""]):
+        with pytest.raises(OptionTypeError, match="topic must be the name of a topic"):
+            KafkaStream(broker.address, nothing)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="name the topic too"):
         KafkaStream(broker.address, [topic, "t"], start={0: 5})
     with pytest.raises(OptionError, match=r"config is not accepted by librdkafka.*no\.such\.setting"):
         KafkaStream(broker.address, topic, config={"no.such.setting": 1})
     secret = KafkaStream(broker.address, topic, config={"sasl.password": "hidden"}, timeout=60)
     assert "hidden" not in repr(secret)
+
+
+def test_why_nobody_answers_is_told(broker: Broker, topic: str) -> None:
+    """A password that is refused, say: this broker takes none at all."""
+    for seconds in (1, 5, 30):  # the first will do, on all but the busiest machines
+        with pytest.raises(
+            SourceError, match=r"no Kafka broker answers .* at config= if the brokers ask for"
+        ) as caught:
+            KafkaStream(broker.address, topic, config={"security.protocol": "SASL_PLAINTEXT", **SASL}, timeout=seconds)
+        assert "hidden" not in str(caught.value)
+        if "SASL Handshake not supported by broker" in str(caught.value):
+            return
+    raise AssertionError(str(caught.value))
 
 
 def test_the_driver_is_not_imported_before_it_is_needed() -> None:

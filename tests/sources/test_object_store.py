@@ -13,7 +13,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -117,6 +117,21 @@ class TestAsAPlace:
         )
         assert provided.read("other/c.bin") == b"elsewhere"
 
+    def test_what_tells_places_apart_is_shown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However it is given: a cache keeps the objects of different places apart by this."""
+        for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AZURE_STORAGE_ACCOUNT_NAME"):
+            monkeypatch.delenv(name, raising=False)
+        here = "ObjectStore('s3://pictures', endpoint='http://here:1')"
+        assert repr(ObjectStore("s3://pictures", endpoint_url="http://here:1")) == here
+        assert repr(ObjectStore("s3://pictures", AWS_ENDPOINT="http://ann:hush@here:1")) == here
+        assert repr(ObjectStore("s3://pictures", endpoint="")) == "ObjectStore('s3://pictures')"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://here:1")
+        assert repr(ObjectStore("s3://pictures")) == here
+        assert repr(ObjectStore("s3://pictures", endpoint="http://there:1")) == here.replace("here", "there")
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "ours")
+        assert repr(ObjectStore("az://pictures")) == "ObjectStore('az://pictures', account_name='ours')"
+        assert repr(ObjectStore("https://here/pictures")) == "ObjectStore('https://here/pictures')"
+
     def test_no_secret_is_shown(self, server: ObjectServer, bucket: ObjectStore) -> None:
         assert repr(bucket) == f"ObjectStore('s3://pictures/train', endpoint='{server.endpoint}', region='us-east-1')"
         assert server.secret not in f"{bucket} {bucket!r}"
@@ -219,6 +234,24 @@ class TestLastingFaults:
         for ask in (bucket.read, bucket.size, lambda name: bucket.read_range(name, 0, 1)):
             with pytest.raises(FileNotFoundError, match=r"no such object.*s3://pictures/train/none\.bin"):
                 ask("none.bin")
+
+    def test_an_error_keeps_nothing_alive(self, bucket: ObjectStore) -> None:
+        class Held:
+            """What the caller had."""
+
+        def fails(held: Held) -> None:
+            bucket.read("nowhere")
+
+        held = Held()
+        gone = weakref.ref(held)
+        gc.disable()
+        try:
+            with suppress(FileNotFoundError):
+                fails(held)
+            del held
+            assert gone() is None
+        finally:
+            gc.enable()
 
     def test_a_missing_bucket(self, server: ObjectServer) -> None:
         nowhere = opened(server, "s3://nowhere")

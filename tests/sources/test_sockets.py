@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import socket
+import threading
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from servers import framed, from_number, reset, serving, until_hung_up
 
 from feedline import DataLoader, OptionError, SourceError
-from feedline.sources import SocketStream
+from feedline.sources import SocketStream, sockets
 from feedline.sources.sockets import _Line
 
 RECORDS = [[b"a%d-%d" % (part, number) for number in range(7)] for part in range(2)]
@@ -63,9 +65,21 @@ def test_records_are_cut_alike_however_they_arrive(records: list[bytes], sizes: 
     assert list(line.records) == records
 
 
-def test_a_last_line_need_not_end() -> None:
+def test_a_last_line_need_not_end(caplog: pytest.LogCaptureFixture) -> None:
     with serving(lambda line, _: line.sendall(b"one\ntwo")) as address:
         assert list(SocketStream(address, framing="line", timeout=30)) == [b"one", b"two"]
+    assert f"{address} ended within a line, which is given as it is: b'two'" in caplog.text
+
+
+def test_half_a_line_is_no_record_where_there_is_more_to_come() -> None:
+    def talk(line: socket.socket, number: int) -> None:
+        start = int(line.makefile("rb").readline())
+        line.sendall(b"10\n11\n1" if number == 0 else b"".join(b"%d\n" % each for each in range(10 + start, 15)))
+
+    with serving(talk) as address:
+        reading = iter(SocketStream(address, framing="line", decode=int, request=ask, ends=False, timeout=30))
+        assert list(islice(reading, 5)) == [10, 11, 12, 13, 14]
+        reading.close()
 
 
 def test_a_unix_socket(tmp_path: Path) -> None:
@@ -144,6 +158,29 @@ def test_nothing_for_a_while_ends_it_and_says_so(caplog: pytest.LogCaptureFixtur
     assert address in caplog.text
 
 
+def test_without_idle_it_waits_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only for as long as the system is asked to wait at once."""
+    monkeypatch.setattr(sockets, "LONG", 0.01)
+    waited = threading.Event()
+
+    class Counting(selectors.DefaultSelector):
+        times = 0
+
+        def select(self, timeout: float | None = None) -> Any:
+            self.times += 1
+            if self.times == 4:
+                waited.set()
+            return super().select(timeout)
+
+    def talk(line: socket.socket, _: int) -> None:
+        assert waited.wait(60)
+        line.sendall(framed(b"late"))
+
+    monkeypatch.setattr(selectors, "DefaultSelector", Counting)
+    with serving(talk) as address:
+        assert list(SocketStream(address, timeout=30)) == [b"late"]
+
+
 def test_poison_is_named_and_passed_over() -> None:
     records = [b"1", b"two", b"3"]
     with serving(from_number(records)) as address:
@@ -164,6 +201,19 @@ def test_what_is_too_long_is_an_error_before_it_is_read() -> None:
     with serving(lambda line, _: line.sendall(b"x" * 100)) as address:
         with pytest.raises(SourceError, match="max_record=50"):
             list(SocketStream(address, framing="line", max_record=50, timeout=30))
+
+
+def test_a_whole_line_can_be_too_long() -> None:
+    with serving(lambda line, _: line.sendall(b"one\n" + bytes(100) + b"\n")) as address:
+        reading = iter(SocketStream(address, framing="line", max_record=99, timeout=30))
+        with pytest.raises(SourceError, match=rf"record \d of {address} has 100 bytes or more, above max_record=99"):
+            list(reading)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_no_time_at_all_is_an_error(timeout: float) -> None:
+    with pytest.raises(OptionError, match="timeout must be a positive number of seconds"):
+        SocketStream("localhost:1", timeout=timeout)
 
 
 def test_going_on_where_the_server_cannot_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -106,6 +106,7 @@ def test_duckdb(duck: str) -> None:
     assert not len(pickle.loads(pickle.dumps(SQLDataset(duck, "SELECT id FROM samples WHERE id < ?", (3,))))) - 2
     for query, params, error, words in (
         ("SELECT * FROM nowhere", (), SourceError, "no table nowhere"),
+        ("SELECT * FROM params", (), SourceError, "no table params"),  # which is also a variable of ours
         ("SELECT absent FROM samples", (), SourceError, "no column absent"),
         ("SELEC", (), SourceError, "syntax error"),
         ("SELECT * FROM samples WHERE id < ?", (), OptionError, "params do not fit"),
@@ -253,6 +254,11 @@ def test_a_column_of_several_types_is_named(url: str, where: str) -> None:
     source: Any = url if where == "sqlite" else Factory(url.removeprefix("sqlite:///"))
     with pytest.raises(SourceError, match=r"column a holds .* no column of one type .*CAST\(a AS TEXT\) AS a"):
         SQLDataset(source, late("i ELSE 'x'"))
+
+
+def test_a_text_that_is_none_is_named(url: str) -> None:
+    with pytest.raises(SourceError, match=r"column a holds a text that is not UTF-8 .*CAST\(a AS BLOB\) AS a"):
+        SQLDataset(url, "SELECT CAST(x'ff41' AS TEXT) AS a")
 
 
 def test_nothing_stays_open_and_the_row_is_named_in_errors(url: str) -> None:

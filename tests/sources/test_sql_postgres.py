@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import pickle
 import socket
 import uuid
+import weakref
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -15,7 +18,7 @@ from kinds import FORK
 from sources.contract import MapContract, StreamContract, as_list, flat
 from sources.postgres import PASSWORD, USER, Server, program, running
 
-from feedline import DataLoader, OptionError, SourceError
+from feedline import DataLoader, OptionError, OptionTypeError, SourceError
 from feedline.sources import SQLDataset, SQLStream
 from feedline.sources.sql import drivers
 from feedline.sources.sql.database import Database
@@ -232,3 +235,37 @@ def test_workers_each_have_a_connection_of_their_own(server: Server) -> None:
         seen = flat(loader)
     assert sorted(number for _, number in seen) == [row["number"] for row in ROWS]
     assert len({pid for pid, _ in seen}) == 2
+
+
+def test_a_percent_sign_is_one_with_and_without_values(server: Server) -> None:
+    query = "SELECT number FROM samples WHERE path LIKE 'images/%' AND label % 3 = 0"
+    stream = SQLStream(lambda: psycopg.connect(server.url), query, "number")
+    want = [row["number"] for row in ROWS if row["label"] == 0]
+    assert [row["number"] for row in stream] == want
+    assert [row["number"] for index in range(2) for row in stream.shard(index, 2)] == want
+
+
+def test_what_cannot_be_written_and_read_again_is_no_key(server: Server) -> None:
+    """Such as bytea: resuming would go on at a place of which nobody knows where it is."""
+    for key in ("path::bytea", "interval '1 day' * number", "ARRAY[number]", "'10.0.0.1'::inet"):
+        with pytest.raises(OptionTypeError, match=r"key 'k' is a .*CAST\(k AS TEXT\)"):
+            SQLStream(server.url, f"SELECT {key} AS k FROM samples", "k")
+
+
+def test_an_error_does_not_keep_connections(server: Server) -> None:
+    """Without any garbage being collected: an open one would hold a lock on its table."""
+    reading = iter(SQLStream(server.url, "SELECT number FROM samples", "number", chunk=2))
+    next(reading)
+    gone = weakref.ref(reading)
+
+    def fails(held: Any) -> None:
+        SQLDataset(server.url, "SELECT nothing FROM samples")
+
+    gc.disable()
+    try:
+        with contextlib.suppress(SourceError):
+            fails(reading)
+        del reading
+        assert gone() is None
+    finally:
+        gc.enable()

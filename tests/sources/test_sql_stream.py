@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from itertools import islice
@@ -182,6 +183,8 @@ def test_a_key_that_comes_twice_is_an_error(url: str, after: str | None) -> None
         (QUERY, 7, OptionError, "key must be the name of a column"),
         ("SELECT id, empty FROM events", "empty", SourceError, "key 'empty' is NULL in some row.*IS NOT NULL"),
         ("SELECT x'00' AS id", "id", OptionError, r"key 'id' is a bytes, and must be whole numbers or texts.*CAST\(id"),
+        ("SELECT 1 AS id UNION SELECT 'x'", "id", OptionError, "key 'id' is a int and a str, and must be whole"),
+        (QUERY, "ID", OptionError, r"key must be one of the names that the query gives, \['id', .*; got 'ID'"),
         (QUERY + " WHERE id > ?", "id", OptionError, "params do not fit"),
         ("SELECT FROM", "id", SourceError, "syntax error"),
     ],
@@ -190,6 +193,24 @@ def test_a_key_that_comes_twice_is_an_error(url: str, after: str | None) -> None
 def test_what_cannot_be_streamed_is_told(url: str, query: str, key: Any, error: Any, words: str, where: str) -> None:
     with pytest.raises(error, match=words):
         list(SQLStream(url if where == "sqlite" else connecting(url), query, key))
+
+
+def test_a_row_that_is_left_out_is_named(url: str) -> None:
+    with DataLoader(SQLStream(url, QUERY, "id", load=lambda row: 1 // (row["id"] - 8)), 4, on_error="skip") as loader:
+        assert len(flat(loader)) == len(KEYS) - 1
+        assert [each.what for each in loader.errors] == ["at the row with id = 8"]
+
+
+def test_keys_that_a_collation_takes_for_the_same_come_once(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "c.db")) as db, db:
+        db.execute("CREATE TABLE names (name TEXT COLLATE NOCASE)")
+        db.executemany("INSERT INTO names VALUES (?)", [("abc",), ("ABC",), ("Abc",), ("b",)])
+    stream = SQLStream(f"sqlite:///{tmp_path}/c.db", "SELECT name FROM names", "name", chunk=3)
+    for count in range(1, 4):
+        reading, again = iter(stream), iter(stream)
+        seen = list(islice(reading, count))
+        again.load_state_dict(reading.state_dict())
+        assert seen + list(again) == list(stream)
 
 
 def test_nothing_is_a_hint(url: str) -> None:

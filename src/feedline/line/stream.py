@@ -20,7 +20,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset
-from feedline.errors import StateError, add_note
+from feedline.errors import StateError, add_note, noted
 from feedline.line.shuffled import Shuffled
 from feedline.line.source import Record, Source
 from feedline.messages import BadSample, Task
@@ -200,7 +200,7 @@ class StreamReader:
                     where = f"at element {len(elements)} of batch {task.seq}"
                     add_note(error, f"feedline: raised by the IterableDataset {where}")
                     raise
-                bad.append(BadSample.of(error, task, None, self._source.number, ""))
+                bad.append(BadSample.of(error, task, None, self._source.number, noted(error)))
                 wanted -= self._on_error == "skip"
                 self._count_failure()
         return Taken(elements, self._ended, tuple(bad), len(elements) < wanted)

@@ -5,6 +5,7 @@ Promises: a file has its final name only when it is whole (written elsewhere, th
 against its length and checksum. What all entries take together is never more than `max_bytes`; files being written
 come on top. Killed at any point, a process leaves nothing but an unfinished file, which the next to clean up removes.
 There is no process that looks after it.
+Files that are not its own, in a folder that was in use before, are neither counted nor removed.
 Not its job: what is kept (cached), telling the user (it says what went wrong, once).
 
     folder/ab/cdef….entry     an entry: head (length, checksum of the body), body; its time is when it was last used
@@ -17,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import struct
 import time
@@ -28,6 +30,10 @@ from pathlib import Path
 HEAD = struct.Struct("<8sQI")
 MAGIC = b"feedline"
 TOTAL = struct.Struct("<Q")
+OWN_FOLDER, OWN_ENTRY, OWN_UNFINISHED = (
+    re.compile(pattern).fullmatch for pattern in ("[0-9a-f]{2}", r"[0-9a-f]{38}\.entry", "[0-9a-f]{16}")
+)
+"""Whatever else lies in the folder is somebody's."""
 SPARE = 10
 """One part in so many is made free at once: to know which entries are oldest, all have to be looked at."""
 
@@ -114,9 +120,11 @@ class CacheFolder:
 
     def _entries(self) -> Iterator[tuple[int, int, str]]:
         for folder in os.scandir(self.path):
-            if not folder.is_dir() or folder.name == "writing":
+            if not OWN_FOLDER(folder.name) or not folder.is_dir():
                 continue
             for entry in os.scandir(folder):
+                if not OWN_ENTRY(entry.name):
+                    continue
                 with suppress(FileNotFoundError):  # found damaged by another process
                     about = entry.stat()
                     yield about.st_mtime_ns, about.st_size, entry.path
@@ -124,6 +132,8 @@ class CacheFolder:
     def _remove_unfinished(self) -> None:
         """What those left who were killed while they wrote: their locks went with them."""
         for path in (self.path / "writing").iterdir():
+            if not OWN_UNFINISHED(path.name):
+                continue
             with suppress(OSError):
                 descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
                 try:

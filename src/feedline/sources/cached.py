@@ -1,7 +1,8 @@
 """A place whose objects are kept on disk once they have been read.
 
 Takes: a place, a folder, how many bytes it may hold. Gives: the same place, read from disk where that is possible.
-Promises: the bytes are the place's: an entry that is damaged is read again. If the folder cannot be used, or the disk
+Promises: the bytes are the place's: an entry that is damaged is read again, and what another place has under the same
+name is kept apart by the place's repr(). If the folder cannot be used, or the disk
 is full, it goes on without, and says so once.
 Not its job: how entries are kept, shared and thrown away (cache_folder); noticing that an object has changed.
 """
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from feedline.checks import check_whole
 from feedline.errors import OptionTypeError
 from feedline.sources.cache_folder import CacheFolder
-from feedline.sources.places import Entry, Place, place_of
+from feedline.sources.places import Entry, Folder, Place, place_of
 
 
 class CachedPlace:
@@ -40,6 +41,7 @@ class CachedPlace:
         self, place: str | os.PathLike[str] | Place, folder: str | os.PathLike[str], *, max_bytes: int
     ) -> None:
         self.place = place_of(place)
+        self._known_as = _identity(self.place)
         if not isinstance(folder, str | os.PathLike):
             raise OptionTypeError(f"folder must be a path; got {folder!r}")
         self._folder = CacheFolder(folder, check_whole("max_bytes", max_bytes, least=1))
@@ -79,7 +81,7 @@ class CachedPlace:
         return self.place.url_of(name)
 
     def _key(self, name: str) -> bytes:
-        return f"{self.place!r}\0{name}".encode()
+        return f"{self._known_as}\0{name}".encode()
 
     def _keep(self, name: str, data: bytes) -> None:
         refused = self._folder.put(self._key(name), data)
@@ -93,3 +95,15 @@ class CachedPlace:
 
     def __repr__(self) -> str:
         return f"CachedPlace({self.place!r}, {str(self._folder.path)!r}, max_bytes={self._folder.max_bytes})"
+
+
+def _identity(place: Place) -> str:
+    """What tells it from all other places, also in other processes and tomorrow."""
+    if isinstance(place, Folder):
+        return f"Folder({os.path.abspath(place.path)!r})"  # `data` is another folder where another program stands
+    if type(place).__repr__ is object.__repr__:
+        raise OptionTypeError(
+            f"place must have a __repr__ that says which place it is, under which its objects are kept: that of "
+            f"{type(place).__name__} is an address in memory, which other places have, too"
+        )
+    return repr(place)

@@ -20,7 +20,7 @@ from feedline.checks import check_choice, check_function
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, OptionTypeError, SourceError
 from feedline.sources.kafka_reading import KafkaRecord, Partition, Partitions, driver
-from feedline.sources.live import Seekable, check_idle
+from feedline.sources.live import Seekable, check_idle, check_wait
 from feedline.world import ranks
 
 QUEUED_KB = 16_384
@@ -31,9 +31,9 @@ class KafkaStream(IterableDataset[Any]):
     """The records of one or more topics.
 
     `start` is "earliest", "latest", or an offset per partition (`{0: 1500}`; of several topics
-    `{("clicks", 0): 1500}`); `end` is None (endless) or "now", the records that were there when the epoch began.
-    Without `decode` a sample is the record's value, as bytes; `decode` gets a `KafkaRecord`. `idle` seconds without a
-    record end the epoch.
+    `{("clicks", 0): 1500}`), for each that is read; `end` is None (endless) or "now", the records that were there when
+    the epoch began. Without `decode` a sample is the record's value, as bytes; `decode` gets a `KafkaRecord`. `idle`
+    seconds without a record end the epoch.
 
     `group`: begin where this consumer group stands instead (at `start` where it has no offset yet). At its end an epoch
     leaves its offsets there, so that the next one goes on with what came later; `commit(loader.state_dict())` leaves
@@ -63,7 +63,7 @@ class KafkaStream(IterableDataset[Any]):
         rank: int | None = None,
     ) -> None:
         self.servers = servers
-        self.topics = (topic,) if isinstance(topic, str) else tuple(topic)
+        self.topics = _topics(topic)
         self.group = group
         self.start = start if isinstance(start, str) else _offsets(start, self.topics)
         if isinstance(start, str):
@@ -72,9 +72,10 @@ class KafkaStream(IterableDataset[Any]):
         self.decode = check_function("decode", decode)
         self.idle = check_idle(idle)
         self.config = dict(config or {})
-        self.timeout = timeout
+        self.timeout = check_wait(timeout)
         self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
         self.partitions = self._found(partitions)
+        self._check_start()
         self._share = (0, 1)
 
     def shard(self, index: int, count: int) -> KafkaStream:
@@ -136,9 +137,10 @@ class KafkaStream(IterableDataset[Any]):
 
     def _found(self, wanted: Sequence[int] | None) -> list[Partition]:
         """All partitions there are, of which those wanted are taken."""
-        consumer = self.consumer()
+        said: list[Any] = []
+        consumer = self.consumer(error_cb=said.append)
         try:
-            found = [(topic, number) for topic in self.topics for number in self._partitions(consumer, topic)]
+            found = [(topic, number) for topic in self.topics for number in self._partitions(consumer, topic, said)]
         finally:
             consumer.close()
         if wanted is None:
@@ -149,13 +151,30 @@ class KafkaStream(IterableDataset[Any]):
             raise OptionError(f"partitions {sorted(missing)} are not in {', '.join(self.topics)}, which has {there}")
         return [partition for partition in found if partition[1] in set(wanted)]
 
-    def _partitions(self, consumer: Any, topic: str) -> list[int]:
+    def _check_start(self) -> None:
+        """Offsets for all partitions that are read, and for no other: nobody would miss what is passed over."""
+        if isinstance(self.start, str):
+            return
+        missing, strange = (
+            sorted(each) for each in (set(self.partitions) - set(self.start), set(self.start) - set(self.partitions))
+        )
+        if missing or strange:
+            what = f"has no offset for {missing}" if missing else f"has offsets for {strange}"
+            raise OptionError(
+                f"start {what}, and the partitions that are read are {self.partitions}: give an offset for each of "
+                "them (0 for the first record there was), or choose some with partitions=[…]"
+            )
+
+    def _partitions(self, consumer: Any, topic: str, said: list[Any]) -> list[int]:
         kafka = driver()
         try:
             known = consumer.list_topics(topic, timeout=self.timeout).topics[topic]
         except kafka.KafkaException as error:
+            consumer.poll(0)  # which is when it tells `said` what it knows: a password refused, say
+            why = "; ".join(dict.fromkeys(each.str() for each in (error.args[0], *said)))
             raise SourceError(
-                f"no Kafka broker answers at {self.servers} within {self.timeout:g} s: {error.args[0].str()}"
+                f"no Kafka broker answers at {self.servers} within {self.timeout:g} s: {why}; look at the address, and "
+                "at config= if the brokers ask for TLS or a password"
             ) from None
         if known.error is not None or not known.partitions:
             why = known.error.str() if known.error is not None else "it has no partitions"
@@ -168,6 +187,13 @@ class KafkaStream(IterableDataset[Any]):
 
 def _value(record: KafkaRecord) -> bytes | None:
     return record.value
+
+
+def _topics(topic: Any) -> tuple[str, ...]:
+    topics = (topic,) if isinstance(topic, str) else tuple(topic) if isinstance(topic, list | tuple) else ()
+    if not topics or not all(isinstance(each, str) and each for each in topics):
+        raise OptionTypeError(f"topic must be the name of a topic, or a list of names; got {topic!r}")
+    return topics
 
 
 def _offsets(start: Mapping[Any, int], topics: tuple[str, ...]) -> dict[Partition, int]:

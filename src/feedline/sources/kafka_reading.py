@@ -63,7 +63,8 @@ class Partitions:
             self._open()
         deadline = Deadline(wait)
         while not self._is_over():
-            if not self._waiting and not self._fill(deadline.left(LONG)):
+            if not self._waiting and not self._fill(deadline.left(LONG)) and not deadline.left(LONG):
+                self._leave_offsets_if_possible()
                 return None
             while self._waiting:
                 found = self._take(self._waiting.popleft())
@@ -73,11 +74,19 @@ class Partitions:
         raise StopIteration
 
     def state(self) -> dict[str, Any]:
-        """The offsets after the records given."""
-        return {"kafka": [[*partition, offset] for partition, offset in self._next.items()]}
+        """The offsets after the records given, and of which rank they are."""
+        offsets = [[*partition, offset] for partition, offset in self._next.items()]
+        return {"kafka": offsets, "ranks": [self._stream.num_replicas, self._stream.rank]}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on at the offsets of a state."""
+        count, rank = self._stream.num_replicas, self._stream.rank
+        if state["ranks"] != [count, rank]:  # of more ranks, it lacks what the others have delivered
+            then = "rank {1} of {0}".format(*state["ranks"])
+            raise StateError(
+                f"the state is of {then}, and this is rank {rank} of {count}: each rank goes on with its own state, "
+                "with as many ranks as before"
+            )
         self._next = {(topic, number): offset for topic, number, offset in state["kafka"]}
         strange = sorted(set(self._next) - set(self._partitions))
         if strange:
@@ -165,6 +174,13 @@ class Partitions:
     def _leave_offsets(self) -> None:
         if self._stream.group is not None and self._next:
             self._stream.committed(self._consumer, self._next)
+
+    def _leave_offsets_if_possible(self) -> None:
+        """After nothing came, perhaps because the brokers are gone: the batch begun is to be had all the same."""
+        try:
+            self._leave_offsets()
+        except SourceError as error:
+            log.warning("%s; the next epoch of this group has its last records again", error)
 
     def _complain(self, error: Any) -> None:
         """librdkafka goes on trying by itself; whoever waits should know what for."""

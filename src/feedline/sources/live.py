@@ -122,3 +122,11 @@ def check_idle(idle: float | None) -> float | None:
     if not 0 < seconds <= LONGEST:
         raise OptionError(f"idle must be a positive number of seconds, or None to wait for ever; got {idle}")
     return seconds
+
+
+def check_wait(timeout: float) -> float:
+    """Seconds for a server to answer."""
+    seconds = check_number("timeout", timeout)
+    if not 0 < seconds <= LONGEST:
+        raise OptionError(f"timeout must be a positive number of seconds; got {timeout}")
+    return seconds

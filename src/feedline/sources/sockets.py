@@ -2,9 +2,10 @@
 
 Takes: addresses. Gives: `SocketStream`.
 Promises: a server that cannot be reached is an error within `timeout` seconds; a line that breaks is made anew, asking
-for the records after those received where the server can be asked (`request`); half a record is never given; a record
-longer than `max_record` is an error and not a full memory. Addresses are shared out over ranks and workers. What is not
-asked for stays with the sender: the system's own buffers are all that is read ahead.
+for the records after those received where the server can be asked (`request`); half a record is never given (but the
+last line of a server that has ended need not end: it is given, with a warning); a record longer than `max_record` is an
+error and not a full memory. Addresses are shared out over ranks and workers. What is not asked for stays with the
+sender: the system's own buffers are all that is read ahead.
 Not its job: waiting and decoding (live).
 """
 
@@ -18,10 +19,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from feedline.checks import check_choice, check_flag, check_function, check_number, check_whole
+from feedline.checks import check_choice, check_flag, check_function, check_whole
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, SourceError, StateError
-from feedline.sources.live import Deadline, Seekable, check_idle
+from feedline.sources.live import Deadline, Seekable, check_idle, check_wait
 from feedline.world import ranks
 
 log = logging.getLogger("feedline")
@@ -78,7 +79,7 @@ class SocketStream(IterableDataset[bytes]):
         self.idle = check_idle(idle)
         self.ends = check_flag("ends", ends)
         self.retries = check_whole("retries", retries, least=0)
-        self.timeout = check_number("timeout", timeout)
+        self.timeout = check_wait(timeout)
         self.max_record = check_whole("max_record", max_record, least=1)
         self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
         self._share = (0, 1)
@@ -147,7 +148,8 @@ class _Line:
         assert self._socket is not None
         part = self._socket.recv(CHUNK)
         if not part:
-            if self._rest and self._stream.framing == "line":
+            if self._rest and self._stream.framing == "line" and self._stream.ends:
+                log.warning("%s ended within a line, which is given as it is: %r", self.address, bytes(self._rest[:60]))
                 self.records.append(bytes(self._rest))  # the last line need not end
                 self._rest.clear()
             if self._rest:
@@ -162,7 +164,7 @@ class _Line:
             *whole, rest = self._rest.split(b"\n")
             self.records.extend(bytes(line).removesuffix(b"\r") for line in whole)
             self._rest = bytearray(rest)
-            self._check(len(self._rest))
+            self._check(max(map(len, (*whole, rest))))
             return
         start = 0
         while len(self._rest) - start >= 4:
@@ -210,8 +212,9 @@ class _Lines:
             if not self._open:
                 raise StopIteration
             left = deadline.left(LONG)
-            if left <= 0 or not self._wait(left):
+            if left <= 0:
                 return None
+            self._wait(left)
         line = self._full[0]
         record = line.records.popleft()
         if not line.records:
@@ -255,13 +258,11 @@ class _Lines:
         assert self._selector is not None
         self._selector.register(line.connect(), selectors.EVENT_READ, line)
 
-    def _wait(self, seconds: float) -> bool:
-        """For something to come, on any line. False if nothing did."""
+    def _wait(self, seconds: float) -> None:
+        """For something to come, on any line."""
         assert self._selector is not None
-        ready = self._selector.select(seconds)
-        for key, _ in ready:
+        for key, _ in self._selector.select(seconds):
             self._receive(key.data, key.fileobj)
-        return bool(ready)
 
     def _receive(self, line: _Line, at: Any) -> None:
         assert self._selector is not None

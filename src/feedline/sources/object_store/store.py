@@ -11,8 +11,10 @@ Not its job: obstore in this process (driver), words for errors (telling), sampl
 from __future__ import annotations
 
 import os
+import re
 import time
 from builtins import list as list_of
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -35,6 +37,15 @@ CONNECT = 3.0
 WHOLE = 20
 """Times `timeout` that one request may take in all: a large object may be long in coming."""
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
+TELLING_APART = {
+    "endpoint": "endpoint",
+    "endpoint_url": "endpoint",
+    "endpoint_url_s3": "endpoint",
+    "base_url": "endpoint",
+    "account_name": "account_name",
+    "storage_account_name": "account_name",
+}
+"""Options that decide which bucket is meant by its name, without their cloud's prefix, and what we call them."""
 ATTEMPTS = 3
 """…at what obstore does not try again by itself: a body that ended early, if the server gives no ETag."""
 
@@ -78,6 +89,7 @@ class ObjectStore:
         self._client = dict(client or {})
         self._provider = credential_provider
         self._options = options
+        self._where = _where(self._scheme, options)
         self._opened()  # wrong options are an error here, not in a worker
 
     def read(self, name: str) -> bytes:
@@ -119,12 +131,17 @@ class ObjectStore:
     def _together(self, do: Callable[..., Any], each: Sequence[tuple[Any, ...]]) -> list_of[Any]:
         """`do` for each, at the same time. In threads even for one: a thread that waits in obstore hears no Ctrl-C."""
         opened = self._opened()
-        running = [opened.pool.submit(self._ask, opened, do, *one) for one in each]
+        running = deque(opened.pool.submit(self._ask, opened, do, *one) for one in each)
+        answers = []
         try:
-            return [one.result() for one in running]
+            while (
+                running
+            ):  # under no name: an error would hold on to what holds on to it, and to the caller's variables
+                answers.append(running.popleft().result())
         finally:
             for one in running:
                 one.cancel()
+        return answers
 
     def _ask(self, opened: driver.Opened, do: Callable[..., Any], name: str, *rest: Any) -> Any:
         began = time.monotonic()
@@ -143,7 +160,10 @@ class ObjectStore:
             else:
                 opened.proven.set()
                 return answer
-        raise failed  # without obstore's own behind it: that has whole URLs in it, with what is secret in them
+        try:
+            raise failed  # without obstore's own behind it: that has whole URLs in it, with what is secret in them
+        finally:
+            del failed  # or it would hold on to itself, and to all that it passes
 
     def _checked(self, name: str) -> str:
         if not isinstance(name, str):
@@ -198,8 +218,7 @@ class ObjectStore:
 
     def __repr__(self) -> str:
         # Nothing else: most options are secret. Two places that look the same hold the same (cached relies on it).
-        shown = {key: self._options[key] for key in ("endpoint", "region", "account_name") if key in self._options}
-        return f"ObjectStore({self.url!r}{''.join(f', {key}={value!r}' for key, value in shown.items())})"
+        return f"ObjectStore({self.url!r}{''.join(f', {key}={value!r}' for key, value in self._where.items())})"
 
 
 def _whole(functions: Any, store: Any, name: str) -> bytes:
@@ -239,6 +258,21 @@ def _without_folders(found: Sequence[Entry]) -> Iterator[Entry]:
         return
     folders = {name[:at] for name, _ in found for at, letter in enumerate(name) if letter == "/"}
     yield from (entry for entry in found if entry.name and (entry.size or entry.name not in folders))
+
+
+def _where(scheme: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """What tells this place from another of the same URL, given or found in the environment; nothing that is secret."""
+    cloud = {"s3": "aws_", "az": "azure_", "gs": "google_"}.get(scheme)
+    if cloud is None:
+        return {}
+    found = {key.lower(): value for key, value in os.environ.items() if key.lower().startswith(cloud)}
+    given = {key.lower(): str(value) for key, value in options.items()}
+    where: dict[str, str] = {}
+    for key, value in (*found.items(), *given.items()):
+        name = TELLING_APART.get(key.removeprefix(cloud))
+        if name is not None and value:
+            where[name] = re.sub(r"//[^/@]*@", "//", value)
+    return {**where, **({"region": given["region"]} if "region" in given else {})}
 
 
 def _checked_url(url: str) -> str:

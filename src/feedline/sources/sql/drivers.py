@@ -101,6 +101,7 @@ class DuckDB:
         extra("pyarrow", "sql", "a duckdb:/// URL")
         driver = extra("duckdb", "duckdb", "a duckdb:/// URL")
         self._connection = driver.connect(path, read_only=True)
+        self._connection.execute("SET python_enable_replacements = false")  # our variables are no tables
 
     def batches(self, query: str, params: Params, rows: int) -> Batches:
         """What the query gives."""

@@ -67,7 +67,13 @@ class Growing:
             self._kept = self._keeper(array)
         elif not self._kept.takes(array):
             self._kept = self._instead(array, self._kept.done())
-        self._kept.add(array)
+        try:
+            self._kept.add(array)
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"column {self._name} holds a text that is not UTF-8 ({error}): let the query give its bytes, such as "
+                f"CAST({self._name} AS BLOB) AS {self._name}"
+            ) from error
 
     def done(self) -> Any:
         """All of it, as one array."""

@@ -9,7 +9,10 @@ Not its job: keeping the place (stream).
 from __future__ import annotations
 
 import re
+from datetime import date, time
+from decimal import Decimal
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
 from feedline.sources.sql.connecting import Asked, Session, no_columns
@@ -20,6 +23,8 @@ from feedline.sources.sql.parts import Part
 
 Key = int | float | str
 Ends = tuple[int | None, int | None]
+WRITTEN = str | float | bool | UUID | date | time | Decimal
+"""What PostgreSQL reads again as Python writes it; not so bytea, intervals, arrays, addresses."""
 
 
 class About(NamedTuple):
@@ -66,14 +71,21 @@ class Keyed:
             raise self.null()
         if isinstance(key, int) and not isinstance(key, bool):
             self._kind = ""
-            most = self._one(session, self._text(f"MAX({self._column})"))
-            return About(False, bounds or (key, int(most[0]) if most else key))
-        if not self._kind and not isinstance(key, str | float):
-            raise OptionTypeError(
-                f"key {self.key!r} is a {type(key).__name__}, and must be whole numbers or texts: let the query give "
-                f"one, such as CAST({self.key} AS TEXT) AS {self.key}"
-            )
+            found = self._one(session, self._text(f"MAX({self._column})"))
+            most = found[0] if found else key
+            if not isinstance(most, int | float | Decimal):  # SQLite's columns hold anything
+                raise self._no_key(key, most)
+            return About(False, bounds or (key, int(most)))
+        if not isinstance(key, WRITTEN if self._kind else str | float):
+            raise self._no_key(key)
         return About(False, None)
+
+    def _no_key(self, *keys: Any) -> OptionTypeError:
+        kinds = " and a ".join(type(key).__name__ for key in keys)
+        return OptionTypeError(
+            f"key {self.key!r} is a {kinds}, and must be whole numbers or texts: let the query give one, "
+            f"such as CAST({self.key} AS TEXT) AS {self.key}"
+        )
 
     def rows(self, part: Part, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
         """Those of a part from a key on, in its order; `ends` of a range, or else by hash."""
@@ -86,7 +98,7 @@ class Keyed:
             word = f"((hashtextextended(CAST({self._column} AS text), 0) >> 32) & 4294967295)"
             conditions.append(f"(({word} * {part.count}) >> 32) = {part.index}")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        text = self._text("*", where, f" ORDER BY {self._column}")
+        text = self._text("*", where, f" ORDER BY {self._column}", bound.text(self.query))
         return Asked(self.database, text, bound.params, chunk, plainly, shown=self.query)
 
     @property
@@ -114,9 +126,9 @@ class Keyed:
             return bound.add(key)
         return f"CAST(CAST({bound.add(str(key))} AS text) AS {self._kind})"
 
-    def _text(self, what: str, where: str = "", order: str = "") -> str:
+    def _text(self, what: str, where: str = "", order: str = "", query: str = "") -> str:
         # On lines of its own: it may end with a comment.
-        return f"SELECT {what} FROM (\n{self.query}\n) {OURS}{where}{order}"
+        return f"SELECT {what} FROM (\n{query or self.query}\n) {OURS}{where}{order}"
 
     def _one(self, session: Session, text: str) -> tuple[Any, str] | None:
         """The first row's value, and PostgreSQL's name of its type."""

@@ -63,9 +63,9 @@ def telling(database: Database, query: str = "") -> Iterator[None]:
     except (FeedlineError, MixedTypes):
         raise
     except Exception as error:
-        told = explained(error, database, query)
-        # Its own text may quote the URL: then it is not shown as the cause either.
-        raise told from (error if database.hide(str(error)) == str(error) else None)
+        # Its own text may quote the URL: then it is not shown as the cause either. (Under no name of ours: with it, the
+        # error would hold on to itself, and to the connections of all who it passed, until somebody collects garbage.)
+        raise explained(error, database, query) from (error if database.hide(str(error)) == str(error) else None)
 
 
 def explained(error: Exception, database: Database, query: str = "") -> SourceError | OptionError:

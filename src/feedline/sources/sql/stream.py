@@ -112,6 +112,11 @@ class SQLStream(IterableDataset[Any]):
         """The rows from a key on."""
         return self._keyed.rows(self.part, ends, start, self.chunk, plainly)
 
+    def check_names(self, names: list[str]) -> None:
+        """Each once, and the key among them."""
+        if self.key not in checked_names(names):  # which the database has found nevertheless: it may be Id for id
+            raise OptionError(f"key must be one of the names that the query gives, {names}; got {self.key!r}")
+
     def mine(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Those that are this part's, where the server could not tell."""
         if self._bounds is not None or self.part.count == 1 or self._keyed.hashes_there:
@@ -181,13 +186,13 @@ class Reading:
         except BaseException:
             self._asked = None  # whoever goes on reads on after the last key
             raise
-        checked_names(batch.schema.names)
+        self._stream.check_names(batch.schema.names)
         rows = self._stream.mine(batch.to_pylist())
         if self._again is not None and rows:
             again, self._again = self._again, None
-            first = rows[0][self._stream.key]
-            if first == again or str(first) == again:
-                return rows[1:]
+            # Usually the first. Before it, there are only those that the column's collation takes for the same.
+            keys = [row[self._stream.key] for row in rows]
+            return rows[next((at + 1 for at, key in enumerate(keys) if key == again or str(key) == again), 0) :]
         return rows
 
     def state_dict(self) -> dict[str, Any]:
