@@ -112,6 +112,8 @@ class _Holding:
             self._introduce()
             way = self._warm_up()
             for turn in range(self._terms.repeats):
+                if not self._left():
+                    break
                 if turn and time.monotonic() > until:
                     self._notes.append(f"{turn} of {self._terms.repeats} repeats: the time was up")
                     break

@@ -156,17 +156,26 @@ def _defaults(kind: type[Any]) -> dict[str, Any]:
     return {name: each.default for name, each in inspect.signature(kind.__init__).parameters.items()}
 
 
+_PLAIN = (bool, int, float, str, type(None))
+"""What is written down as it is; anything else may not be comparable."""
+
+
 def _shown(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
-    plain = (bool, int, float, str)  # anything else may not be comparable
-    usual = {
-        name for name, value in given.items() if isinstance(value, plain) and value == (defaults.get(name) or False)
-    }
-    return {name: _as_code(name, value) for name, value in given.items() if value is not None and name not in usual}
+    return {name: _as_code(name, value) for name, value in given.items() if not _is_usual(value, defaults.get(name))}
+
+
+def _is_usual(value: Any, default: Any) -> bool:
+    """False where nothing is the default (shuffle) says nothing; but None (batch_size) and 0 (max_errors) say something."""
+    return isinstance(value, _PLAIN) and ((default is None and value is False) or value == default)
 
 
 def _as_code(name: str, value: Any) -> str:
     """What can be written down, or else the option's own name, for what only the user has a name for."""
-    if isinstance(value, (bool, int, float, str)):
+    if isinstance(value, _PLAIN):
         return repr(value)
+    if name == "multiprocessing_context":  # any context but a name's can be made from its name
+        return repr(value.get_start_method())
+    if name == "device":
+        return repr(str(value))
     called = getattr(value, "__name__", "")
     return called if called.isidentifier() else name
