@@ -9,6 +9,7 @@ Not its job: measuring (running).
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import sys
@@ -120,7 +121,8 @@ def _of_ours(loader: DataLoader) -> Subject:
     shown = _shown(given, _defaults(DataLoader))
     if options.seeded:
         shown["seed"] = str(options.seed)
-    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, options.worker_init_fn)
+    init = _without_threads(options.worker_init_fn)
+    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, init)
 
 
 def _of_torchs(loader: Any) -> Subject:
@@ -137,9 +139,13 @@ def _of_torchs(loader: Any) -> Subject:
         given |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
         given |= _order(loader, data)
     shown = _shown(given, _defaults(front.DataLoader))
-    return Subject(
-        loader.dataset, "feedline.torch", given, shown, loader.multiprocessing_context, loader.worker_init_fn
-    )
+    init = _without_threads(loader.worker_init_fn)
+    return Subject(loader.dataset, "feedline.torch", given, shown, loader.multiprocessing_context, init)
+
+
+def _without_threads(init: Any) -> Any:
+    """Threads per worker are tuned: the user's number would overrule what is tried."""
+    return init.then if isinstance(init, threads_per_worker) else init
 
 
 def _order(loader: Any, data: Any) -> dict[str, Any]:
@@ -149,7 +155,18 @@ def _order(loader: Any, data: Any) -> dict[str, Any]:
     plain = type(loader.sampler) is data.RandomSampler and not loader.sampler.replacement
     if plain and loader.sampler.num_samples == len(loader.dataset):
         return {"shuffle": True}
-    return {"sampler": loader.sampler}
+    return {"sampler": _apart(loader.sampler)}
+
+
+def _apart(sampler: Any) -> Any:
+    """The same with a copy of its generator."""
+    torch: Any = sys.modules["torch"]
+    generator = getattr(sampler, "generator", None)
+    if not isinstance(generator, torch.Generator):
+        return sampler
+    own = copy.copy(sampler)
+    own.generator = torch.Generator(generator.device).set_state(generator.get_state())
+    return own
 
 
 def _defaults(kind: type[Any]) -> dict[str, Any]:
