@@ -17,13 +17,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feedline import __version__
 from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.answer import BAD, Answer
-from feedline.diagnose.bench import command as bench
 from feedline.diagnose.aside import aside
+from feedline.diagnose.bench import command as bench
 from feedline.diagnose.deadline import patience
 from feedline.diagnose.doctor.consult import SECONDS, TIMES, doctor
 from feedline.diagnose.preflight import preflight

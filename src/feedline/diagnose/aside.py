@@ -1,7 +1,8 @@
 """What the user's code prints while a command looks at it: aside, on standard error.
 
-Takes: a stretch of code. Gives: nothing. Promises: meanwhile nothing that Python code, C code or a worker process writes
-to standard output gets there, so that a command's answer is all that does; afterwards everything is as it was.
+Takes: a stretch of code. Gives: nothing.
+Promises: meanwhile nothing that Python code, C code or a worker process writes to standard output gets there, so that a
+command's answer is all that does; afterwards everything is as it was.
 Not its job: the answer (cli).
 """
 

@@ -182,7 +182,7 @@ def _shown(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, s
 
 
 def _is_usual(value: Any, default: Any) -> bool:
-    """False where nothing is the default (shuffle) says nothing; but None (batch_size) and 0 (max_errors) say something."""
+    """What says nothing: False where None is the default (shuffle); but None (batch_size) and 0 (max_errors) do."""
     return isinstance(value, _PLAIN) and ((default is None and value is False) or value == default)
 
 
