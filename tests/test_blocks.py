@@ -43,8 +43,13 @@ def test_another_epoch_another_order() -> None:
     first, second = list(sampler), list(sampler)
     assert first != second
     assert first == BlockSampler([10] * 10, 3).order(1, 0)[:].tolist()
-    assert [index // 10 for index in first[:30]] != [index // 10 for index in second[:30]]
+    assert {index // 10 for index in first[:30]} != {index // 10 for index in second[:30]}
     assert first[:30] != sorted(first[:30])
+
+
+def test_windows_are_shuffled_each_in_its_own_way() -> None:
+    order = np.array(list(BlockSampler([10] * 4, window=1, seed=1))).reshape(4, 10)
+    assert len({tuple(window % 10) for window in order}) == 4
 
 
 def test_the_samples_of_a_window_are_mixed() -> None:

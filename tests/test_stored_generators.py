@@ -66,16 +66,25 @@ def values(batches: list[Any]) -> list[float]:
     return [value for batch in batches for column in batch for value in column]
 
 
-@every_generator
-def test_no_two_workers_batches_or_epochs_draw_the_same(make: Callable[[int], Any]) -> None:
-    drawn = values(batches(make(0), **FORK))
-    assert len(set(drawn)) == len(drawn) == 48
+def all_kinds(own: int = 0, seed: int = 7, used: bool = False, workers: int = 2) -> dict[str, list[float]]:
+    """What each kind of generator draws in two epochs: all of them in one dataset, which takes one pair of workers."""
+    generators = [make(own) for make in MAKERS.values()]
+    for generator in generators if used else ():
+        draw(generator)
+    kind: dict[str, Any] = {"num_workers": workers, "multiprocessing_context": "fork"}
+    with DataLoader(Several(generators), batch_size=3, seed=seed, **kind) as loader:
+        got = [batch for _ in range(2) for batch in loader]
+    return {
+        name: [value for batch in got for column in batch[place] for value in column.tolist()]
+        for place, name in enumerate(MAKERS)
+    }
 
 
-@every_generator
-def test_the_number_of_workers_changes_nothing(make: Callable[[int], Any]) -> None:
-    one, two, three = (batches(make(0), num_workers=n, multiprocessing_context="fork") for n in (1, 2, 3))
+def test_no_two_workers_batches_or_epochs_draw_the_same_whatever_their_number() -> None:
+    one, two, three = (all_kinds(workers=number) for number in (1, 2, 3))
     assert one == two == three
+    for name, drawn in one.items():
+        assert len(set(drawn)) == len(drawn) == 48, name
 
 
 @every_process
@@ -110,14 +119,11 @@ def test_any_workers_give_the_same_batches(
     assert len(set(drawn)) == len(drawn) == 4 * length
 
 
-@every_generator
-def test_the_loaders_seed_counts_and_so_does_the_generators_own(make: Callable[[int], Any]) -> None:
-    base, other_seed, other_own = batches(make(0), **FORK), batches(make(0), seed=8, **FORK), batches(make(1), **FORK)
-    used = make(0)
-    draw(used)
-    several = [base, other_seed, other_own, batches(used, **FORK)]
-    drawn = [value for each in several for value in values(each)]
-    assert len(set(drawn)) == len(drawn)
+def test_the_loaders_seed_counts_and_so_does_the_generators_own() -> None:
+    several = [all_kinds(), all_kinds(seed=8), all_kinds(own=1), all_kinds(used=True)]
+    for name in MAKERS:
+        drawn = [value for each in several for value in each[name]]
+        assert len(set(drawn)) == len(drawn) == 4 * 48, name
 
 
 def test_two_that_were_equal_stay_equal() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import struct
 import sys
 import zlib
@@ -22,6 +23,7 @@ from made_files import encoded, natural, saved, sound, zipped
 from PIL import Image
 
 from feedline import SourceError
+from feedline.sources import ObjectDataset, TarDataset, TarWriter
 from feedline.sources.decoding import Decoders
 from feedline.sources.decoding.pictures import Pictures, _webp_size
 from feedline.sources.decoding.resizing import resized
@@ -458,3 +460,20 @@ def test_whatever_is_wrong_with_a_file_it_is_decoded_or_refused(
     else:
         return
     assert refused.startswith(f"{name}: ")
+
+
+def test_shards_and_objects_are_decoded_alike(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    Image.new("RGB", (40, 30), (200, 30, 60)).save(data, "JPEG")
+    with TarWriter(tmp_path / "a.tar") as writer:
+        writer.write({"__key__": "one", "jpg": data.getvalue(), "cls": 3})
+    known = pickle.loads(pickle.dumps(Decoders(size=(16, 16))))
+    sample = TarDataset(tmp_path / "a.tar", decode=known)[0]
+    assert (sample["jpg"].shape, sample["cls"]) == ((16, 16, 3), 3)
+    assert known.pictures == Decoders(size=(16, 16)).pictures.chosen()  # by the fastest packages there are
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects" / "one.jpg").write_bytes(data.getvalue())
+    found = ObjectDataset(tmp_path / "objects", decode=known)[0]
+    assert np.array_equal(found, sample["jpg"])
+    with pytest.raises(SourceError, match="no decoder is known"):
+        known(b"", "xyz")

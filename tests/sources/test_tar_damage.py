@@ -124,10 +124,12 @@ def test_what_cannot_be_decoded(tmp_path: Path) -> None:
         for key in "123":
             add(tar, f"{key}.json", b"{]" if key == "2" else b"[]")
     data, stream = TarDataset(tmp_path / "a.tar"), TarStream(tmp_path / "a.tar")
-    with pytest.raises(SourceError, match=r"a\.tar: 2: its 'json' cannot be decoded: JSONDecodeError"):
+    with pytest.raises(SourceError, match=r"a\.tar: 2: its 'json' is no JSON"):
         data[1]
-    with pytest.raises(SourceError, match=r"'2' at offset 1024: its 'json' cannot be decoded"):
+    with pytest.raises(SourceError, match=r"'2' at offset 1024: its 'json' is no JSON"):
         list(stream)
+    with pytest.raises(SourceError, match=r"a\.tar: 1: its 'json' cannot be decoded: ValueError: invalid literal"):
+        TarDataset(tmp_path / "a.tar", decode=lambda data, suffix: int(data))[0]
     for source in (data, stream):
         with DataLoader(source, 10, collate_fn=as_list, on_error="skip") as loader:
             assert [sample["__key__"] for sample in flat(loader)] == ["1", "3"]

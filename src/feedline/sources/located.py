@@ -120,7 +120,9 @@ def _located(url: str, places: dict[str, Place]) -> list[Located]:
     if not name:
         raise OptionError(f"urls must name files, but {url!r} ends where a name should stand; for all in it, {url}*")
     parent = head + slash if head in ("", "file://") or head.endswith("//") else head
-    place = places.setdefault(parent, place_of(parent or "."))
+    if parent not in places:
+        places[parent] = place_of(parent or ".")
+    place = places[parent]
     if "*" not in name or url.startswith(("http://", "https://")):  # where a * is no pattern, and nothing is listed
         return [Located(place, name, url)]
     return _matching(place, name, parent, url)

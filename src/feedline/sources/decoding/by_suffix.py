@@ -68,6 +68,7 @@ class Decoders:
             ".wav": Waves(first),
         }
         self._own = _checked(own)
+        self._chosen = False
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -84,6 +85,7 @@ class Decoders:
         wanted = {suffix for suffix in suffixes if suffix in PICTURES and suffix not in self._own}
         if wanted and (pictures := self.pictures) is not None:
             self._ours.update(dict.fromkeys(PICTURES, pictures.chosen()))
+            self._chosen = True
 
     def suffix(self, name: str) -> str:
         """The longest known suffix of a name, in lower case; "" if none is.
@@ -101,7 +103,10 @@ class Decoders:
 
     def __call__(self, data: bytes, name: str) -> Any:
         """The contents of an object or of a shard's member."""
-        return self.decode(name if "." in name else f"*.{name}", data)
+        name = name if "." in name else f"*.{name}"
+        if not self._chosen and (suffix := self.suffix(name)) in PICTURES:
+            self.choose([suffix])
+        return self.decode(name, data)
 
     def decode(self, name: str, data: bytes) -> Any:
         """The contents of a file."""

@@ -183,7 +183,9 @@ class TarDataset(Dataset[dict[str, Any]]):
 
 def undecoded(where: str, suffix: str, error: Exception) -> SourceError:
     """The error of a member that `decode` could not make a value of."""
-    return SourceError(f"{where}: its {suffix!r} cannot be decoded: {type(error).__name__}: {error}")
+    # Decoders of ours say what it is not ("is no JSON: …"); anybody else's exception needs its name.
+    what = str(error) if isinstance(error, SourceError) else f"cannot be decoded: {type(error).__name__}: {error}"
+    return SourceError(f"{where}: its {suffix!r} {what}")
 
 
 def checked_suffixes(suffixes: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -1,0 +1,65 @@
+"""Tar shards and Parquet files in object storage: real requests to a real server."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tables
+import tars
+from contract import as_list, flat, plain
+from kinds import FORK, INLINE, THREADS
+from object_fixtures import *  # noqa: F403
+from object_server import ObjectServer
+
+from feedline import DataLoader, SourceError
+from feedline.sources import ParquetDataset, ParquetStream, TarDataset, TarStream
+
+FOLDER = "s3://samples/shards"
+
+
+@pytest.fixture
+def stored(objects: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what is in the bucket."""
+    for name, value in objects.options.items():
+        if isinstance(value, str):
+            monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    tars.write(tmp_path / "a-%d.tar", max_count=4)
+    (tmp_path / "a-1.tar.idx").unlink()  # its headers will be read
+    tables.write(tmp_path)
+    files = sorted(tmp_path.iterdir())
+    objects.put("samples", {f"shards/{path.name}": path.read_bytes() for path in files})
+    objects.befall()
+    return [path.name for path in files]
+
+
+@pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
+def test_shards_in_a_bucket(stored: list[str], kind: dict[str, Any]) -> None:
+    shards = [f"{FOLDER}/{name}" for name in stored if name.endswith(".tar")]
+    wanted = plain(tars.as_read([Path(shard) for shard in shards], [4, 4, 2]))
+    for sample, shard in zip(wanted, [shards[0]] * 4 + [shards[1]] * 4 + [shards[2]] * 2, strict=True):
+        sample["__url__"] = shard
+    for source in (TarDataset(f"{FOLDER}/a-{{0..2}}.tar"), TarStream(f"{FOLDER}/a-*.tar")):
+        with DataLoader(pickle.loads(pickle.dumps(source)), 4, collate_fn=as_list, **kind) as loader:
+            assert sorted(flat(loader), key=lambda sample: sample["__key__"]) == wanted
+
+
+@pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
+def test_parquet_files_in_a_bucket(stored: list[str], kind: dict[str, Any]) -> None:
+    files = f"{FOLDER}/*.parquet"
+    for source in (ParquetDataset(files, filters=[("id", ">=", 3)]), ParquetStream(files, filters=[("id", ">=", 3)])):
+        with DataLoader(pickle.loads(pickle.dumps(source)), 4, collate_fn=as_list, **kind) as loader:
+            got = sorted(flat(loader), key=lambda sample: sample["id"])
+        assert got == [plain(tables.sample(number)) for number in range(3, tables.ROWS)]
+
+
+def test_what_is_missing_in_a_bucket(stored: list[str]) -> None:
+    with pytest.raises(SourceError, match=rf"{FOLDER}/none\.tar: there is no such file"):
+        TarDataset(f"{FOLDER}/none.tar")
+    with pytest.raises(SourceError, match=rf"{FOLDER}/none\.parquet: there is no such file"):
+        ParquetDataset(f"{FOLDER}/none.parquet")
+    with pytest.raises(SourceError, match=r"none-\*\.tar: no file of such a name"):
+        TarStream(f"{FOLDER}/none-*.tar")
