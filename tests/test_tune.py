@@ -296,12 +296,23 @@ def test_the_end_of_the_time_is_no_hang() -> None:
 
 
 def test_the_alarm_is_for_a_batch_and_not_for_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "PATIENCE", 1.5)
-    runner = Runner(subject_of(Squares(), 4, False), 0.3, False, clock() + LONG)
+    monkeypatch.setattr(running, "PATIENCE", 1.0)
+    runner = Runner(subject_of(Squares(), 4, False), 1.1, False, clock() + LONG)
     runner._longest = 1e-3
-    trial = runner.measure(Setting(0), LONG)  # two batches in each of three windows: longer than the patience
-    assert not trial.failed
-    assert len(trial.windows) >= running.WINDOWS
+    assert runner.measure(Setting(0), 0.1).windows  # three steps, each longer than a batch is waited for
+
+
+class StuckLater(Squares):
+    def __getitem__(self, index: int) -> Any:
+        if index >= 4:
+            threading.Event().wait(20)
+        return super().__getitem__(index)
+
+
+def test_the_alarm_is_wound_up_for_every_batch() -> None:
+    runner = Runner(subject_of(StuckLater(), 4, False), 0.0, False, clock() + 0.5)
+    with pytest.raises(FeedlineError, match="no batch came within"):
+        runner.measure(Setting(0), 0.1)
 
 
 class OfOneThread(Squares):
@@ -517,6 +528,13 @@ def test_the_bottleneck_in_words() -> None:
     name, words = judged(made())
     assert (name, words) == ("cpu", "The CPU: reading a sample computes 100 % of its time; loading uses 2.0 of 2.")
     assert judged(made(Setting(0), fetching=2.0), made(Setting(1), waited=2.0))[0] == "cpu"
+
+
+def test_one_worker_that_waits_says_nothing_of_several() -> None:
+    none, one, two = made(Setting(0), fetching=1.0), made(Setting(1)), made(Setting(2))
+    assert judged(none, one, cpu_share=0.1)[0] == "disk"
+    assert judged(none, one, two, cpu_share=0.1)[0] == "cpu"
+    assert judged(none, one, cpu_share=0.9)[0] == "cpu"
 
 
 def test_threads_that_gain_nothing_mean_python() -> None:
