@@ -70,6 +70,15 @@ def test_another_window_is_another_order_and_a_state_says_so() -> None:
         loader(3).load_state_dict(one.state_dict())
 
 
+def test_a_state_says_so_of_blocks_of_other_sizes() -> None:
+    with DataLoader(range(12), batch_size=3, sampler=BlockSampler([4, 8], window=1), seed=1) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with DataLoader(range(12), batch_size=3, sampler=BlockSampler([8, 4], window=1), seed=1) as other:
+        with pytest.raises(StateError, match="2 blocks of sizes"):
+            other.load_state_dict(state)
+
+
 def test_sizes_that_are_none() -> None:
     with pytest.raises(TypeError, match="sizes"):
         BlockSampler([0.5])

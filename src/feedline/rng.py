@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import operator
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, SupportsIndex
 
@@ -18,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 _MASK = (1 << 64) - 1
+Key = tuple[int, ...]
 
 
 def mix(*parts: int) -> int:
@@ -76,6 +79,8 @@ class _Place(threading.local):
     task: tuple[int, ...] | None = None
     sample: tuple[int, ...] = ()
     generators: dict[tuple[int, ...], np.random.Generator] | None = None
+    many: tuple[int, Callable[[int], Key]] | None = None
+    """How many samples are being read at once, and the key of each by its place among them."""
 
     def __init__(self) -> None:
         self.outer: list[tuple[Any, ...]] = []  # a sample may be read by loading from another loader
@@ -86,9 +91,9 @@ _place = _Place()
 
 def enter_task(seed: int, epoch: int) -> None:
     """From now on this thread reads samples of that epoch."""
-    _place.outer.append((_place.task, _place.sample, _place.generators))
+    _place.outer.append((_place.task, _place.sample, _place.generators, _place.many))
     _place.task = (seed, epoch)
-    _place.generators = None
+    _place.generators = _place.many = None
 
 
 def enter_sample(*key: int) -> None:
@@ -99,7 +104,39 @@ def enter_sample(*key: int) -> None:
 
 def leave_task() -> None:
     """This thread reads no sample of that epoch any more, but goes on with what it was at before, if anything."""
-    _place.task, _place.sample, _place.generators = _place.outer.pop()
+    _place.task, _place.sample, _place.generators, _place.many = _place.outer.pop()
+
+
+@contextmanager
+def reading_many(count: int, key_of: Callable[[int], Key]) -> Iterator[None]:
+    """Meanwhile this thread reads so many samples at once; the function tells the key of each by its place."""
+    before, _place.many = _place.many, (count, key_of)
+    try:
+        yield
+    finally:
+        _place.many = before
+
+
+@contextmanager
+def reading_some(places: Sequence[int]) -> Iterator[None]:
+    """Meanwhile, of the samples that are read at once, only those at these places are."""
+    if _place.many is None:
+        yield
+        return
+    _, key_of = _place.many
+    with reading_many(len(places), lambda place: key_of(places[place])):
+        yield
+
+
+def enter_one_of(place: int, indices: Sequence[int]) -> None:
+    """In `__getitems__(indices)`: from now on `rng()` belongs to the sample at that place, as if read by itself.
+
+    By its place and not by its index: that may be another one in a dataset around this one, or come twice.
+    """
+    if _place.many is not None and _place.many[0] == len(indices):
+        _place.sample = _place.many[1](place)
+    elif len(indices) > 1:  # by a dataset of the user's, that asks for others than it is asked for
+        _place.sample = (indices[place],)
 
 
 def rng(index: SupportsIndex | None = None) -> np.random.Generator:

@@ -138,7 +138,12 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     (tmp_path / "data" / "b").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "data" / "a" / "broken.npy").symlink_to(tmp_path / "nowhere")
     data = FolderDataset(tmp_path / "data", suffixes=[".npy"])
-    assert list(data.paths) == ["a/1.npy", "a/there/2.npy", "b/2.npy"]
+    assert list(data.paths) == ["a/1.npy", "a/broken.npy", "a/there/2.npy", "b/2.npy"]
+    with pytest.raises(FileNotFoundError, match=r"a/broken\.npy"):
+        data[1]
+    (tmp_path / "data" / "c").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match=r"data/c: this folder cannot be read"):
+        FolderDataset(tmp_path / "data", suffixes=[".npy"])
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -163,6 +168,8 @@ def test_empty_classes_are_named(tmp_path: Path, stored: bool) -> None:
 
 
 def test_what_is_no_folder_of_classes(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="root must be a folder"):
+        FolderDataset(None)  # type: ignore[arg-type]
     with pytest.raises(SourceError, match=r"nowhere.*No such file"):
         FolderDataset(tmp_path / "nowhere")
     with pytest.raises(SourceError, match=r"has no folders in it.*FilesDataset"):
@@ -284,6 +291,8 @@ def test_many_names_and_odd_ones() -> None:
         ({"paths": ["a"]}, "no decoder is known for 'a'"),
         ({"paths": ["a.b/c"]}, "no decoder is known"),
         ({"paths": ["a/.txt"]}, "no decoder is known"),
+        ({"paths": ["a.txt", "s3://bucket/a.txt"]}, r"'s3://bucket/a\.txt' is a URL, but the first"),
+        ({"paths": ["s3://bucket/a.txt"], "root": "."}, r"URLs stand without a root"),
         ({"labels": [1, 2]}, "there are 1 paths, and labels has 2"),
         ({"labels": 3}, "labels has no length"),
         ({"labels": [None]}, r"labels\[0\] is None"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import pickle
 import shutil
 import threading
@@ -124,9 +125,15 @@ def test_only_the_columns_that_are_wanted_are_read(elsewhere: Elsewhere, tmp_pat
         {"id": range(100), "picture": [np.random.default_rng(number).bytes(10_000) for number in range(100)]}
     )
     pq.write_table(big, tmp_path / "a.parquet", row_group_size=50)
-    data = ParquetDataset(tmp_path / "a.parquet", ["id"])
-    assert data[60] == {"id": 60}
-    assert sum(elsewhere.asked) < 100_000
+    with pa.ipc.new_file(tmp_path / "a.arrow", big.schema) as writer:
+        writer.write_table(big, max_chunksize=50)
+    for name in ("a.parquet", "a.arrow"):
+        elsewhere.asked.clear()
+        data = ParquetDataset(tmp_path / name, ["id"])
+        assert data[60] == {"id": 60}
+        assert [row["id"] for row in ParquetStream(tmp_path / name, ["id"], [("id", ">", 97)])] == [98, 99]
+        assert sum(elsewhere.asked) < 200_000
+    assert [*ParquetDataset(tmp_path / "a.arrow", ["picture", "id"])[60]] == ["picture", "id"]
 
 
 def test_a_place_as_a_file(tmp_path: Path) -> None:
@@ -282,6 +289,17 @@ def test_row_groups_are_kept_within_bounds(tmp_path: Path) -> None:
         some[index]
     assert reads == [0, 4, 8, 4]
     assert sum(each.bytes for each in some._kept.values()) <= 2.5 * size
+
+
+def test_a_fork_while_a_group_is_decoded(files: list[Path]) -> None:
+    data = ParquetDataset(files)
+    reader = multiprocessing.get_context("fork").Process(target=data.__getitem__, args=(3,), daemon=True)
+    with data._lock:  # as a thread that decodes holds it
+        reader.start()
+    reader.join(30)
+    ended = reader.exitcode
+    reader.kill()
+    assert ended == 0
 
 
 def test_threads_decode_a_group_once(files: list[Path]) -> None:
@@ -499,14 +517,6 @@ def test_files_that_differ(tmp_path: Path, files: list[Path]) -> None:
     assert plain(data[ROWS + 5]) == plain(sample(5))  # columns go by their names
 
 
-def test_a_file_that_changed(tmp_path: Path) -> None:
-    [path] = write(tmp_path, (ROWS,))
-    data = pickle.loads(pickle.dumps(ParquetDataset(path)))
-    pq.write_table(table(), path, row_group_size=5)
-    with pytest.raises(SourceError, match=r"rows 0 to 3: the file has changed"):
-        data[0]
-
-
 def test_a_transform_that_fails_names_the_row(files: list[Path]) -> None:
     def picky(row: dict[str, Any]) -> Any:
         return 1 // int(row["id"] - 12)
@@ -560,3 +570,70 @@ def test_hugging_faces_datasets_pass_straight_through() -> None:
         got = [(number, text) for batch in loader for number, text in zip(batch["id"], batch["text"], strict=True)]
     assert sorted(got) == [(number, f"text {number}") for number in range(ROWS)]
     assert [len(each) for each in rows.asked] == [8, 8, 7]
+
+
+def with_a_bad_text(path: Path) -> Path:
+    """Six rows, of which the third has a text that is no UTF-8."""
+    good = pa.array(["aa", "bb", "cc", "dd", "ee", "ff"])
+    texts = pa.Array.from_buffers(pa.string(), 6, [*good.buffers()[:2], pa.py_buffer(b"aabb\xff\xffddeeff")])
+    pq.write_table(pa.table({"text": texts, "id": range(6)}), path)
+    return path
+
+
+@pytest.mark.parametrize("source", [ParquetDataset, ParquetStream])
+def test_a_value_that_cannot_be_read_is_one_row(tmp_path: Path, source: Any) -> None:
+    path = with_a_bad_text(tmp_path / "bad.parquet")
+    with DataLoader(source(path), batch_size=2, on_error="skip") as loader:
+        assert [number for batch in loader for number in batch["id"].tolist()] == [0, 1, 3, 4, 5]
+        [error] = loader.errors
+    assert "'text'" in error.error
+    if source is ParquetStream:
+        assert f"{path}: rows 0 to 5, of which row 2" in error.error
+        reader = iter(source(path))
+        assert [next(reader)["id"] for _ in range(2)] == [0, 1]
+        with pytest.raises(SourceError):
+            next(reader)
+        again = iter(source(path))
+        again.load_state_dict(reader.state_dict())
+        assert [sample["id"] for sample in again] == [3, 4, 5]
+    else:
+        with pytest.raises(SourceError, match=r"bad\.parquet: row 2: a value of the column 'text'"):
+            source(path)[2]
+
+
+@pytest.mark.parametrize("source", [ParquetDataset, ParquetStream])
+@pytest.mark.parametrize(
+    "other",
+    [{"id": range(100, 106)}, {"id": range(100, 116)}, {"id": ["text"] * 12}, {"another": range(12)}],
+    ids=["fewer rows", "more rows", "another type", "another column"],
+)
+def test_a_file_replaced_by_another_is_never_read_for_it(tmp_path: Path, source: Any, other: Any) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": range(12)}), path, row_group_size=4)
+    kept = pickle.dumps(source(path))
+    pq.write_table(pa.table(other), path, row_group_size=4)
+    data = pickle.loads(kept)
+    with pytest.raises(SourceError, match=r"a\.parquet: the file has changed"):
+        _ = data[0] if source is ParquetDataset else next(iter(data))
+
+
+def test_what_a_dictionary_unfolds_to_counts(tmp_path: Path) -> None:
+    words = pa.array(["x" * 1000] * 3000).dictionary_encode()
+    pq.write_table(pa.table({"word": words}), tmp_path / "a.parquet", row_group_size=1000)
+    data = ParquetDataset(tmp_path / "a.parquet", cache_bytes=1_500_000)
+    for index in (0, 1000, 2000):
+        assert data[index]["word"] == "x" * 1000
+    assert len(data._kept) == 1
+
+
+def test_columns_whose_names_are_alike(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [{"b": 1}], "a.b": [2]}), path)
+    for source in (ParquetDataset, ParquetStream):
+        [sample] = DataLoader(source(path, columns=["a.b"]), batch_size=None)
+        assert list(sample) == ["a.b"]
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "a", "b"]), path)
+    for columns in (None, ["b", "a"]):
+        with pytest.raises(OptionError, match=r"several columns of the name 'a'"):
+            ParquetDataset(path, columns=columns)
+    assert ParquetDataset(path, columns=["b"])[0] == {"b": 3}

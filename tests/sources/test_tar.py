@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import tarfile
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from contract import MapContract, StreamContract, as_list, flat
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import FORK, THREADS
-from tars import SAMPLES, as_read, write
+from tars import SAMPLES, add, as_read, write
 
 import feedline
 from feedline import DataLoader, OptionError, SourceError, StateError
@@ -185,9 +186,40 @@ def test_a_state_for_a_shard_that_changed_is_refused(tmp_path: Path) -> None:
     state = reading.state_dict()
     write(shard, SAMPLES[:3])
     again = iter(TarStream(shard))
-    again.load_state_dict(state)
     with pytest.raises(StateError, match=r"a\.tar has .* bytes, but had"):
-        next(again)
+        again.load_state_dict(state)
+
+
+def test_a_shard_that_changed_is_no_bad_sample(tmp_path: Path) -> None:
+    """It would be left out with all its samples."""
+    shards = write(tmp_path / "a-%d.tar", max_count=4)
+    with DataLoader(TarStream(shards), 2, collate_fn=as_list) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    write(shards[0], SAMPLES[:7])
+    with DataLoader(TarStream(shards), 2, collate_fn=as_list, on_error="skip") as loader:
+        loader.load_state_dict(state)
+        with pytest.raises(StateError, match=r"a-0\.tar has .* bytes, but had"):
+            list(loader)
+    shards[0].unlink()
+    with DataLoader(TarStream(shards), 2, collate_fn=as_list, on_error="skip") as loader:
+        loader.load_state_dict(state)
+        assert len(flat(loader)) == len(SAMPLES) - 4
+        assert "a-0.tar: there is no such file" in loader.errors[0].error
+
+
+def test_a_state_knows_the_folders_of_shards(tmp_path: Path) -> None:
+    for folder in "xy":
+        (tmp_path / "one" / folder).mkdir(parents=True)
+        write(tmp_path / "one" / folder / "0.tar")
+    reading = iter(TarStream([tmp_path / "one" / folder / "0.tar" for folder in "xy"]))
+    next(reading)
+    with pytest.raises(StateError, match="other files"):
+        iter(TarStream([tmp_path / "one" / folder / "0.tar" for folder in "yx"])).load_state_dict(reading.state_dict())
+    (tmp_path / "one").rename(tmp_path / "two")  # they may all be moved
+    again = iter(TarStream([tmp_path / "two" / folder / "0.tar" for folder in "xy"]))
+    again.load_state_dict(reading.state_dict())
+    assert len(list(again)) == 2 * len(SAMPLES) - 1
 
 
 def test_an_index_is_used_and_equals_the_one_the_writer_made(tmp_path: Path, shards: list[Path]) -> None:
@@ -211,6 +243,21 @@ def test_a_stale_index_is_noticed(tmp_path: Path) -> None:
         data = TarDataset(shard)
     assert len(data) == 3
     assert data[2]["txt"] == "text 2"
+
+
+def test_what_is_added_to_a_shard_is_not_left_out(tmp_path: Path) -> None:
+    """Archives are padded: a small sample makes one no longer."""
+    shard = tmp_path / "a.tar"
+    for number in range(3):
+        with tarfile.open(shard, "a") as tar:
+            add(tar, f"{number}.cls", b"%d" % number)
+        if number < 2:
+            write_index(shard)
+            assert len(TarDataset(shard)) == number + 1
+    assert shard.stat().st_size == 10240
+    with pytest.warns(UserWarning, match=r"a\.tar\.idx is stale: it is for a shard to which was added since"):
+        data = TarDataset(shard)
+    assert [data[place]["cls"] for place in range(len(data))] == [0, 1, 2]
 
 
 def test_a_shard_of_the_same_length_but_changed_is_noticed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tars import SAMPLES, add, members, write
 
 from feedline import DataLoader, SourceError
-from feedline.sources import TarDataset, TarStream
+from feedline.sources import Decoders, TarDataset, TarStream
 
 
 @pytest.fixture
@@ -133,6 +133,18 @@ def test_what_cannot_be_decoded(tmp_path: Path) -> None:
     for source in (data, stream):
         with DataLoader(source, 10, collate_fn=as_list, on_error="skip") as loader:
             assert [sample["__key__"] for sample in flat(loader)] == ["1", "3"]
+
+
+def test_decoders_of_files_say_it_once(tmp_path: Path) -> None:
+    write(tmp_path / "a.tar", [{"__key__": "1", "json": b"{]", "seg.png": b"?", "xyz": b""}])
+    for suffix, told in (
+        ("json", r"its 'json' is no JSON"),
+        ("seg.png", r"its 'seg\.png' is no picture"),
+        ("xyz", r"its 'xyz' no decoder is known .*decoders=\{'\.xyz'"),
+    ):
+        with pytest.raises(SourceError, match=rf"a\.tar: 1: {told}"):
+            TarDataset(tmp_path / "a.tar", [suffix], Decoders())[0]
+    assert TarDataset(tmp_path / "a.tar", ["xyz"], Decoders(decoders={".xyz": len}))[0]["xyz"] == 0
 
 
 def test_what_is_no_file_is_left_out_with_one_warning(tmp_path: Path) -> None:
@@ -274,3 +286,29 @@ def test_a_byte_that_changed_never_hangs_nor_crashes(
             found = []
         assert len(found) <= 3
     shutil.rmtree(folder)
+
+
+def header(name: str, size: bytes, kind: bytes = b"0") -> bytes:
+    """A header with a sound checksum, whatever its size is said to be."""
+    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT))
+    block[124:136], block[156:157], block[148:156] = size, kind, b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+@pytest.mark.parametrize("size", [b"-0000001000\0", b"-1000      \0", b"0x200      \0", b"+0000001000\0"])
+@pytest.mark.parametrize("kind", [b"0", b"L", b"x"])
+def test_a_size_that_leads_back_is_damage(tmp_path: Path, size: bytes, kind: bytes) -> None:
+    first = header("a.txt", b"%011o\0" % 5) + b"hello".ljust(512, b"\0")
+    (tmp_path / "a.tar").write_bytes(first + header("b.txt", size, kind) + bytes(2048))
+    for read in (lambda: list(TarStream(tmp_path / "a.tar")), lambda: TarDataset(tmp_path / "a.tar")):
+        with pytest.raises(SourceError, match=r"the header at offset 1024 has no size"):
+            read()
+
+
+def test_a_pax_header_that_promises_too_much_is_damage(tmp_path: Path) -> None:
+    said = b"99 path=other.txt\n"
+    pax = header("pax", b"%011o\0" % len(said), b"x") + said.ljust(512, b"\0")
+    (tmp_path / "a.tar").write_bytes(pax + header("a.txt", b"%011o\0" % 5) + b"hello".ljust(512, b"\0") + bytes(1024))
+    with pytest.raises(SourceError, match=r"at offset 0 is a PAX header that cannot be read"):
+        list(TarStream(tmp_path / "a.tar"))

@@ -132,6 +132,12 @@ def test_options_of_the_writer(tmp_path: Path) -> None:
         write(tmp_path / "none" / "a.tar")
 
 
+def test_other_percent_signs_stay(tmp_path: Path) -> None:
+    (tmp_path / "50%off %s").mkdir()
+    shards = write(tmp_path / "50%off %s" / "a-%02d.tar", max_count=6)
+    assert [shard.name for shard in shards][:2] == ["a-00.tar", "a-01.tar"]
+
+
 ARRAYS = [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(3)), np.float16(2), np.zeros((0, 3))]
 
 

@@ -29,6 +29,7 @@ from feedline.datasets.reading import (
     reads_batches,
     reads_many,
 )
+from feedline.rng import reading_some
 from feedline.worker_info import is_one_of_many, questions
 
 
@@ -127,7 +128,8 @@ class ConcatDataset(Dataset[T_co]):
             locals_.append(local)
         found: dict[int, T_co] = {}
         for number, (places, locals_) in wanted.items():
-            found.update(zip(places, read_samples(self.datasets[number], locals_), strict=True))
+            with reading_some(places):
+                found.update(zip(places, read_samples(self.datasets[number], locals_), strict=True))
         return [found[place] for place in range(len(indices))]
 
     def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:

@@ -9,6 +9,7 @@ Not its job: reading blocks (sources), other orders (samplers).
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -36,7 +37,8 @@ class BlockSampler(Sampler):
         self._sizes = _checked(sizes)
         self.window = check_whole("window", window, least=1)
         self._firsts = np.cumsum(self._sizes) - self._sizes
-        self.settings = f"{len(self._sizes)} blocks, window={self.window}"
+        # With blocks of other sizes a state would go on at other samples.
+        self.settings = f"{len(self._sizes)} blocks of sizes {crc32(self._sizes.tobytes()):08x}, window={self.window}"
 
     def __len__(self) -> int:
         return int(self._sizes.sum())

@@ -29,7 +29,7 @@ from feedline.datasets import (
 from feedline.errors import add_note
 from feedline.messages import AsGiven, BadSample, Empty, IntArray, Task, error_line
 from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
-from feedline.rng import enter_sample
+from feedline.rng import Key, enter_sample, reading_many
 
 
 class BatchReader(NamedTuple):
@@ -94,7 +94,8 @@ class Fetcher:
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
-            return read_samples(self.dataset, indices.given if isinstance(indices, AsGiven) else list(indices))
+            with reading_many(len(indices), lambda place: _key(task, indices[place], place)):
+                return read_samples(self.dataset, indices.given if isinstance(indices, AsGiven) else list(indices))
         except Exception as error:
             self._explain(error, f"dataset.__getitems__({brief(indices)})")
             raise
@@ -114,7 +115,7 @@ class Fetcher:
             if first < 0:
                 enter_sample(index)
             else:
-                enter_sample(*_repeatable_key(index, first + position * task.stride))
+                enter_sample(*_key(task, index, position))
             try:
                 samples.append(dataset[index])
             except Exception as error:
@@ -182,8 +183,12 @@ def _only(batch: Any) -> Any:
     return batch if batch is NotImplemented else batch["rows"]
 
 
-def _repeatable_key(index: Any, place: int) -> tuple[int, ...]:
+def _key(task: Task, index: Any, position: int) -> Key:
+    """Whose random numbers a sample draws."""
+    if task.first < 0:
+        return (index,)
     # An index that comes twice in an epoch must not get the same augmentation twice.
+    place = task.first + position * task.stride
     try:
         return operator.index(index), place
     except TypeError:

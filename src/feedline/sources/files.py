@@ -20,7 +20,7 @@ from feedline.checks import check_flag, check_function
 from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionTypeError, SourceError
-from feedline.rng import enter_sample
+from feedline.rng import enter_one_of
 from feedline.sources.decoding import MAX_BYTES, MAX_PIXELS, Decoders
 from feedline.sources.given import PathLike, Taking, one_label_each, wanted_suffixes
 from feedline.sources.names import Names
@@ -79,7 +79,7 @@ class FilesDataset(Dataset[Any]):
             allow_pickle=allow_pickle,
             max_pixels=max_pixels,
             max_bytes=max_bytes,
-            own=decoders,
+            decoders=decoders,
         )
         self.transform = check_function("transform", transform)
         self._take(paths, root)
@@ -90,7 +90,7 @@ class FilesDataset(Dataset[Any]):
             raise OptionTypeError(f"paths must be a sequence of paths; got {paths!r}; FolderDataset takes a folder")
         taking = Taking(self._decoders, root)
         self.paths = Names(paths, taking)
-        self._decoders.choose(taking.suffixes)
+        self._decoders.check_packages(taking.suffixes)
         self._place, self._before = taking.place, taking.before
 
     def __len__(self) -> int:
@@ -114,8 +114,9 @@ class FilesDataset(Dataset[Any]):
         places = [position(index, len(self.paths), type(self).__name__) for index in indices]
         names = [self.paths[place] for place in places]
         samples = []
-        for index, place, name, data in zip(indices, places, names, self._place.read_many(names), strict=True):
-            enter_sample(index)  # or all of them would share the batch's random numbers
+        contents = self._place.read_many(names)
+        for number, (place, name, data) in enumerate(zip(places, names, contents, strict=True)):
+            enter_one_of(number, indices)  # or all of them would share the batch's random numbers
             samples.append(self._sample(place, name, data))
         return samples
 
@@ -201,6 +202,8 @@ class FolderDataset(FilesDataset):
         max_pixels: int = MAX_PIXELS,
         max_bytes: int = MAX_BYTES,
     ) -> None:
+        if not isinstance(root, str | os.PathLike) and not hasattr(root, "list"):
+            raise OptionTypeError(f"root must be a folder with a folder for each class, or its URL; got {root!r}")
         wanted = wanted_suffixes(suffixes, decoders or ())
         found = Classes(
             place_of(root), lambda name: name.lower().endswith(wanted), check_flag("allow_empty", allow_empty), wanted

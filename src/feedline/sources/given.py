@@ -46,6 +46,8 @@ class Taking:
         if self._prefix is None:
             self._prefix = self._of_all(paths[0])
         names = self._without(self._prefix, paths) if self._prefix else paths
+        if not self._prefix:
+            _check_no_urls(names)
         if self._rooted:
             _check_inside(names, self.before)
         self._check_suffixes(names)
@@ -80,6 +82,15 @@ class Taking:
                     if not self._decoders.suffix(each):
                         raise OptionError(f"paths: no decoder is known for {each!r}; {self._decoders.remedy(each)}")
             self.suffixes.add(suffix)
+
+
+def _check_no_urls(names: list[str]) -> None:
+    for name in names:
+        if "://" in name:
+            raise OptionError(
+                f"paths: {name!r} is a URL, but the first path or root= says that they are names; URLs stand without a "
+                "root, all of one bucket. Make a dataset for each place and join them (ConcatDataset)"
+            )
 
 
 def _check_inside(names: list[str], root: str) -> None:

@@ -77,6 +77,18 @@ def locate(urls: Any, what: str) -> list[Located]:
     return found
 
 
+def names_apart(files: Sequence[Located]) -> list[str]:
+    """Their names from where they part: the same when all of them have been moved to another folder or bucket.
+
+    >>> names_apart(locate("data/{a,b}/0.tar", "tar shards"))
+    ['a/0.tar', 'b/0.tar']
+    """
+    folders = [each.url.split("/")[:-1] for each in files]
+    first, last = min(folders), max(folders)
+    same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return ["/".join([*folder[same:], each.name]) for folder, each in zip(folders, files, strict=True)]
+
+
 def expand(pattern: str) -> list[str]:
     """A pattern with braces, spelt out, as a shell does it: ranges of numbers and alternatives.
 

@@ -50,7 +50,9 @@ def scan(place: Place, wanted: Wanted) -> Iterator[ClassFolder]:
 def _scan_disk(root: str, wanted: Wanted) -> Iterator[ClassFolder]:
     try:
         with os.scandir(root) as entries:
-            names = [each.name for each in entries if not each.name.startswith(".") and each.is_dir()]
+            names = [
+                each.name for each in entries if not each.name.startswith(".") and (each.is_dir() or _is_broken(each))
+            ]
     except OSError as error:
         raise SourceError(f"{root}: cannot be read as a folder of classes: {error.strerror}") from error
     for name in sorted(names, key=os.fsencode):
@@ -75,11 +77,15 @@ def _below(path: str, name: str, wanted: Wanted) -> tuple[list[str], list[str]]:
                         waiting += _deeper(entry, name, above)
                     elif not wanted(entry.name):
                         others += [entry.name] if len(others) < FEW else []
-                    elif entry.is_file():
+                    elif entry.is_file() or _is_broken(entry):  # which is told when it is read, and not passed over
                         found.append(f"{name}/{entry.name}")
         except OSError as error:
             raise SourceError(f"{path}: this folder cannot be read: {error.strerror}") from error
     return found, others
+
+
+def _is_broken(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() and not os.path.exists(entry.path)
 
 
 def _deeper(entry: os.DirEntry[str], name: str, above: frozenset[str]) -> list[tuple[str, str, frozenset[str]]]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from math import gcd
 from typing import Any, NamedTuple, Protocol
 
 from feedline.checks import check_flag
 from feedline.datasets import IterableDataset
-from feedline.errors import StateError
+from feedline.errors import SourceError, StateError
 from feedline.rng import mix, rng
 from feedline.world import ranks
 
@@ -128,7 +129,7 @@ class UnitStream(IterableDataset[Any]):
         return deal(units, *self._part)
 
     def fingerprint(self) -> str:
-        """Of the names of what it reads."""
+        """Of the names of what it reads; where their common folder is does not matter."""
         return blake2b("\n".join(self._names()).encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
 
@@ -194,6 +195,10 @@ class Reading:
         self._check("ranks", list(state["ranks"]), [count, rank], "by another rank, or one of another number of ranks")
         self._check("part", list(state["part"]), list(self._stream._part), "of another part of the stream")
         self._begin(state["key"], state["unit"], state["place"])
+        if self._place is not None:
+            # Now, while a state is being loaded: a unit that is another one is no bad sample that may be left out.
+            with suppress(SourceError):  # what cannot be read is told when it is read
+                self._reader = self._stream._open(self._units[self._at], self._place)
 
     def _check(self, name: str, then: Any, now: Any, how: str) -> None:
         if then != now:

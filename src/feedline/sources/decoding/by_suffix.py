@@ -13,6 +13,7 @@ from typing import Any
 
 from feedline.checks import check_choice, check_flag, check_function, check_whole
 from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.extras import extra
 from feedline.sources.decoding.numpy_files import ManyArrays, OneArray
 from feedline.sources.decoding.pictures import MODES, Pictures
 from feedline.sources.decoding.sound import Waves
@@ -35,7 +36,7 @@ class Decoders:
 
     >>> Decoders()(b"[1]", "a/b.json"), Decoders()(b"7", "cls")
     ([1], 7)
-    >>> known = Decoders(None, own={".csv": lambda data: data.split(b",")})
+    >>> known = Decoders(None, decoders={".csv": lambda data: data.split(b",")})
     >>> known.decode("a/b.JSON", b"[1]"), known.decode("a/b.csv", b"1,2")
     ([1], [b'1', b'2'])
     """
@@ -50,13 +51,13 @@ class Decoders:
         allow_pickle: bool = False,
         max_pixels: int = MAX_PIXELS,
         max_bytes: int = MAX_BYTES,
-        own: Mapping[str, Decode] | None = None,
+        decoders: Mapping[str, Decode] | None = None,
     ) -> None:
         check_choice("mode", mode, tuple(MODES))
         first = check_flag("channels_first", channels_first)
         self.max_bytes = check_whole("max_bytes", max_bytes, 1)
         most = check_whole("max_pixels", max_pixels, 1)
-        pictures = Pictures(_size(size), mode, most, check_flag("upright", upright), first)
+        pictures = Pictures(_size(size), mode, most, check_flag("upright", upright), first).chosen()
         array = OneArray(check_flag("allow_pickle", allow_pickle))
         self._ours: dict[str, Decode] = {
             **dict.fromkeys(PICTURES, pictures),
@@ -67,30 +68,22 @@ class Decoders:
             ".cls": whole,
             ".wav": Waves(first),
         }
-        self._own = _checked(own)
-        self._chosen = False
+        self._own = _checked(decoders)
 
     @property
     def suffixes(self) -> tuple[str, ...]:
         """All that are known."""
         return tuple(sorted({*self._ours, *self._own}))
 
-    @property
-    def pictures(self) -> Pictures | None:
-        """The decoder for pictures, if any suffix still has it."""
-        return next((each for each in self._ours.values() if isinstance(each, Pictures)), None)
-
-    def choose(self, suffixes: Iterable[str]) -> None:
-        """Get ready for files with these suffixes, which must be known; packages that they need must be there."""
-        wanted = {suffix for suffix in suffixes if suffix in PICTURES and suffix not in self._own}
-        if wanted and (pictures := self.pictures) is not None:
-            self._ours.update(dict.fromkeys(PICTURES, pictures.chosen()))
-            self._chosen = True
+    def check_packages(self, suffixes: Iterable[str]) -> None:
+        """What files with these suffixes need must be installed."""
+        if any(suffix in PICTURES and suffix not in self._own for suffix in suffixes):
+            extra("PIL.Image", "images", "pictures")
 
     def suffix(self, name: str) -> str:
         """The longest known suffix of a name, in lower case; "" if none is.
 
-        >>> Decoders(None, own={".seg.png": bytes}).suffix("dir.x/a.b.seg.PNG")
+        >>> Decoders(None, decoders={".seg.png": bytes}).suffix("dir.x/a.b.seg.PNG")
         '.seg.png'
         """
         last = name[name.rfind("/") + 1 :].lower()
@@ -103,10 +96,7 @@ class Decoders:
 
     def __call__(self, data: bytes, name: str) -> Any:
         """The contents of an object or of a shard's member."""
-        name = name if "." in name else f"*.{name}"
-        if not self._chosen and (suffix := self.suffix(name)) in PICTURES:
-            self.choose([suffix])
-        return self.decode(name, data)
+        return self.decode(name if "." in name else f"*.{name}", data)
 
     def decode(self, name: str, data: bytes) -> Any:
         """The contents of a file."""

@@ -43,11 +43,14 @@ class OneArray:
             raise SourceError(
                 f"is cut short: an array {shape} of {dtype} has {needed:,} bytes, and {there:,} are there"
             )
-        if not needed:
-            return np.empty(shape, dtype)
-        flat = np.frombuffer(data, dtype, math.prod(shape), start)
-        kept: Array = flat.reshape(shape, order="F" if by_column else "C").copy(order="K")
-        return kept
+        try:
+            if not needed:
+                return np.empty(shape, dtype)
+            flat = np.frombuffer(data, dtype, math.prod(shape), start)
+            kept: Array = flat.reshape(shape, order="F" if by_column else "C").copy(order="K")
+            return kept
+        except ValueError as error:  # more axes, or longer ones, than NumPy has
+            raise SourceError(f"there is no array {shape} of {dtype}: {error}") from error
 
     def _unpickled(self, data: bytes) -> Array:
         if not self.allow_pickle:
@@ -109,4 +112,6 @@ def _header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
         raise SourceError(f"its header cannot be understood: {error}") from error
     if any(side < 0 for side in shape):
         raise SourceError(f"its header says that the array's shape is {shape}")
+    if not dtype.itemsize and dtype.kind in "SU":  # NumPy makes them one letter long, however many there are
+        dtype = np.dtype(f"{dtype.kind}1")
     return dtype, shape, by_column, start + length

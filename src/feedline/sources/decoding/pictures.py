@@ -69,7 +69,7 @@ def kind_of(data: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Decodes pictures. `turbo` and `vector` say which packages do it; `chosen` finds out."""
+    """Decodes pictures. `turbo` and `vector` say which packages do it; `chosen` finds out, importing none."""
 
     size: tuple[int, int] | None
     """Height and width."""
@@ -81,8 +81,7 @@ class Pictures:
     vector: bool = False
 
     def chosen(self) -> Pictures:
-        """With the packages that are installed: once, so that all workers have the same."""
-        extra("PIL.Image", "images", "pictures")
+        """With the quick packages that are installed: once, so that all workers have the same."""
         return replace(self, turbo=find_spec(TURBO) is not None, vector=can_vector())
 
     def __call__(self, data: bytes) -> Array:
@@ -137,7 +136,7 @@ class Pictures:
 
     def _pixels(self, image: Any) -> Array:
         if image.mode in _DEEPER:
-            return self._from_deeper(np.asarray(image), image.mode)
+            return self._from_deeper(np.asarray(image), image)
         if image.mode == "F":
             raise SourceError(
                 "its pixels are floats, which 8 bits cannot hold; give a decoder for its suffix (decoders=)"
@@ -146,10 +145,13 @@ class Pictures:
         pixels = np.array(image if image.mode == self.mode else image.convert(self.mode))
         return pixels.reshape(*pixels.shape[:2], MODES[self.mode])
 
-    def _from_deeper(self, values: Array, mode: str) -> Array:
+    def _from_deeper(self, values: Array, image: Any) -> Array:
         """16 bits, of which the upper 8 are taken. (Pillow's own conversion makes all above 255 white.)"""
-        if mode == "I" and not (values.min() >= 0 and values.max() < 1 << 16):
-            raise SourceError("its pixels have more than 16 bits; give a decoder for its suffix (decoders=)")
+        # Older Pillows call a PNG of 16 bits so. Of a TIFF it is 32 bits, or a sign: nobody knows what is white there.
+        if image.mode == "I" and image.format != "PNG":
+            raise SourceError(
+                "its pixels have 32 bits or a sign, which 8 bits cannot hold; give a decoder for its suffix (decoders=)"
+            )
         upper = (values.astype(np.uint16) >> 8).astype(np.uint8)
         return np.repeat(upper[..., None], MODES[self.mode], axis=2)
 

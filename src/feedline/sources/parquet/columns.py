@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import Array, IntArray
+from feedline.errors import SourceError
 from feedline.extras import extra
 
 
@@ -21,14 +22,21 @@ class Columns:
     """A table, column by column, ready for rows to be taken out of it."""
 
     def __init__(self, table: Any) -> None:
-        self.length: int = table.num_rows
-        self.bytes: int = table.nbytes
         self._columns = {name: _Column(table.column(name)) for name in table.column_names}
+        self.bytes: int = sum(column.bytes for column in self._columns.values())
 
     def rows(self, rows: IntArray) -> list[dict[str, Any]]:
         """Samples. Taken column by column: that is several times as fast as row by row."""
-        names, columns = tuple(self._columns), [column.values(rows) for column in self._columns.values()]
+        names, columns = tuple(self._columns), [self._values(name, rows) for name in self._columns]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def _values(self, name: str, rows: IntArray) -> list[Any]:
+        try:
+            return self._columns[name].values(rows)
+        except Exception as error:  # a text that is no UTF-8, a date that Python does not have
+            raise SourceError(
+                f"a value of the column {name!r} cannot be read: {type(error).__name__}: {error}"
+            ) from error
 
     def arrays(self) -> dict[str, Array] | None:
         """All columns as arrays of one row each, if all are such; these are not copies."""
@@ -48,6 +56,7 @@ class _Column:
         self._numbers: Array | None = None
         self._items: Array | None = None
         self.array: Array | None = None
+        self.bytes: int = self._values.nbytes  # of a dictionary's words, each as often as it stands there
         kind = self._values.type
         if _is_number(types, kind):
             self._numbers = _as_numpy(self._values)

@@ -8,6 +8,7 @@ Not its job: order (line/blocks), files (groups), values (columns).
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from feedline.checks import check_function, check_whole
 from feedline.datasets import Dataset, Empty, IntArray
 from feedline.datasets.reading import position
 from feedline.errors import SourceError
-from feedline.rng import enter_sample
+from feedline.rng import enter_one_of
 from feedline.sources.parquet.columns import Columns
 from feedline.sources.parquet.groups import Groups
 
@@ -84,7 +85,10 @@ class ParquetDataset(Dataset[Any]):
 
     def _forget(self) -> None:
         self._kept: OrderedDict[int, Columns] = OrderedDict()
-        self._lock = threading.Lock()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        self._lock, self._pid = threading.Lock(), os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}
@@ -98,7 +102,11 @@ class ParquetDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         group, row = self._find(position(index, len(self), "ParquetDataset"))
-        [sample] = self._decoded(group).rows(np.array([row], np.int64))
+        columns = self._decoded(group)
+        try:
+            [sample] = columns.rows(np.array([row], np.int64))
+        except SourceError as error:
+            raise SourceError(f"{self.describe(index)}: {error}") from error.__cause__
         return sample if self._transform is None else self._transform(sample)
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
@@ -108,7 +116,7 @@ class ParquetDataset(Dataset[Any]):
         samples = [found[place] for place in range(len(indices))]
         if self._transform is None:
             return samples
-        return [self._transformed(index, sample) for index, sample in zip(indices, samples, strict=True)]
+        return [self._transformed(place, indices, sample) for place, sample in enumerate(samples)]
 
     def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
         if self._transform is not None or not len(indices):
@@ -126,8 +134,10 @@ class ParquetDataset(Dataset[Any]):
                 batch[name][places] = array[rows]
         return batch
 
-    def _transformed(self, index: int, sample: dict[str, Any]) -> Any:
-        enter_sample(index)  # `feedline.rng()` in transform belongs to the sample, as it does when read one by one
+    def _transformed(self, place: int, indices: list[int], sample: dict[str, Any]) -> Any:
+        enter_one_of(
+            place, indices
+        )  # `feedline.rng()` in transform belongs to the sample, as it does when read one by one
         assert self._transform is not None
         return self._transform(sample)
 
@@ -158,12 +168,11 @@ class ParquetDataset(Dataset[Any]):
             yield group, places, rows if self._rows is None else self._rows[group][rows].astype(np.int64)
 
     def _decoded(self, number: int) -> Columns:
+        if self._pid != os.getpid():  # a thread that held the lock when this process was forked is not in it
+            self._unlock()
         with self._lock:  # worker threads wait for a group that one of them decodes, instead of decoding it too
             if number not in self._kept:
-                group = self._groups.list[number]
-                columns = Columns(self._groups.read(group))
-                if columns.length != group.rows:
-                    raise SourceError(f"{self._groups.where(group)}: the file has changed since it was opened")
+                columns = Columns(self._groups.read(self._groups.list[number]))
                 while self._kept and sum(each.bytes for each in self._kept.values()) + columns.bytes > self._most:
                     self._kept.popitem(last=False)
                 self._kept[number] = columns

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class Groups:
         self.files = locate(urls, "Parquet files")
         self.filters = _checked(filters)
         self._opened: OrderedDict[int, GroupFile] = OrderedDict()
+        self._known: dict[int, str] = {}
         self._pid = os.getpid()
         first = self.file(0)
         self.columns = _names("columns", columns, first.schema, self.files[0].url)
@@ -57,6 +59,7 @@ class Groups:
     def _of(self, number: int, schema: Any) -> Iterator[Group]:
         file = self.file(number)
         self._check_schema(number, schema, file.schema)
+        self._known[number] = self._looks(file)
         wanted = set(range(len(file.sizes)) if self.filters is None else file.candidates(self.filters))
         firsts = np.cumsum([0, *file.sizes]).tolist()
         for group in sorted(wanted):
@@ -92,11 +95,22 @@ class Groups:
         if self._pid != os.getpid():
             self._opened, self._pid = OrderedDict(), os.getpid()
         if number not in self._opened:
-            self._opened[number] = open_file(self.files[number])
+            file = open_file(self.files[number])
+            if number in self._known and self._known[number] != self._looks(file):
+                raise SourceError(
+                    f"{self.files[number].url}: the file has changed since it was opened: it has other columns or "
+                    "groups of rows. Make the dataset again"
+                )
+            self._opened[number] = file
         self._opened.move_to_end(number)
         while len(self._opened) > OPEN:
             self._opened.popitem(last=False)
         return self._opened[number]
+
+    def _looks(self, file: GroupFile) -> str:
+        """What a file must still look like when it is opened again, in few bytes."""
+        kinds = [str(file.schema.field(name).type) if name in file.schema.names else "" for name in self._needed]
+        return blake2b(repr((file.sizes, kinds)).encode(), digest_size=8).hexdigest()
 
     def read(self, group: Group) -> Any:
         """All rows of a group, as a table."""
@@ -131,7 +145,9 @@ class Groups:
 
 def _names(option: str, wanted: Iterable[str] | None, schema: Any, url: str) -> list[str]:
     if wanted is None:
-        return list(schema.names)
+        wanted = list(schema.names)
+        _check_single(option, wanted, schema, url)
+        return wanted
     if isinstance(wanted, str):
         raise OptionTypeError(f"{option} must be a list of names; got the text {wanted!r}: say [{wanted!r}]")
     names = list(dict.fromkeys(wanted))
@@ -142,7 +158,17 @@ def _names(option: str, wanted: Iterable[str] | None, schema: Any, url: str) -> 
         )
     if not names and option == "columns":
         raise OptionError("columns is empty: name at least one")
+    _check_single(option, names, schema, url)
     return names
+
+
+def _check_single(option: str, names: list[str], schema: Any, url: str) -> None:
+    twice = [name for name in dict.fromkeys(names) if schema.names.count(name) > 1]
+    if twice:
+        raise OptionError(
+            f"{option}: {url} has several columns of the name {', '.join(map(repr, twice))}; choose others with "
+            "columns=[…]"
+        )
 
 
 def _some(names: list[str], most: int = 30) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from math import inf
 from typing import Any, Protocol
 
 from feedline.errors import SourceError
@@ -64,14 +65,15 @@ class _ParquetFile:
 
     def read(self, group: int, columns: list[str]) -> Any:
         with _named(self._url, f"row group {group} cannot be read"):
-            return self._file.read_row_group(group, columns=columns, use_threads=not is_one_of_many())
+            table = self._file.read_row_group(group, columns=columns, use_threads=not is_one_of_many())
+            return table.select(columns)  # "a.b" is also what a field of the column "a" is called
 
     def slices(self, group: int, columns: list[str]) -> Iterator[Any]:
         arrow = extra("pyarrow", "arrow", "ParquetStream")
         with _named(self._url, f"row group {group} cannot be read"):
             options = {"row_groups": [group], "columns": columns, "use_threads": not is_one_of_many()}
             for batch in self._file.iter_batches(SLICE, **options):
-                yield arrow.Table.from_batches([batch])
+                yield arrow.Table.from_batches([batch]).select(columns)
 
     def candidates(self, filters: Any) -> list[int]:
         dataset = extra("pyarrow.dataset", "arrow", "ParquetDataset")
@@ -88,15 +90,19 @@ class _ArrowFile:
         self._ipc = extra("pyarrow.ipc", "arrow", "ParquetDataset")
         with _named(self._url, "cannot be opened as an Arrow file; it is damaged or not complete"):
             folder = file.place
-            source = (
+            self._source = (
                 self._arrow.memory_map(str(folder.path / file.name)) if isinstance(folder, Folder) else _source(file)
             )
-            self._file = self._ipc.open_file(source)
-            self.schema = self._file.schema
-            self.sizes: list[int] = [self._batch(number).num_rows for number in range(self._file.num_record_batches)]
+            whole = self._ipc.open_file(self._source)
+            self.schema = whole.schema
+            self._fields: tuple[tuple[int, ...], Any] = ((), whole)
+            some = (_shortest(self.schema),)
+            numbers = range(whole.num_record_batches)
+            self.sizes: list[int] = [self._batch(number, some).num_rows for number in numbers]
 
     def read(self, group: int, columns: list[str]) -> Any:
-        return self._arrow.Table.from_batches([self._batch(group)]).select(columns)
+        fields = tuple(sorted(self.schema.get_field_index(name) for name in columns))
+        return self._arrow.Table.from_batches([self._batch(group, fields)]).select(columns)
 
     def slices(self, group: int, columns: list[str]) -> Iterator[Any]:
         table = self.read(group, columns)
@@ -105,9 +111,27 @@ class _ArrowFile:
     def candidates(self, filters: Any) -> list[int]:
         return list(range(len(self.sizes)))
 
-    def _batch(self, group: int) -> Any:
+    def _batch(self, group: int, fields: tuple[int, ...]) -> Any:
+        """Of those fields only: the others are neither read nor unpacked."""
         with _named(self._url, f"record batch {group} cannot be read"):
-            return self._file.get_batch(group)
+            kept, reader = self._fields
+            if kept != fields:
+                options = self._ipc.IpcReadOptions(included_fields=list(fields))
+                reader = self._ipc.open_file(self._source, options=options)
+                self._fields = fields, reader
+            return reader.get_batch(group)
+
+
+def _shortest(schema: Any) -> int:
+    """The field of which the fewest bytes tell how many rows there are; 0 if there is none."""
+
+    def bits(field: int) -> float:
+        try:
+            return int(schema.field(field).type.bit_width)
+        except ValueError:  # texts, lists: as long as they are
+            return inf
+
+    return min(range(len(schema)), key=bits, default=0)
 
 
 class _named:

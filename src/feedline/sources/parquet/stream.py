@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from feedline.checks import check_function
+from feedline.datasets import IntArray
 from feedline.errors import SourceError
+from feedline.sources.located import names_apart
 from feedline.sources.parquet.columns import Columns
 from feedline.sources.parquet.groups import Group, Groups
 from feedline.sources.sharing import State, Unit, UnitStream
@@ -63,11 +65,19 @@ class ParquetStream(UnitStream):
 
     def _names(self) -> Iterator[str]:
         yield repr((self._groups.columns, self._groups.filters))
+        names = names_apart(self._groups.files)
         for group in self._groups.list:
-            yield f"{self._groups.files[group.file].name} {group.number} {group.rows}"
+            yield f"{names[group.file]} {group.number} {group.rows}"
 
     def _open(self, unit: Unit, place: State | None) -> GroupReader:
         return GroupReader(self._groups, unit, (place or {"row": 0})["row"], self._transform)
+
+
+class _Unread:
+    """In place of a sample: why there is none."""
+
+    def __init__(self, error: SourceError) -> None:
+        self.error = error
 
 
 class GroupReader:
@@ -80,7 +90,7 @@ class GroupReader:
         self._row = row
         self._transform = transform
         self._slices = groups.slices(self._group)
-        self._ready: Iterator[tuple[int, dict[str, Any]]] = iter(())
+        self._ready: Iterator[tuple[int, Any]] = iter(())
         self.ended = False
 
     def __iter__(self) -> GroupReader:
@@ -90,6 +100,8 @@ class GroupReader:
         while True:
             for number, sample in self._ready:
                 self._row = number + 1
+                if isinstance(sample, _Unread):
+                    raise self._of_row(str(sample.error)) from sample.error.__cause__
                 return sample if self._transform is None else self._transformed(self._transform, sample)
             self._next_slice()
 
@@ -104,11 +116,25 @@ class GroupReader:
             self.ended = True
             raise
         mine = np.flatnonzero((numbers >= self._row) & (numbers % self._unit.every == self._unit.first))
-        self._ready = zip(numbers[mine].tolist(), Columns(table).rows(mine), strict=True)
+        self._ready = zip(numbers[mine].tolist(), self._samples(Columns(table), mine), strict=True)
+
+    def _samples(self, columns: Columns, rows: IntArray) -> list[Any]:
+        try:
+            return list(columns.rows(rows))
+        except SourceError:  # one of them: the others are not lost with it
+            return [self._sample(columns, row) for row in rows.tolist()]
+
+    def _sample(self, columns: Columns, row: int) -> Any:
+        try:
+            return columns.rows(np.array([row]))[0]
+        except SourceError as error:
+            return _Unread(error)
 
     def _transformed(self, transform: Transform, sample: dict[str, Any]) -> Any:
         try:
             return transform(sample)
         except Exception as error:
-            said = f"transform failed: {type(error).__name__}: {error}"
-            raise SourceError(f"{self._where}, of which row {self._group.first + self._row - 1}: {said}") from error
+            raise self._of_row(f"transform failed: {type(error).__name__}: {error}") from error
+
+    def _of_row(self, said: str) -> SourceError:
+        return SourceError(f"{self._where}, of which row {self._group.first + self._row - 1}: {said}")

@@ -18,7 +18,7 @@ from feedline.checks import check_function
 from feedline.datasets import Dataset, IntArray
 from feedline.datasets.reading import position
 from feedline.errors import OptionTypeError, SourceError
-from feedline.rng import enter_sample
+from feedline.rng import enter_one_of
 from feedline.sources.located import Located, locate
 from feedline.sources.places import Folder
 from feedline.sources.tar.bytes_of import Held
@@ -95,8 +95,8 @@ class TarDataset(Dataset[dict[str, Any]]):
         ranges = [self._range(place, of) for place, of in zip(places, members, strict=True)]
         held = self._read([*ranges])
         found = []
-        for place, of, wanted in zip(places, members, ranges, strict=True):
-            enter_sample(place)  # `feedline.rng()` in decode belongs to the sample, as it does when read one by one
+        for number, (place, of, wanted) in enumerate(zip(places, members, ranges, strict=True)):
+            enter_one_of(number, indices)  # `feedline.rng()` in decode belongs to the sample
             found.append(self._sample(place, of, Held(held[wanted], wanted[1])))
         return found
 
@@ -184,7 +184,9 @@ class TarDataset(Dataset[dict[str, Any]]):
 def undecoded(where: str, suffix: str, error: Exception) -> SourceError:
     """The error of a member that `decode` could not make a value of."""
     # Decoders of ours say what it is not ("is no JSON: …"); anybody else's exception needs its name.
-    what = str(error) if isinstance(error, SourceError) else f"cannot be decoded: {type(error).__name__}: {error}"
+    what = f"cannot be decoded: {type(error).__name__}: {error}"
+    if isinstance(error, SourceError):
+        what = str(error).removeprefix("*.").removeprefix(f"{suffix}: ")  # which `Decoders` takes for its name
     return SourceError(f"{where}: its {suffix!r} {what}")
 
 

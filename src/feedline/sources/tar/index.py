@@ -1,9 +1,9 @@
 """Where in a shard each sample is: made by reading its headers, kept in a file beside it.
 
 Takes: a shard. Gives: an `Index`: keys, suffixes, offsets and sizes as arrays; `shard.tar.idx`, which holds them.
-Promises: the file appears whole or not at all, and says how long the shard was: for one of another length it is stale,
-and not used. What it says is compared with the headers whenever a sample is read (dataset), so that one of the same
-length, but changed, is noticed too.
+Promises: the file appears whole or not at all, and says how long the shard was and where it ended: for another
+one it is stale, and not used. What it says is compared with the headers whenever a sample is read (dataset), so that
+one of the same length, but changed, is noticed too.
 Not its job: reading samples (dataset), headers (samples, members).
 """
 
@@ -25,7 +25,7 @@ from feedline.errors import OptionError, SourceError
 from feedline.sources.located import Located, locate
 from feedline.sources.places import Folder
 from feedline.sources.tar.bytes_of import Plain, opened
-from feedline.sources.tar.members import Members
+from feedline.sources.tar.members import BLOCK, Members
 from feedline.sources.tar.samples import Parts, Samples, warn_of
 
 log = logging.getLogger("feedline")
@@ -39,6 +39,8 @@ class Index(NamedTuple):
 
     size: int
     """Of the shard, in bytes."""
+    end: int
+    """Where its end mark is: behind it there may be room, into which a member is added without making it longer."""
     keys: bytes
     ends: IntArray
     first: IntArray
@@ -74,13 +76,13 @@ class Building:
             self._suffix.append(self._suffixes.setdefault(suffix, len(self._suffixes)))
         self._first.append(len(self._starts))
 
-    def finish(self, size: int) -> Index:
-        """The index of a shard of that many bytes."""
+    def finish(self, size: int, end: int) -> Index:
+        """The index of a shard of that many bytes, whose end mark is there."""
         ends = np.cumsum([len(key) for key in self._keys], dtype=np.int64)
         first, starts, stops, suffix = (
             np.asarray(each, np.int64) for each in (self._first, self._starts, self._stops, self._suffix)
         )
-        return Index(size, b"".join(self._keys), ends, first, starts, stops, tuple(self._suffixes), suffix)
+        return Index(size, end, b"".join(self._keys), ends, first, starts, stops, tuple(self._suffixes), suffix)
 
 
 def made(shard: Located) -> Index:
@@ -97,7 +99,7 @@ def made(shard: Located) -> Index:
             raise SourceError(f"{shard.url}: the sample {parts.key!r} at offset {parts.start}: {parts.problem}")
         building.add(parts)
     warn_of(samples.left_out, shard.url)
-    return building.finish(stream.size)
+    return building.finish(stream.size, samples.at)
 
 
 def write_index(urls: Any) -> list[Path]:
@@ -129,7 +131,7 @@ def save(index: Index, path: Path) -> None:
     stream = io.BytesIO()
     np.savez(
         stream,
-        about=np.array([VERSION, index.size], np.int64),
+        about=np.array([VERSION, index.size, index.end], np.int64),
         keys=np.frombuffer(index.keys, np.uint8),
         suffixes=np.frombuffer(json.dumps(index.suffixes).encode(), np.uint8),
         **{name: getattr(index, name) for name in COLUMNS},
@@ -156,17 +158,25 @@ def index_of(shard: Located) -> Index:
     """The one beside the shard if it is there and fits; else it is made, in memory."""
     found = _kept(shard)
     size = shard.size()
-    if found is not None and found.size == size:
+    if found is not None and found.size == size and _still_ends(shard, found.end):
         return found
     if found is not None:
+        changed = (
+            f"of {found.size:,} bytes, which has {size:,} now" if found.size != size else "to which was added since"
+        )
         warnings.warn(
-            f"{shard.url}{SUFFIX} is stale: it is for a shard of {found.size:,} bytes, which has {size:,} now. The "
-            "headers were read instead; feedline.sources.write_index(urls) writes it anew",
+            f"{shard.url}{SUFFIX} is stale: it is for a shard {changed}. The headers were read instead; "
+            "feedline.sources.write_index(urls) writes it anew",
             stacklevel=3,
         )
     else:
         log.info("%s has no index: its headers are read. feedline.sources.write_index(urls) keeps that", shard.url)
     return made(shard)
+
+
+def _still_ends(shard: Located, end: int) -> bool:
+    """Is the end mark where it was? Asked of a disk only: elsewhere nobody adds to a file, and asking takes long."""
+    return not isinstance(shard.place, Folder) or not any(shard.read(end, end + BLOCK))
 
 
 def _kept(shard: Located) -> Index | None:
@@ -188,13 +198,13 @@ def _kept(shard: Located) -> Index | None:
 
 def _loaded(data: bytes) -> Index:
     with np.load(io.BytesIO(data), allow_pickle=False) as kept:
-        version, size = kept["about"].tolist()
+        version, size, end = kept["about"].tolist()
         if version != VERSION:
             raise ValueError(f"version {version}, not {VERSION}")
         names = json.loads(kept["suffixes"].tobytes())
         keys = kept["keys"].tobytes()
         ends, first, starts, stops, suffix = (kept[name].astype(np.int64, copy=False) for name in COLUMNS)
-        index = Index(size, keys, ends, first, starts, stops, tuple(names), suffix)
+        index = Index(size, end, keys, ends, first, starts, stops, tuple(names), suffix)
     members = len(index.starts)
     if not (len(index.stops) == len(index.suffix) == members == index.first[-1]) or len(index.first) != len(index) + 1:
         raise ValueError("its columns do not fit together")

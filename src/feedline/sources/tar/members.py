@@ -127,7 +127,7 @@ class Members:
             while text:
                 length = int(text[: text.index(b" ")])
                 key, _, value = text[text.index(b" ") + 1 : length - 1].partition(b"=")
-                if length < 5:
+                if not 5 <= length <= len(text):
                     raise ValueError
                 if key == b"path":
                     name = _text(value)
@@ -144,7 +144,10 @@ class Members:
         try:
             if field[0] & 0x80:  # 8 GiB and more, GNU's way: binary
                 return int.from_bytes(field[1:], "big")
-            return int(field.strip(b" \0") or b"0", 8)
+            digits = field.strip(b" \0")
+            if digits.strip(b"01234567"):  # int() would also take a sign, and go back with it
+                raise ValueError
+            return int(digits or b"0", 8)
         except ValueError:
             raise Damage(f"{self._url} is damaged: the header at offset {at} has no size") from None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from feedline.checks import check_function
 from feedline.errors import SourceError, StateError
-from feedline.sources.located import Located, locate
+from feedline.sources.located import Located, locate, names_apart
 from feedline.sources.sharing import State, Unit, UnitStream
 from feedline.sources.tar.bytes_of import opened
 from feedline.sources.tar.dataset import checked_suffixes, undecoded
@@ -65,7 +65,7 @@ class TarStream(UnitStream):
         return len(self._shards)
 
     def _names(self) -> Iterator[str]:
-        return (shard.name for shard in self._shards)
+        return iter(names_apart(self._shards))
 
     def _open(self, unit: Unit, place: State | None) -> ShardReader:
         return ShardReader(self._shards[unit.number], unit, place, self._wanted, self._decode)

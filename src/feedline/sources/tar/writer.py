@@ -53,7 +53,6 @@ class TarWriter:
         index: bool = True,
     ) -> None:
         self._pattern = os.fspath(path)
-        self._several = bool(_NUMBER.search(self._pattern))
         self._max_size = None if max_size is None else check_whole("max_size", max_size, least=1)
         self._max_count = None if max_count is None else check_whole("max_count", max_count, least=1)
         self._index = check_flag("index", index)
@@ -106,7 +105,8 @@ class TarWriter:
         return too_many or (self._max_size is not None and shard.size + more + len(END) > self._max_size)
 
     def _next_path(self) -> Path:
-        return Path(self._pattern % len(self.shards) if self._several else self._pattern)
+        # Only the number: there may be other percent signs in a path.
+        return Path(_NUMBER.sub(lambda found: found[0] % len(self.shards), self._pattern))
 
     def _finish(self) -> None:
         if self._shard is not None:
@@ -151,7 +151,7 @@ class _Shard:
         os.replace(self._unfinished, self.path)
         beside = Path(f"{self.path}{SUFFIX}")
         if index:
-            save(self._building.finish(self.size + len(END)), beside)
+            save(self._building.finish(self.size + len(END), self.size), beside)
         else:
             beside.unlink(missing_ok=True)  # of a shard that was there before
 
