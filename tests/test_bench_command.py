@@ -35,12 +35,15 @@ SVG = "{http://www.w3.org/2000/svg}"
         (["a:b", "--num-workers", "two"], "not whole numbers with commas between: 'two'"),
         (["a:b", "--repeats", "0"], "repeats must be at least 1"),
         (["a:b", "--seconds", "0"], "seconds must be more than 0"),
-        (["a:b", "--timeout", "nan"], "timeout must be"),
+        (["a:b", "--timeout", "nan"], "timeout must be a positive number of seconds, 2,000,000 at most; got nan"),
         (["a:b", "--plot", "bars.jpg"], "plot: bars.jpg must end in .png or .svg"),
-        (["a:b", "--plot", "nowhere/bars.png"], "plot: there is no folder nowhere"),
+        (["a:b", "--plot", "nowhere/bars.png"], "plot must be a file that can be written to, but there is no folder"),
+        (["a:b", "--plot", "folder.png"], "folder.png is a folder"),
     ],
 )
-def test_bad_usage_is_said_before_anything_is_started(capsys, arguments, words):
+def test_bad_usage_is_said_before_anything_is_started(capsys, monkeypatch, tmp_path, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.png").mkdir()
     try:
         code = main(["bench", *arguments])
     except SystemExit as left:  # argparse's way

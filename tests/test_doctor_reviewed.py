@@ -225,7 +225,7 @@ def hanging() -> Any:
 
 
 def test_a_factory_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consult, "LEAST_PATIENCE", 0.1)
+    monkeypatch.setattr(deadline, "LEAST", 0.1)
     (finding,) = feedline.doctor(hanging, seconds=0.01)
     assert (finding.id, finding.severity) == ("stuck-init", "problem")
     assert finding.title.startswith("hanging was not there after ")
@@ -235,7 +235,7 @@ def test_a_factory_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_import_that_hangs_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(consult, "LEAST_PATIENCE", 0.1)
+    monkeypatch.setattr(deadline, "LEAST", 0.1)
     (tmp_path / "endless.py").write_text("while True:\n    pass\n")
     assert cli.main(["doctor", f"{tmp_path}/endless.py:data", "--seconds", "0.01"]) == 1
     assert "endless.py: not done after" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import random
 import sys
@@ -28,14 +29,16 @@ from feedline import (
     threads_per_worker,
     tune,
 )
-from feedline.diagnose.tune import running, search
+from feedline.diagnose import deadline
+from feedline.diagnose.tune import running, search, tuner
 from feedline.diagnose.tune.accounts import Account, account_of
 from feedline.diagnose.tune.bar import Bar
-from feedline.diagnose.tune.candidates import Facts
+from feedline.diagnose.tune.candidates import Bounds, Facts
 from feedline.diagnose.tune.running import Runner, clock, compute_for
 from feedline.diagnose.tune.subject import subject_of
 from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
 from feedline.diagnose.tune.verdict import bottleneck, why
+from feedline.workers.one_thread import VARIABLES
 
 QUICK: dict[str, Any] = {"seconds": 60, "kinds": ["thread"], "max_workers": 1}
 """Few settings, and time enough for a slow machine to try them."""
@@ -182,6 +185,17 @@ def prepare(worker: int) -> None:
     ("options", "setting", "code"),
     [
         ({}, Setting(0), "dataset, num_workers=0"),
+        ({"batch_size": None}, Setting(0), "dataset, batch_size=None, num_workers=0"),
+        (
+            {"on_error": "skip", "max_errors": 0, "max_deaths": 1},
+            Setting(0),
+            "dataset, on_error='skip', max_errors=0, max_deaths=1, num_workers=0",
+        ),
+        (
+            {"num_workers": 1, "multiprocessing_context": multiprocessing.get_context("spawn")},
+            Setting(1),
+            "dataset, num_workers=1, persistent_workers=True, multiprocessing_context='spawn'",
+        ),
         ({"batch_size": 4}, Setting(2), "dataset, batch_size=4, num_workers=2, persistent_workers=True"),
         (
             {"batch_size": 4, "collate_fn": first_of},
@@ -219,6 +233,14 @@ def test_the_call_has_what_the_users_loader_had(options: dict[str, Any], setting
         assert loader.batch_sampler is options.get("batch_sampler")
         init = loader.worker_init_fn.then if setting.threads > 1 else loader.worker_init_fn
         assert init is options.get("worker_init_fn")
+
+
+def test_the_users_threads_per_worker_do_not_overrule_what_is_tried() -> None:
+    loader = DataLoader(Squares(), num_workers=1, worker_init_fn=threads_per_worker(4, then=prepare))
+    subject = subject_of(loader, None, None)
+    assert subject.init is prepare
+    assert "worker_init_fn=prepare)" in subject.code(Setting(1))
+    assert "worker_init_fn=feedline.threads_per_worker(2, then=prepare))" in subject.code(Setting(1, threads=2))
 
 
 def test_a_dataset_is_shuffled_unless_told_otherwise() -> None:
@@ -271,6 +293,86 @@ def test_the_end_of_the_time_is_no_hang() -> None:
     late = Runner(subject_of(Stuck(), 4, False), 0.0, False, clock() + 0.3)
     late._longest = 1.0
     assert late.measure(Setting(0), 1.0).failed == "the time was up before its first batch"
+
+
+def test_the_alarm_is_for_a_batch_and_not_for_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PATIENCE", 1.0)
+    runner = Runner(subject_of(Squares(), 4, False), 1.1, False, clock() + LONG)
+    runner._longest = 1e-3
+    assert runner.measure(Setting(0), 0.1).windows  # three steps, each longer than a batch is waited for
+
+
+class StuckLater(Squares):
+    def __getitem__(self, index: int) -> Any:
+        if index >= 4:
+            threading.Event().wait(20)
+        return super().__getitem__(index)
+
+
+def test_the_alarm_is_wound_up_for_every_batch() -> None:
+    runner = Runner(subject_of(StuckLater(), 4, False), 0.0, False, clock() + 0.5)
+    with pytest.raises(FeedlineError, match="no batch came within"):
+        runner.measure(Setting(0), 0.1)
+
+
+class OfOneThread(Squares):
+    """As a connection of SQLite's."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+    def __getitem__(self, index: int) -> Any:
+        if threading.get_ident() != self.thread:
+            raise RuntimeError("made in another thread")
+        return super().__getitem__(index)
+
+
+def test_a_kind_of_workers_that_cannot_read_it_leaves_the_other() -> None:
+    runner = Runner(subject_of(OfOneThread(), 4, False), 0.0, False, clock() + LONG)
+    with pytest.raises(FeedlineError, match="reading failed: RuntimeError: made in another thread"):
+        runner.measure(Setting(1, "thread"), 0.1)
+    assert not runner.measure(Setting(0), 0.1).failed
+    told = runner.measure(Setting(2, "thread"), 0.1).failed
+    assert told.startswith("RuntimeError: made in another thread (raised by dataset[")
+
+
+class Once(feedline.IterableDataset):
+    def __init__(self) -> None:
+        self.numbers = iter(range(8))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.numbers
+
+
+def test_a_stream_that_can_be_read_only_once_is_called_so() -> None:
+    with pytest.raises(FeedlineError, match="only once, and then an empty epoch"):
+        tune(Once(), **QUICK)
+
+
+class Lengthless(Squares):
+    def __len__(self) -> int:
+        raise RuntimeError("no connection")
+
+
+def test_a_length_that_fails_is_a_sentence() -> None:
+    with pytest.raises(FeedlineError, match="no loader could be made of it: RuntimeError: no connection"):
+        tune(Lengthless(), **QUICK)
+
+
+def test_a_factory_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "LEAST", 0.1)
+    with pytest.raises(FeedlineError, match=r"could not be made: not done after "):
+        tune(lambda: threading.Event().wait(1000), seconds=0.01)
+
+
+def test_one_window_says_nothing_of_noise() -> None:
+    def notes(*windows: Window) -> str:
+        trial = Trial(Setting(1), 0.0, windows)
+        return " ".join(tuner._notes(search.Search(lambda *_: trial, lambda: 1.0, Bounds(2), 0.0), trial))
+
+    assert "only once" in notes(Window(3, 1.0))
+    assert "apart" not in notes(Window(3, 1.0))
+    assert "lie 50 % apart" in notes(Window(3, 1.0), Window(9, 1.0))
 
 
 class Locked(Squares):
@@ -384,6 +486,12 @@ def test_threads_per_worker_reach_the_libraries() -> None:
         blas, said = next(iter(loader))
     assert said == "2 and 0"
     assert blas == 2 or not any("openblas" in line for line in Path("/proc/self/maps").read_text().splitlines())
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    options = {"batch_size": None, "num_workers": 1, "workers": "thread"}
+    with DataLoader(Squares(), worker_init_fn=threads_per_worker(7, then=note), **options) as loader:
+        next(iter(loader))
+    assert os.environ.pop("PREPARED") == " and 0"
+    assert {name: os.environ.get(name) for name in VARIABLES} == before, "threads are the main process's"
     assert repr(threads_per_worker(2, then=note)) == "threads_per_worker(2, then=note)"
     with pytest.raises(OptionError, match="count must be at least 1"):
         threads_per_worker(0)
@@ -420,6 +528,13 @@ def test_the_bottleneck_in_words() -> None:
     name, words = judged(made())
     assert (name, words) == ("cpu", "The CPU: reading a sample computes 100 % of its time; loading uses 2.0 of 2.")
     assert judged(made(Setting(0), fetching=2.0), made(Setting(1), waited=2.0))[0] == "cpu"
+
+
+def test_one_worker_that_waits_says_nothing_of_several() -> None:
+    none, one, two = made(Setting(0), fetching=1.0), made(Setting(1)), made(Setting(2))
+    assert judged(none, one, cpu_share=0.1)[0] == "disk"
+    assert judged(none, one, two, cpu_share=0.1)[0] == "cpu"
+    assert "The main process" in judged(none, one, cpu_share=0.9)[1]
 
 
 def test_threads_that_gain_nothing_mean_python() -> None:

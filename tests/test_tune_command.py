@@ -14,7 +14,9 @@ import pytest
 from browser import Page, browser
 from test_tune import made
 
-from feedline import Tuning, cli
+from feedline import FeedlineError, Tuning, cli
+from feedline.diagnose import deadline
+from feedline.diagnose.answer import write_or_say
 from feedline.diagnose.tune import search
 from feedline.diagnose.tune.trial import Setting, Trial
 from feedline.diagnose.tune.verdict import Bottleneck
@@ -64,6 +66,36 @@ def test_for_machines_with_a_picture_and_a_page(folder: Path) -> None:
     assert "feedline tune: Fine" in (folder / "page.html").read_text()
 
 
+PRINTING = """
+from feedline import DataLoader
+
+class Loud:
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        print("read", index, flush=True)
+        return index
+
+loader = DataLoader(Loud(), num_workers=1, multiprocessing_context="spawn")
+"""
+
+
+def test_what_workers_print_is_no_part_of_the_answer(folder: Path) -> None:
+    (folder / "loud.py").write_text(PRINTING)
+    done = tune(folder, "loud.py", "--json", "--max-workers", "1", "--kinds", "process", "--seconds", "30")
+    assert json.loads(done.stdout)["name"] == "Loud"
+    assert "read 3\n" in done.stderr
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence() -> None:
+    def save(path: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(FeedlineError, match=r"curve.svg could not be written: .*No space left"):
+        write_or_say(save, "curve.svg")
+
+
 def test_for_people(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(search, "NOISY_ROUNDS", 0)
     assert cli.main(["tune", str(folder / "data_to_tune.py:Fine"), "--no-shuffle", "--batch-size", "8", *QUICK]) == 0
@@ -103,6 +135,15 @@ def test_bad_usage(folder: Path, arguments: list[str], words: str, capsys: pytes
     said = capsys.readouterr()
     assert said.out == ""
     assert f"feedline tune: {words}" in said.err
+
+
+def test_an_import_that_hangs_is_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(deadline, "LEAST", 0.1)
+    (folder / "endless.py").write_text("while True:\n    pass\n")
+    assert cli.main(["tune", f"{folder}/endless.py:data", "--seconds", "0.01"]) == 1
+    assert "endless.py: not done after" in capsys.readouterr().err
 
 
 # In a browser

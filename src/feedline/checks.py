@@ -54,14 +54,13 @@ def check_function(name: str, value: Any) -> Any:
 
 
 def check_seconds(name: str, value: Any, zero: str) -> float:
-    """A number of seconds; `zero` says what 0 means."""
+    """A number of seconds; `zero` says what 0 means, if anything (whoever asks refuses it otherwise)."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionTypeError(f"{name} must be a number of seconds; got {value!r}")
     seconds = float(value)
     if not 0 <= seconds <= LONGEST:
-        raise OptionError(
-            f"{name} must be 0 ({zero}) or a positive number of seconds, {LONGEST:,} at most; got {value}"
-        )
+        nothing = f"0 ({zero}) or " if zero else ""
+        raise OptionError(f"{name} must be {nothing}a positive number of seconds, {LONGEST:,} at most; got {value}")
     return seconds
 
 

@@ -13,22 +13,22 @@ entry in `COMMANDS`.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feedline import __version__
 from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.answer import BAD, Answer
+from feedline.diagnose.aside import aside
 from feedline.diagnose.bench import command as bench
-from feedline.diagnose.deadline import TooLong, within
-from feedline.diagnose.doctor.consult import SECONDS, doctor, patience
+from feedline.diagnose.deadline import patience
+from feedline.diagnose.doctor.consult import SECONDS, TIMES, doctor
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.rendering import painted, width_of_terminal, write
-from feedline.diagnose.target import TARGET, loaded
+from feedline.diagnose.target import TARGET, loaded_within
 from feedline.diagnose.tune import command as tune
 from feedline.errors import FeedlineError, OptionError
 
@@ -75,9 +75,9 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _doctor(given: argparse.Namespace) -> Answer:
-    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
+    with aside():
         found = doctor(
-            _loaded(given.target, patience(given.seconds)),
+            loaded_within(given.target, patience(given.seconds, TIMES)),
             seconds=given.seconds,
             num_workers=given.num_workers,
             batch_size=given.batch_size,
@@ -85,14 +85,6 @@ def _doctor(given: argparse.Namespace) -> Answer:
             ignore=given.ignore,
         )
     return found.answer("doctor", given.strict)
-
-
-def _loaded(target: str, seconds: float) -> Any:
-    try:
-        with within(seconds):
-            return loaded(target)
-    except TooLong as late:
-        raise FeedlineError(f"importing {target.rpartition(':')[0] or target}: {late}") from None
 
 
 COMMANDS = (

@@ -170,6 +170,9 @@ LOADERS: dict[str, Any] = {
     "threads": feedline.torch.DataLoader(NUMBERS, 4, num_workers=2, workers="thread", prefetch_factor=3),
     "numpy": feedline.DataLoader(NUMBERS, 4, shuffle=True, seed=3, drop_last=True),
     "numpy_stream": feedline.DataLoader(Ours(), 4),
+    "skipping": feedline.DataLoader(NUMBERS, 4, on_error="skip"),
+    "skipping_tensors": feedline.torch.DataLoader(NUMBERS, 4, on_error="skip"),
+    "lengthless": data.DataLoader(NUMBERS, 5, sampler=Ours()),  # type: ignore[arg-type]
 }
 NAMES = globals()
 NAMES.update(LOADERS)
@@ -220,6 +223,18 @@ def test_what_only_feedline_has_is_left_out_on_both_sides_and_said() -> None:
         assert (found.num_workers, found.loader.prefetch_factor) == (2, 3)
         assert getattr(found.loader, "workers", "process") == "process"
     assert made("shuffled").notes == ()
+
+
+def test_errors_that_are_left_out_are_said_to_be_none_for_torch() -> None:
+    for name in ("skipping", "skipping_tensors"):
+        assert made(name).notes == ("on_error='skip' left out on both sides: torch has no such option",)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_sampler_without_a_length_is_counted_in_batches(side: str) -> None:
+    found = made("lengthless", side)
+    assert (found.samples, found.batch_size, found.metric) == (None, None, "batches/s")
+    assert len(list(found.loader)) == 2
 
 
 def test_the_number_of_workers_may_be_another() -> None:

@@ -48,7 +48,7 @@ def first_of(samples: list[Any]) -> Any:
     [
         (torchs.DataLoader(Numbers(), batch_size=4, shuffle=True), "batch_size=4, shuffle=True"),
         (torchs.DataLoader(Numbers(), batch_size=4, drop_last=True), "batch_size=4, drop_last=True"),
-        (torchs.DataLoader(Numbers(), batch_size=None), ""),
+        (torchs.DataLoader(Numbers(), batch_size=None), "batch_size=None"),
         (torchs.DataLoader(Stream(), batch_size=4, collate_fn=first_of), "collate_fn=first_of, batch_size=4"),
         (torchs.DataLoader(Numbers(), batch_sampler=[[1, 2], [3]]), "batch_sampler=batch_sampler"),
         (torchs.DataLoader(Numbers(), sampler=torchs.SubsetRandomSampler([1, 2])), "sampler=sampler"),
@@ -104,3 +104,19 @@ def test_threads_per_worker_reach_torch() -> None:
     options: dict[str, Any] = {"batch_size": None, "num_workers": 1, "worker_init_fn": threads_per_worker(2)}
     with ours.DataLoader(Threads(), **options) as loader:
         assert next(iter(loader)) == 2
+
+
+def test_the_generator_of_a_users_sampler_is_left_alone() -> None:
+    generator = torch.Generator().manual_seed(5)
+    state = generator.get_state()
+    sampler = torchs.WeightedRandomSampler([1.0] * 40, 40, generator=generator)
+    found = tune(torchs.DataLoader(Numbers(), batch_size=4, sampler=sampler), **QUICK)
+    assert "sampler=sampler" in found.code
+    assert torch.equal(generator.get_state(), state)
+
+
+def test_unbatched_loaders_and_devices_are_written_down() -> None:
+    unbatched = subject_of(torchs.DataLoader(Numbers(), batch_size=None), None, None)
+    assert "DataLoader(dataset, batch_size=None, num_workers=0)" in unbatched.code(Setting(0))
+    moved = subject_of(ours.DataLoader(Numbers(), device="cpu"), None, None)
+    assert "DataLoader(dataset, device='cpu', num_workers=0)" in moved.code(Setting(0))

@@ -14,6 +14,7 @@ from typing import Any
 
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding, worst
 from feedline.diagnose.rendering import WIDEST, Line, page, plain
+from feedline.errors import FeedlineError
 
 FINE, BAD = 0, 1
 
@@ -27,6 +28,14 @@ class Answer:
     page: Callable[[int], list[Line]]
     """For people: lines for a terminal of that many columns."""
     exit_code: int = FINE
+
+
+def write_or_say(save: Callable[[str], None], path: str) -> None:
+    """A file that goes with an answer; that it cannot be written (a full disk) is a sentence."""
+    try:
+        save(path)
+    except OSError as error:
+        raise FeedlineError(f"{path} could not be written: {error}") from error
 
 
 class Findings(list[Finding]):

@@ -21,6 +21,20 @@ AGAIN = 1.0
 """Seconds after which it rings again: `except BaseException` may have caught it."""
 
 
+LEAST = 60.0
+"""Seconds that importing and making a dataset may take in any case: half a minute for that is a finding of the doctor's
+("heavy-init"), not a hang, and torch may take as long to import where disks are far away."""
+
+
+def patience(seconds: float, times: float) -> float:
+    """How long the user's code may take before there is anything to look at: so many times as long as looking takes.
+
+    >>> patience(1, times=6), patience(20, times=6), patience(float("nan"), times=6)
+    (60.0, 120, 60.0)
+    """
+    return min(max(LEAST, times * seconds), 1e6)
+
+
 class TooLong(BaseException):
     """The time is over. No `Exception`: those are caught by people who retry."""
 

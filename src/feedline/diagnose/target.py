@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from feedline.errors import OptionError, OptionTypeError
+from feedline.diagnose.deadline import TooLong, within
+from feedline.errors import FeedlineError, OptionError, OptionTypeError
 from feedline.supervise.memory import own_memory
 
 TARGET = "pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
@@ -55,6 +56,15 @@ def loaded(target: str) -> Any:
             others = ", ".join(_candidates(module)) or "no dataset or loader"
             raise OptionError(f"{where} has no {name!r}; it has {others}") from None
     return found
+
+
+def loaded_within(target: str, seconds: float) -> Any:
+    """The same, for whoever cannot wait for ever: an import that takes longer is a FeedlineError."""
+    try:
+        with within(seconds):
+            return loaded(target)
+    except TooLong as late:
+        raise FeedlineError(f"importing {target.rpartition(':')[0] or target}: {late}") from None
 
 
 def _module(name: str) -> ModuleType:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from feedline.checks import check_function, check_whole
+from feedline.worker_info import of_this_thread
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -39,7 +40,8 @@ class threads_per_worker:
 
     A worker has one otherwise. More pay off where few workers run work that is made of large products of matrices, or
     torch's own operations on large tensors: `feedline.tune` measures whether they do. `then` is called afterwards, as
-    a worker_init_fn of your own. Worker threads all share the main process's libraries, so it is for processes only.
+    a worker_init_fn of your own. Worker threads all share the main process's libraries, which are left alone: there it
+    only calls `then`.
 
     >>> from feedline import DataLoader, threads_per_worker
     >>> loader = DataLoader(range(4), num_workers=1, worker_init_fn=threads_per_worker(2))
@@ -52,13 +54,17 @@ class threads_per_worker:
         self.then = check_function("then", then)
 
     def __call__(self, worker: int) -> None:
+        if of_this_thread() is None:
+            self._tell_all()
+        if self.then is not None:
+            self.then(worker)
+
+    def _tell_all(self) -> None:
         os.environ.update(dict.fromkeys(VARIABLES, str(self.count)))
         _tell_libraries(self.count)
         torch: Any = sys.modules.get("torch")
         if torch is not None:
             torch.set_num_threads(self.count)
-        if self.then is not None:
-            self.then(worker)
 
     def __repr__(self) -> str:
         then = "" if self.then is None else f", then={getattr(self.then, '__qualname__', self.then)}"

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feedline.diagnose.answer import BAD, FINE, Answer
+from feedline.checks import check_file
+from feedline.diagnose.answer import BAD, FINE, Answer, write_or_say
 from feedline.diagnose.bench.holding import REPEATS, SECONDS, TIMEOUT, Terms, bench
 from feedline.diagnose.bench.page import listed, page
 from feedline.diagnose.bench.picture import picture
@@ -70,7 +71,7 @@ def run(given: argparse.Namespace) -> Answer:
         say("")
     wrote = [] if given.plot is None else [Line(), Line(f"wrote {given.plot}")]
     if given.plot is not None:
-        save(picture(found), given.plot)
+        write_or_say(lambda path: save(picture(found), path), str(given.plot))
 
     def lines(width: int) -> list[Line]:
         names = [] if given.what else [Line(), *listed(width)]
@@ -84,8 +85,7 @@ def _check_plot(path: Path | None) -> None:
         return
     if path.suffix.lower() not in (".png", ".svg"):
         raise OptionError(f"plot: {path} must end in .png or .svg")
-    if not path.parent.is_dir():
-        raise OptionError(f"plot: there is no folder {path.parent}")
+    check_file("plot", path)
     if path.suffix.lower() == ".png" and importlib.util.find_spec("PIL") is None:
         raise OptionError("plot: a PNG needs Pillow; pip install 'feedline[images]', or name an .svg")
 

@@ -50,7 +50,7 @@ class Terms:
     def __post_init__(self) -> None:
         check_whole("repeats", self.repeats, least=1)
         for name in ("seconds", "timeout"):
-            if not check_seconds(name, getattr(self, name), "nothing"):
+            if not check_seconds(name, getattr(self, name), ""):
                 raise OptionError(f"{name} must be more than 0: measuring takes time")
 
 
@@ -109,9 +109,12 @@ class _Holding:
             for side in SIDES:
                 self._running[side] = process = SideProcess(_command(side, self._chosen.wanted), self._terms.timeout)
                 ends.callback(process.close)
+            ends.push(self._hurry)
             self._introduce()
             way = self._warm_up()
             for turn in range(self._terms.repeats):
+                if not self._left():
+                    break
                 if turn and time.monotonic() > until:
                     self._notes.append(f"{turn} of {self._terms.repeats} repeats: the time was up")
                     break
@@ -122,6 +125,12 @@ class _Holding:
         return Contest(
             self._chosen.name, number, metric, self._measured[FEEDLINE], self._measured[TORCH], about, tuple(notes)
         )
+
+    def _hurry(self, kind: type[BaseException] | None, *_: object) -> None:
+        """After Ctrl-C nobody waits until a measurement is over."""
+        if kind is KeyboardInterrupt:
+            for process in self._running.values():
+                process.hurry()
 
     def _introduce(self) -> None:
         """Both have imported what they need and made their dataset before anybody is measured."""

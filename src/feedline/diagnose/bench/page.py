@@ -29,8 +29,8 @@ def page(found: Comparison, width: int) -> list[Line]:
     for contest in found.contests:
         lines += [*_contest(contest, width), Line()]
     lines += _wrapped(
-        f"Medians of {found.repeats} turns; in brackets the lowest and highest ratio of two turns in a row. Nothing is "
-        "done with a batch: a training step hides part of the difference.",
+        f"Medians of {found.repeats} turn{'' if found.repeats == 1 else 's'}; in brackets the lowest and highest ratio "
+        "of two turns in a row. Nothing is done with a batch: a training step hides part of the difference.",
         width,
     )
     if any(contest.noisy for contest in found.contests):

@@ -15,6 +15,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -118,12 +119,15 @@ def words_of(error: Exception) -> str:
     'OSError: truncated'
     >>> words_of(OSError("Caught OSError in DataLoader worker process 0.\\nOriginal Traceback: …\\nOSError: truncated"))
     'OSError: truncated'
+    >>> words_of(OSError("Caught OSError in DataLoader worker process 0.\\n  File …\\nOSError: truncated\\nat byte 7"))
+    'OSError: truncated'
     >>> words_of(OptionError("there is no file 'x.py'"))
     "there is no file 'x.py'"
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith("Caught "):
-        return lines[-1]
+        raised = [line for line in lines if re.match(rf"([\w.]+\.)?{re.escape(lines[0].split()[1])}(:|$)", line)]
+        return (raised or lines)[-1]
     if isinstance(error, (OptionError, NothingLoaded)) and lines:
         return lines[0]
     where = [note.strip().splitlines()[0] for note in getattr(error, "__notes__", ()) if note.strip()]

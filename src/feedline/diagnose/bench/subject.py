@@ -69,10 +69,14 @@ def subject(side: str, wanted: Wanted) -> Subject:
     loader = importlib.import_module(MODULES[side]).DataLoader(**options)
     size = None if _is_stream(dataset) or options.get("batch_sampler") is not None else options["batch_size"]
     samples = None if size is None else _samples(loader, size)
+    size = size if samples is not None else None
     return Subject(loader, num_workers, size, samples, _about(dataset, options), tuple(notes))
 
 
-def _samples(loader: Any, size: int) -> int:
+def _samples(loader: Any, size: int) -> int | None:
+    """Of an epoch; None if the sampler does not know."""
+    if not hasattr(type(loader.sampler), "__len__"):
+        return None
     whole: int = len(loader.sampler)
     return whole - whole % size if loader.drop_last else whole
 
@@ -169,9 +173,9 @@ def _attributes(of: Any, *names: str) -> dict[str, Any]:
 
 def _left_out(loader: Any) -> list[str]:
     """Options that only feedline has."""
-    has: Any = loader.options if isinstance(loader, DataLoader) else loader
-    own = {"workers": "process", "shuffle_buffer": 0, "device": None}
-    differ = [f"{name}={getattr(has, name)!r}" for name, usual in own.items() if getattr(has, name, usual) != usual]
+    own = {"workers": "process", "shuffle_buffer": 0, "device": None, "on_error": "raise", "on_stall": "wait"}
+    given = {name: getattr(loader, name, usual) for name, usual in own.items()}
+    differ = [f"{name}={value!r}" for name, value in given.items() if value != own[name]]
     return [f"{', '.join(differ)} left out on both sides: torch has no such option"] if differ else []
 
 

@@ -99,6 +99,10 @@ class SideProcess:
         end = ended(self._process.returncode, self._patience)
         return f"{lines[-1]} ({end})" if lines else end
 
+    def hurry(self) -> None:
+        """Somebody waits for the end: no time for goodbyes."""
+        self._goodbye = 0.0
+
     def close(self) -> None:
         """End it, and all that it has started."""
         assert self._process.stdin is not None

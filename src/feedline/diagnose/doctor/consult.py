@@ -12,7 +12,7 @@ from typing import Any
 
 from feedline.checks import check_seconds, check_whole
 from feedline.diagnose.answer import Findings
-from feedline.diagnose.deadline import TooLong, within
+from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.doctor import batches, carrying, failures, labels, memory, randomness, speed, values
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.doctor.examine import examine
@@ -34,9 +34,8 @@ CHECKS: tuple[Check, ...] = (
     *batches.CHECKS,
 )
 SECONDS = 10.0
-PATIENCE, LEAST_PATIENCE = 6, 60.0
-"""Importing and making the dataset may take so many times the seconds, and so long: half a minute for that is a finding
-("heavy-init"), not a hang, and torch may take as long to import where disks are far away."""
+TIMES = 6.0
+"""So many times the seconds may importing and making the dataset take."""
 
 
 def doctor(
@@ -76,21 +75,12 @@ def doctor(
     if label is not None and not isinstance(label, str):
         raise OptionTypeError(f"label must be a field's name, or its place as a string; got {label!r}")
     try:
-        with within(patience(seconds)):
+        with within(patience(seconds, TIMES)):
             patient = _patient(what, batch_size, label)
     except TooLong as late:
         return Findings([_stuck(what, late)], f"feedline doctor: {_name(what)}")
     seen = examine(patient, seconds, num_workers)
     return Findings(judged(seen, set(ignore)), f"feedline doctor: {patient.name}")
-
-
-def patience(seconds: float) -> float:
-    """How long the user's code may take before there is anything to examine.
-
-    >>> patience(1), patience(20), patience(float("nan"))
-    (60.0, 120, 60.0)
-    """
-    return min(max(LEAST_PATIENCE, PATIENCE * seconds), 1e6)
 
 
 def _patient(what: Any, batch_size: int | None, label: str | None) -> Patient:

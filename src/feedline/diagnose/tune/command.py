@@ -8,12 +8,12 @@ Not its job: measuring (tuner), words (screen), pictures (picture, page).
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
 
 from feedline.checks import check_file
-from feedline.diagnose.answer import Answer
-from feedline.diagnose.target import TARGET, loaded
+from feedline.diagnose.answer import Answer, write_or_say
+from feedline.diagnose.aside import aside
+from feedline.diagnose.deadline import patience
+from feedline.diagnose.target import TARGET, loaded_within
 from feedline.diagnose.tune.tuner import SECONDS, tune
 from feedline.drawing.png import check_can_save
 from feedline.options import KINDS
@@ -40,9 +40,9 @@ def run(given: argparse.Namespace) -> Answer:
     plot, report = check_file("--plot", given.plot), check_file("--report", given.report)
     if plot is not None:
         check_can_save(plot)
-    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
+    with aside():
         found = tune(
-            loaded(given.target),
+            loaded_within(given.target, patience(given.seconds, times=1)),
             step_ms=given.step_ms,
             seconds=given.seconds,
             batch_size=given.batch_size,
@@ -53,5 +53,5 @@ def run(given: argparse.Namespace) -> Answer:
         )
     for path, save in ((plot, found.plot), (report, found.report)):
         if path is not None:
-            save(path)
+            write_or_say(save, path)
     return found.answer()

@@ -4,7 +4,7 @@ Takes: a subject, a setting, a step. Gives: a `Trial`.
 Promises: starting the workers and the first batches of each are left out; several short windows are taken until they
 agree or the time is up, but one at least; a small dataset is read epoch after epoch by the same workers. What hangs
 ends with an error that names it. A setting for which there is no memory, or whose data cannot travel, is a trial that
-failed; a sample that fails is an error.
+failed, and so is a kind of workers that cannot read what another can; any other sample that fails is an error.
 Not its job: which settings (search).
 """
 
@@ -35,6 +35,8 @@ AGREE = 0.03
 """A spread of the windows below which more of them are not needed; half of what a choice tolerates (choice.LITTLE)."""
 PATIENCE = 10.0
 """Seconds that a batch may take in any case, once others have come."""
+NOTHING = "the dataset gives no batches: it is empty, or drop_last leaves none"
+ONCE = "the dataset gives its batches only once, and then an empty epoch: let each __iter__ begin anew"
 _BLOCK = bytes(1 << 16)
 
 clock = time.perf_counter
@@ -73,16 +75,19 @@ class Runner:
         self._count = 0
         self._longest = 0.0
         """Seconds until a first batch, in the trials so far."""
+        self._working: set[str] = set()
+        """Kinds of workers that have given batches."""
 
     def measure(self, setting: Setting, seconds: float) -> Trial:
         """In about so many seconds after the first batch, or more if one window takes longer."""
         self._count += 1
         patience = self._patience()
         try:
-            with _quiet(), _threads_joined(self._until), _alarm(patience if not setting.workers else 0):
+            with _quiet(), _threads_joined(self._until), _alarm(patience if not setting.workers else 0) as wind:
                 with self._subject.loader(setting, self._count, patience) as loader:
-                    trial = self._run(loader, setting, seconds)
+                    trial = self._run(_endless(loader, wind), loader, setting, seconds)
                     self._longest = max(self._longest, trial.first_batch)
+                    self._working.add(setting.kind)
                     return trial
         except (MemoryShortage, ShippingError) as error:
             return Trial(setting, self._step, failed=_first_line(error))
@@ -93,18 +98,24 @@ class Runner:
                 return Trial(setting, self._step, failed="the time was up before its first batch")
             raise FeedlineError(_too_slow(error, patience)) from error
         except FeedlineError as error:
-            raise FeedlineError(f"with {setting}: {error}") from error
+            return self._only_so(setting, error, f"with {setting}: {error}")
         except Exception as error:
-            raise FeedlineError(_failing(error)) from error
+            words = f"reading failed: {_placed(error)}. `feedline doctor` shows more such samples"
+            return self._only_so(setting, error, words)
+
+    def _only_so(self, setting: Setting, error: Exception, words: str) -> Trial:
+        """A dataset may be one that threads cannot read, or processes (SQLite's connections, say): the others can."""
+        if self._working and setting.kind not in self._working:
+            return Trial(setting, self._step, failed=_placed(error))
+        raise FeedlineError(words) from error
 
     def _patience(self) -> float:
         """How long a batch is waited for: all the time there is, until it is known how long one takes."""
         left = max(0.1, self._until - clock())
         return min(left, max(PATIENCE, 20 * self._longest)) if self._longest else left
 
-    def _run(self, loader: Any, setting: Setting, seconds: float) -> Trial:
+    def _run(self, batches: Iterator[Any], loader: Any, setting: Setting, seconds: float) -> Trial:
         began = clock()
-        batches = _endless(loader)
         held = next(batches)
         first = clock() - began
         count, soft = 1, clock() + seconds
@@ -157,14 +168,18 @@ class Runner:
         return len(windows) >= WINDOWS and Trial(setting, self._step, tuple(windows)).spread <= AGREE
 
 
-def _endless(loader: Any) -> Iterator[Any]:
+def _endless(loader: Any, wind: Callable[[bool], None]) -> Iterator[Any]:
+    """Epoch after epoch. While a batch is waited for, an alarm is wound up."""
+    given = 0
     while True:
-        empty = True
+        before = given
         for batch in loader:
-            empty = False
+            wind(False)
+            given += 1
             yield batch
-        if empty:
-            raise FeedlineError("the dataset gives no batches: it is empty, or drop_last leaves none")
+            wind(True)
+        if given == before:
+            raise FeedlineError(ONCE if given else NOTHING)
 
 
 class _Books:
@@ -219,21 +234,27 @@ def _threads_joined(until: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """Without workers nobody watches; so a signal does, where there can be one: in the main thread."""
+def _alarm(seconds: float) -> Iterator[Callable[[bool], None]]:
+    """Without workers nobody watches; so a signal does, where there can be one: in the main thread.
+
+    Gives a function that winds it up anew, for the next batch, or stops it.
+    """
     if not seconds or threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda on: None
         return
+
+    def wind(on: bool) -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds if on else 0)
 
     def ring(signum: int, frame: FrameType | None) -> None:
         raise WorkerTimeout("a sample is stuck, or slower than all the time there is")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    wind(True)
     try:
-        yield
+        yield wind
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        wind(False)
         signal.signal(signal.SIGALRM, before)
 
 
@@ -241,10 +262,10 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def _failing(error: Exception) -> str:
+def _placed(error: Exception) -> str:
+    """With the sample it was raised by."""
     notes = [note.removeprefix("feedline: ") for note in getattr(error, "__notes__", ())]
-    where = f" ({'; '.join(notes)})" if notes else ""
-    return f"reading failed: {_first_line(error)}{where}. `feedline doctor` shows more such samples"
+    return _first_line(error) + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _too_slow(error: WorkerTimeout, patience: float) -> str:

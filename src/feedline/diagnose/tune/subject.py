@@ -9,6 +9,7 @@ Not its job: measuring (running).
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import sys
@@ -120,7 +121,8 @@ def _of_ours(loader: DataLoader) -> Subject:
     shown = _shown(given, _defaults(DataLoader))
     if options.seeded:
         shown["seed"] = str(options.seed)
-    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, options.worker_init_fn)
+    init = _without_threads(options.worker_init_fn)
+    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, init)
 
 
 def _of_torchs(loader: Any) -> Subject:
@@ -137,9 +139,13 @@ def _of_torchs(loader: Any) -> Subject:
         given |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
         given |= _order(loader, data)
     shown = _shown(given, _defaults(front.DataLoader))
-    return Subject(
-        loader.dataset, "feedline.torch", given, shown, loader.multiprocessing_context, loader.worker_init_fn
-    )
+    init = _without_threads(loader.worker_init_fn)
+    return Subject(loader.dataset, "feedline.torch", given, shown, loader.multiprocessing_context, init)
+
+
+def _without_threads(init: Any) -> Any:
+    """Threads per worker are tuned: the user's number would overrule what is tried."""
+    return init.then if isinstance(init, threads_per_worker) else init
 
 
 def _order(loader: Any, data: Any) -> dict[str, Any]:
@@ -149,24 +155,44 @@ def _order(loader: Any, data: Any) -> dict[str, Any]:
     plain = type(loader.sampler) is data.RandomSampler and not loader.sampler.replacement
     if plain and loader.sampler.num_samples == len(loader.dataset):
         return {"shuffle": True}
-    return {"sampler": loader.sampler}
+    return {"sampler": _apart(loader.sampler)}
+
+
+def _apart(sampler: Any) -> Any:
+    """The same with a copy of its generator."""
+    torch: Any = sys.modules["torch"]
+    generator = getattr(sampler, "generator", None)
+    if not isinstance(generator, torch.Generator):
+        return sampler
+    own = copy.copy(sampler)
+    own.generator = torch.Generator(generator.device).set_state(generator.get_state())
+    return own
 
 
 def _defaults(kind: type[Any]) -> dict[str, Any]:
     return {name: each.default for name, each in inspect.signature(kind.__init__).parameters.items()}
 
 
+_PLAIN = (bool, int, float, str, type(None))
+"""What is written down as it is; anything else may not be comparable."""
+
+
 def _shown(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
-    plain = (bool, int, float, str)  # anything else may not be comparable
-    usual = {
-        name for name, value in given.items() if isinstance(value, plain) and value == (defaults.get(name) or False)
-    }
-    return {name: _as_code(name, value) for name, value in given.items() if value is not None and name not in usual}
+    return {name: _as_code(name, value) for name, value in given.items() if not _is_usual(value, defaults.get(name))}
+
+
+def _is_usual(value: Any, default: Any) -> bool:
+    """What says nothing: False where None is the default (shuffle); but None (batch_size) and 0 (max_errors) do."""
+    return isinstance(value, _PLAIN) and ((default is None and value is False) or value == default)
 
 
 def _as_code(name: str, value: Any) -> str:
     """What can be written down, or else the option's own name, for what only the user has a name for."""
-    if isinstance(value, (bool, int, float, str)):
+    if isinstance(value, _PLAIN):
         return repr(value)
+    if name == "multiprocessing_context":  # any context but a name's can be made from its name
+        return repr(value.get_start_method())
+    if name == "device":
+        return repr(str(value))
     called = getattr(value, "__name__", "")
     return called if called.isidentifier() else name

@@ -14,6 +14,7 @@ from typing import Any
 from feedline.arena.limits import room
 from feedline.checks import check_choice, check_flag, check_number, check_seconds, check_whole
 from feedline.cpus import look
+from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.target import constructed
 from feedline.diagnose.tune.bar import Bar
 from feedline.diagnose.tune.candidates import Bounds, cost
@@ -75,8 +76,7 @@ def tune(
         check_flag("shuffle", shuffle)
     check_flag("busy_step", busy_step)
     began = clock()
-    made, _ = constructed(what)
-    subject = subject_of(made, batch_size, shuffle)
+    subject = _subject(what, batch_size, shuffle, seconds)
     free = room()
     bounds = Bounds(look().usable, None if free is None else free.free, _kinds(kinds), max_workers)
     runner = Runner(subject, step, busy_step, began + seconds)
@@ -89,6 +89,20 @@ def tune(
         search = Search(measure, lambda: began + seconds - clock(), bounds, step)
         search.run()
     return _tuning(search, subject, clock() - began)
+
+
+def _subject(what: Any, batch_size: int | None, shuffle: bool | None, seconds: float) -> Subject:
+    """Made by the user's code, which may hang (a factory) or fail (a __len__)."""
+    try:
+        with within(patience(seconds, times=1)):
+            made, _ = constructed(what)
+            return subject_of(made, batch_size, shuffle)
+    except TooLong as late:
+        raise FeedlineError(f"the dataset could not be made: {late}") from None
+    except FeedlineError:
+        raise
+    except Exception as error:
+        raise FeedlineError(f"no loader could be made of it: {type(error).__name__}: {error}") from error
 
 
 def _step(step_ms: float | None) -> float:
@@ -143,6 +157,8 @@ def _notes(search: Search, best: Trial) -> list[str]:
             f"and its workers stood in the queue for one {percent(starved(best))} of the time. Tune again when it is "
             "quiet."
         )
+    elif len(best.windows) < 2:
+        notes.append(f"There was time to measure {best.setting} only once: how far to trust that is not known.")
     elif best.spread > NOISY:
         notes.append(
             f"The measurements of {best.setting} lie {percent(best.spread)} apart: other programs use this machine, or "

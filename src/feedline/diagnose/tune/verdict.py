@@ -58,7 +58,9 @@ def bottleneck(trials: Sequence[Trial], best: Trial, facts: Facts, cpus: float) 
         share = percent(min(1.0, spent.transferring / waited))
         words = f"The transfer: {share} of the waiting is for batches on their way to pinned memory or the device."
         return Bottleneck(TRANSFER, words, "send less: images as uint8, float32 and not float64.")
-    if not best.setting.workers and any(trial.setting.workers and trial.windows for trial in trials):
+    # One worker is no faster than none where reading waits; that says nothing of several, if none were tried.
+    least = 1 if facts.computes else 2
+    if not best.setting.workers and any(trial.setting.workers >= least and trial.windows for trial in trials):
         words = "The main process: it makes a batch in less time than it takes to have one made by workers."
         return Bottleneck(CPU, words, "larger batches, if these are small; workers would only cost memory.")
     if best.setting.workers and waited and spent.delivering >= MOST * waited:
