@@ -255,6 +255,8 @@ def test_a_cache_that_fills_does_not_grow() -> None:
     rounds = tuple((100 + min(place, 10) * 20) * MB for place in range(40))
     assert ids(memory.check_growth(Evidence(rounds=rounds, round_size=16))) == []
     growing = (40 * MB, *((100 + place * 2) * MB for place in range(1, 40)))  # after warming up
+    large = tuple((3000 + place * 16) * MB for place in range(10))  # forked by a process that has much
+    assert ids(memory.check_growth(Evidence(rounds=large, round_size=16))) == ["memory-growth"]
     (finding,) = memory.check_growth(Evidence(rounds=growing, round_size=16))
     assert finding.evidence["bytes_per_sample"] == 2 * MB // 16
 

@@ -78,7 +78,7 @@ class History:
         return kept
 
 
-def steady(points: Sequence[Point], steps: int = STEPS) -> Growth | None:
+def steady(points: Sequence[Point], steps: int = STEPS, least_share: float = LEAST_SHARE) -> Growth | None:
     """Growth in each of the last `steps` steps, at much the same rate, and much in all.
 
     >>> growth = steady([Point(epoch, epoch * 20 * MB) for epoch in range(1, 5)])
@@ -94,7 +94,7 @@ def steady(points: Sequence[Point], steps: int = STEPS) -> Growth | None:
             return None
         rates.append((after.own - before.own) / (after.when - before.when))
     grown = window[-1].own - window[0].own
-    least = max(LEAST, min(LEAST_SHARE * window[0].own, MUCH))
+    least = max(LEAST, min(least_share * window[0].own, MUCH))
     if grown < least or min(rates) < EVENNESS * max(rates):
         return None
     return Growth(window[0], window[-1])

@@ -49,7 +49,8 @@ def check_growth(seen: Evidence) -> Iterator[Finding]:
         return
     # The first rounds may fill a cache.
     marks = [round(1 + step * (len(rounds) - 2) / STEPS) for step in range(STEPS + 1)]
-    growth = steady([Point(mark, rounds[mark]) for mark in marks], STEPS)
+    # A forked worker has all that this process had, and reads nothing here but the same few samples: no share of that.
+    growth = steady([Point(mark, rounds[mark]) for mark in marks], STEPS, least_share=0)
     if growth is None:
         return
     each = growth.rate / max(1, seen.round_size)
