@@ -17,7 +17,7 @@ TORCH := tests/torch src/feedline/torch
 SOURCES := tests/sources src/feedline/sources
 test:
 	$(MAKE) --jobs 3 .venv/test.done .venv/browser.done .venv/postgresql.done
-	$(MAKE) --jobs 3 --keep-going --output-sync test-core test-faults test-torch test-sources test-integrations lint
+	$(MAKE) --jobs 4 --keep-going --output-sync test-core test-faults test-torch test-sources test-integrations lint
 
 test-faults: .venv/test.done
 	$(BIN)/python -m pytest $(FAULTS)
