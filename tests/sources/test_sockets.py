@@ -252,6 +252,8 @@ def test_addresses_are_shared_out_over_ranks(monkeypatch: pytest.MonkeyPatch) ->
         for index in range(2)
     ]
     assert sorted(chain.from_iterable(read)) == addresses
+    parts = [SocketStream(addresses).shard(own, 2).shard(index, 2) for own in range(2) for index in range(2)]
+    assert sorted(chain.from_iterable(iter(part)._feed._received for part in parts)) == addresses  # each once
     monkeypatch.setitem(os.environ, "RANK", "1")
     monkeypatch.setitem(os.environ, "WORLD_SIZE", "2")
     assert SocketStream("h:1").rank == 1

@@ -17,17 +17,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from feedline.checks import check_choice, check_function
-from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, OptionTypeError, SourceError
 from feedline.sources.kafka_reading import KafkaRecord, Partition, Partitions, driver
-from feedline.sources.live import Seekable, check_idle, check_wait
-from feedline.world import ranks
+from feedline.sources.live import DealtStream, Seekable, check_idle, check_wait
 
 QUEUED_KB = 16_384
 """What librdkafka reads ahead for a worker, in kilobytes. Its own default is 64 MB, for each of many workers."""
 
 
-class KafkaStream(IterableDataset[Any]):
+class KafkaStream(DealtStream):
     """The records of one or more topics.
 
     `start` is "earliest", "latest", or an offset per partition (`{0: 1500}`; of several topics
@@ -62,6 +60,7 @@ class KafkaStream(IterableDataset[Any]):
         num_replicas: int | None = None,
         rank: int | None = None,
     ) -> None:
+        super().__init__(num_replicas, rank)
         self.servers = servers
         self.topics = _topics(topic)
         self.group = group
@@ -73,22 +72,13 @@ class KafkaStream(IterableDataset[Any]):
         self.idle = check_idle(idle)
         self.config = dict(config or {})
         self.timeout = check_wait(timeout)
-        self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
         self.partitions = self._found(partitions)
         self._check_start()
-        self._share = (0, 1)
-
-    def shard(self, index: int, count: int) -> KafkaStream:
-        """The partitions of one of several workers."""
-        part = object.__new__(KafkaStream)
-        part.__dict__ = {**self.__dict__, "_share": (index, count)}
-        return part
 
     @property
     def mine(self) -> list[Partition]:
         """The partitions that this rank's worker reads."""
-        index, count = self._share
-        return self.partitions[self.rank * count + index :: self.num_replicas * count]
+        return self.dealt(self.partitions)
 
     def __iter__(self) -> Seekable:
         return Seekable(Partitions(self, self.mine), _value if self.decode is None else self.decode, self.idle)

@@ -1,6 +1,7 @@
 """Records that come when they come: what streams from Kafka, sockets and generators have in common.
 
-Takes: something that is asked for the next record and may have none yet (`Feed`). Gives: `Live`, its samples.
+Takes: something that is asked for the next record and may have none yet (`Feed`). Gives: `Live`, its samples;
+`DealtStream`, what is made of several lines or partitions.
 Promises: waits, never polls; when nothing has come for `idle` seconds it ends, and says so, instead of hanging: the
 batch begun is delivered. A record that cannot be decoded is an error that names it, and the one after it comes next
 (`on_error` decides what becomes of it). Where it stands is after the record given last.
@@ -9,15 +10,20 @@ Not its job: connections and their repair (kafka, sockets, generated).
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from feedline.checks import LONGEST, check_number
+from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, add_note
+from feedline.world import ranks
 
 log = logging.getLogger("feedline")
+
+Items = TypeVar("Items", str, tuple[str, ...], list[tuple[str, int]])
 
 
 class Feed(Protocol):
@@ -101,6 +107,33 @@ class Seekable(Live):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where a state was taken."""
         self._place.load(state)
+
+
+class DealtStream(IterableDataset[Any]):
+    """A stream made of lines or partitions, each read by one worker of one rank.
+
+    >>> whole = DealtStream(num_replicas=2, rank=1)
+    >>> whole.shard(0, 2).dealt("abcdefgh"), whole.shard(1, 2).dealt("abcdefgh")
+    ('cg', 'dh')
+    >>> whole.shard(0, 2).shard(0, 2).dealt("abcdefgh"), whole.shard(0, 2).shard(1, 2).dealt("abcdefgh")
+    ('e', 'g')
+    """
+
+    def __init__(self, num_replicas: int | None, rank: int | None) -> None:
+        self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
+        self._share = (0, 1)
+
+    def shard(self, index: int, count: int) -> DealtStream:
+        """The part of one of several workers; parts of parts, too."""
+        part = copy.copy(self)
+        own, of = self._share
+        part._share = (own + of * index, of * count)
+        return part
+
+    def dealt(self, items: Items) -> Items:
+        """Those that are read here."""
+        own, of = self._share
+        return items[self.rank * of + own :: self.num_replicas * of]
 
 
 class Deadline:

@@ -20,10 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from feedline.checks import check_choice, check_flag, check_function, check_whole
-from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, SourceError, StateError
-from feedline.sources.live import Deadline, Seekable, check_idle, check_wait
-from feedline.world import ranks
+from feedline.sources.live import Deadline, DealtStream, Seekable, check_idle, check_wait
 
 log = logging.getLogger("feedline")
 
@@ -34,7 +32,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 LONG = 3600.0
 
 
-class SocketStream(IterableDataset[bytes]):
+class SocketStream(DealtStream):
     r"""Records that a server sends: `"host:port"`, or `"unix:/path"`; several addresses are read side by side.
 
     `framing` is "length" (each record after its length in four bytes, the highest first) or "line". A server that
@@ -70,6 +68,7 @@ class SocketStream(IterableDataset[bytes]):
         num_replicas: int | None = None,
         rank: int | None = None,
     ) -> None:
+        super().__init__(num_replicas, rank)
         self.addresses = tuple(address) if isinstance(address, list | tuple) else (address,)
         for each in self.addresses:
             _endpoint(each)
@@ -81,19 +80,9 @@ class SocketStream(IterableDataset[bytes]):
         self.retries = check_whole("retries", retries, least=0)
         self.timeout = check_wait(timeout)
         self.max_record = check_whole("max_record", max_record, least=1)
-        self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
-        self._share = (0, 1)
-
-    def shard(self, index: int, count: int) -> SocketStream:
-        """The addresses of one of several workers."""
-        part = object.__new__(SocketStream)
-        part.__dict__ = {**self.__dict__, "_share": (index, count)}
-        return part
 
     def __iter__(self) -> Seekable:
-        index, count = self._share
-        mine = self.addresses[self.rank * count + index :: self.num_replicas * count]
-        return Seekable(_Lines(self, mine), self.decode, self.idle)
+        return Seekable(_Lines(self, self.dealt(self.addresses)), self.decode, self.idle)
 
     def __repr__(self) -> str:
         return f"SocketStream({', '.join(self.addresses)})"
