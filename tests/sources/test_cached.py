@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import pickle
@@ -283,6 +284,24 @@ class TestKilled:
         assert Slow(path, 3000).put(b"mine", content(9)) is None
         assert in_the_middle == [1]
         assert CacheFolder(path, 3000).get(b"mine") == content(9)
+
+    def test_a_cleaner_that_comes_before_it_is_locked_does_not_lose_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two workers that begin at once: one's file was taken for a dead one's, and its object was not kept."""
+        lock, came = fcntl.flock, []
+
+        def lock_late(descriptor: int, how: int) -> None:
+            if how == fcntl.LOCK_EX and len(came) < 2:  # it has been made, and nobody has locked it
+                came.append(how)
+                CacheFolder(tmp_path, 3000)._remove_unfinished()
+            lock(descriptor, how)
+
+        monkeypatch.setattr(cache_folder.fcntl, "flock", lock_late)
+        assert CacheFolder(tmp_path, 3000).put(b"mine", content(9)) is None
+        assert len(came) == 2
+        assert CacheFolder(tmp_path, 3000).get(b"mine") == content(9)
+        assert list((tmp_path / "writing").iterdir()) == []
 
 
 def die_at_line(number: int) -> None:

@@ -79,10 +79,8 @@ class CacheFolder:
             self._remove_unfinished()
             self._swept = True
         path.parent.mkdir(exist_ok=True)
-        written = self.path / "writing" / secrets.token_hex(8)
-        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        written, descriptor = self._begin()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as it is held, nobody takes the file for a dead one's
             _write(descriptor, HEAD.pack(MAGIC, len(data), zlib.crc32(data)), data)
             _touch(descriptor)
             self._let_in(written, path, HEAD.size + len(data))
@@ -90,6 +88,16 @@ class CacheFolder:
             with suppress(FileNotFoundError):  # it has its final name
                 written.unlink()
             os.close(descriptor)
+
+    def _begin(self) -> tuple[Path, int]:
+        """A new file to write to, locked: as long as it is, nobody takes it for a dead one's."""
+        while True:
+            written = self.path / "writing" / secrets.token_hex(8)
+            descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return written, descriptor
+            os.close(descriptor)  # a cleaner came between creating and locking it
 
     def _let_in(self, written: Path, path: Path, size: int) -> None:
         with self._locked() as total:
@@ -100,8 +108,7 @@ class CacheFolder:
                 known = self._make_room(size)
             # First the count, then the entry: killed in between, we leave a total that is too high, never too low.
             os.pwrite(total, TOTAL.pack(known + size), 0)
-            with suppress(FileNotFoundError):  # a cleaner came between creating and locking it
-                written.rename(path)
+            written.rename(path)
 
     def _make_room(self, size: int) -> int:
         """Throw the oldest away until `size` fits, and some more. Gives what is left."""
