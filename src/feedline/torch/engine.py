@@ -54,6 +54,7 @@ class Own:
     device: torch.device | None
     care: Care
     on_epoch_end: Callable[[Stats], object] | None
+    fetch_threads: int = 0
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -62,6 +63,7 @@ class Own:
             "shuffle_buffer": self.shuffle_buffer,
             "device": self.device,
             "on_epoch_end": self.on_epoch_end,
+            "fetch_threads": self.fetch_threads,
             **vars(self.care),
         }
 
@@ -253,6 +255,7 @@ class Engine:
             workers=self.own.workers,
             shuffle_buffer=self.own.shuffle_buffer,
             care=self.own.care,
+            fetch_threads=self.own.fetch_threads,
             on_epoch_end=self.own.on_epoch_end,
         )
 
@@ -274,6 +277,7 @@ class Engine:
             registrations=registrations(),
             dialect=TORCH,
             on_error=self.own.care.on_error,
+            fetch_threads=self.own.fetch_threads,
         )
         return keyed(job, self.own.workers)
 

@@ -114,7 +114,7 @@ _CARE = ("on_error", "max_errors", "max_deaths")
 def _of_ours(loader: DataLoader) -> Subject:
     options = loader.options
     plain = ("batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "in_order")
-    given = {name: getattr(options, name) for name in (*plain, "shuffle_buffer")}
+    given = {name: getattr(options, name) for name in (*plain, "shuffle_buffer", "fetch_threads")}
     given |= {name: getattr(options.care, name) for name in _CARE}
     if options.batch_sampler is not None:
         given["batch_size"] = 1  # its default: the batch sampler decides
@@ -130,7 +130,7 @@ def _of_torchs(loader: Any) -> Subject:
     data, front = torch.utils.data, importlib.import_module("feedline.torch")
     given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
     if type(loader).__module__.startswith("feedline"):
-        given |= {name: getattr(loader, name) for name in (*_CARE, "shuffle_buffer", "device")}
+        given |= {name: getattr(loader, name) for name in (*_CARE, "shuffle_buffer", "fetch_threads", "device")}
     if loader.collate_fn not in (data.default_collate, data.default_convert):
         given["collate_fn"] = loader.collate_fn
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
