@@ -195,11 +195,12 @@ def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     True
     """
     here = _coroutine.get() or _place
-    if here.task is None:
+    task, generators = here.task, here.generators
+    if task is None:
         return np.random.default_rng()
-    key = here.task + (here.sample if index is None else (operator.index(index),))
-    if here.generators is None:
-        here.generators = {}
-    if key not in here.generators:
-        here.generators[key] = np.random.Generator(np.random.Philox(key=mix(*key, 1) << 64 | mix(*key, 2)))
-    return here.generators[key]
+    key = task + (here.sample if index is None else (operator.index(index),))
+    if generators is None:
+        generators = here.generators = {}
+    if key not in generators:
+        generators[key] = np.random.Generator(np.random.Philox(key=mix(*key, 1) << 64 | mix(*key, 2)))
+    return generators[key]

@@ -130,11 +130,12 @@ class FetchLoop:
         readers = [asyncio.ensure_future(self._read_on(reading)) for _ in range(count)]
         try:
             await asyncio.wait(readers)
-        finally:
+        except asyncio.CancelledError:  # Ctrl-C, or told to leave
             reading.abandon()
             for reader in readers:
                 reader.cancel()
             await asyncio.gather(*readers, return_exceptions=True)
+            raise
 
     async def _read_on(self, reading: Reading) -> None:
         """One sample after the other, as long as there are any."""

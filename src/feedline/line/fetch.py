@@ -12,7 +12,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any, NamedTuple
+from types import CoroutineType
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -145,7 +146,7 @@ class Fetcher:
                     self._explain_one(error, index)
                     raise
                 bad[position] = BadSample.of(error, task, index, position, described(self.dataset, index))
-        return samples
+        return samples if not samples or type(samples[0]) is not CoroutineType else _refused(self.dataset, samples)
 
     def _several(
         self, readers: Readers, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None
@@ -166,7 +167,8 @@ class Fetcher:
                 self._explain_one(error, index)
                 raise error
             bad[position] = BadSample.of(error, task, index, position, described(self.dataset, index))
-        return [sample for number, sample in enumerate(reading.samples) if number not in errors]
+        samples = [sample for number, sample in enumerate(reading.samples) if number not in errors]
+        return samples if not samples or type(samples[0]) is not CoroutineType else _refused(self.dataset, samples)
 
     def _explain_one(self, error: Exception, index: Any) -> None:
         what = described(self.dataset, index)
@@ -183,6 +185,17 @@ class Fetcher:
         length = length_of(self.dataset) if isinstance(error, (IndexError, KeyError)) else None
         told = "" if length is None else f"; the dataset's __len__ says {length}"
         add_note(error, f"feedline: raised by {what}{told}")
+
+
+def _refused(dataset: Any, samples: list[Any]) -> NoReturn:
+    for sample in samples:
+        if type(sample) is CoroutineType:
+            sample.close()  # or Python says that nobody has awaited it
+    name = type(dataset).__qualname__
+    raise TypeError(
+        f"{name}.__getitem__ gave a coroutine but is no coroutine function, so feedline did not await it: write it as "
+        "`async def __getitem__`, and await what it gets from another dataset"
+    )
 
 
 class _Singly:
