@@ -31,7 +31,7 @@ IN_THREADS = (
 )
 SEVERAL = (
     "is a random generator that samples draw from while several are read at a time (fetch_threads, async datasets), so "
-    "which sample gets which draw depends on their timing. Draw from feedline.rng() instead: that belongs to the sample."
+    "which sample gets which draw depends on timing. Draw from feedline.rng() instead: that belongs to the sample."
 )
 IN_PROCESSES = (
     "is a random generator of a kind feedline cannot reseed, so every worker process has a copy and all of them draw "
