@@ -126,10 +126,10 @@ class FetchLoop:
         return await coroutine
 
     async def _read_all(self, reading: Reading) -> None:
-        count = min(reading.limit, len(reading.wanted))
-        readers = [asyncio.ensure_future(self._read_on(reading)) for _ in range(count)]
+        ended = _Ended(count := min(reading.limit, len(reading.wanted)))
+        readers = [asyncio.ensure_future(self._read_on(reading, ended)) for _ in range(count)]
         try:
-            await asyncio.wait(readers)
+            await ended.all
         except asyncio.CancelledError:  # Ctrl-C, or told to leave
             reading.abandon()
             for reader in readers:
@@ -137,24 +137,41 @@ class FetchLoop:
             await asyncio.gather(*readers, return_exceptions=True)
             raise
 
-    async def _read_on(self, reading: Reading) -> None:
+    async def _read_on(self, reading: Reading, ended: _Ended) -> None:
         """One sample after the other, as long as there are any."""
         own = self._spare.pop() if self._spare else OneSample()
-        self._generators.follow(own)
-        reader, task = asyncio.current_task(), (reading.task.seed, reading.task.epoch)
-        number = reading.take(reader)
-        while number >= 0:
-            position, index, key = reading.wanted[number]
-            enter_in_coroutine(task, key)
-            own.enter(reading.seed, position)
-            try:
-                reading.samples[number] = await _settled(reading.dataset[index])
-            except BaseException as error:
-                if not (isinstance(error, asyncio.CancelledError) and reading.is_useless(number)):
-                    for other in reading.fail(number, _raisable(error, index)):
-                        other.cancel()
-            number = reading.take(reader, number)
-        self._spare.append(own)
+        try:
+            self._generators.follow(own)
+            reader, task = asyncio.current_task(), (reading.task.seed, reading.task.epoch)
+            number = reading.take(reader)
+            while number >= 0:
+                position, index, key = reading.wanted[number]
+                enter_in_coroutine(task, key)
+                own.enter(reading.seed, position)
+                try:
+                    sample = reading.dataset[index]
+                    reading.samples[number] = await (sample if type(sample) is CoroutineType else _settled(sample))
+                except BaseException as error:
+                    if not (isinstance(error, asyncio.CancelledError) and reading.is_useless(number)):
+                        for other in reading.fail(number, _raisable(error, index)):
+                            other.cancel()
+                number = reading.take(reader, number)
+        finally:
+            self._spare.append(own)
+            ended.one()
+
+
+class _Ended:
+    """How many readers have not ended. asyncio.wait takes longer: a call for each (benchmarks/latency.py)."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.all = asyncio.get_running_loop().create_future()
+
+    def one(self) -> None:
+        self._left -= 1
+        if not self._left and not self.all.done():
+            self.all.set_result(None)
 
 
 async def _settled(sample: Any) -> Any:
