@@ -27,7 +27,7 @@ from feedline.diagnose.answer import Answer, Findings
 from feedline.diagnose.findings import Finding
 from feedline.errors import MemoryShortage
 
-PYPROJECT = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+PYPROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text()
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 QUICK = ["preflight", "--no-trial"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs" / "doctor.md"
-DOCTOR = Path(__file__).parent.parent / "src" / "feedline" / "diagnose" / "doctor"
+DOCS = Path(__file__).parents[2] / "docs" / "doctor.md"
+DOCTOR = Path(__file__).parents[2] / "src" / "feedline" / "diagnose" / "doctor"
 
 DATA = """
 import numpy as np
