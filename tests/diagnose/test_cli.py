@@ -73,6 +73,14 @@ def test_a_reader_that_goes_away_changes_nothing() -> None:
     assert done.returncode == main_quietly(QUICK)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to be had")
+def test_an_answer_that_cannot_be_written_is_said_in_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        done = run(*QUICK, stdout=full)
+    assert done.stderr == "feedline preflight: the answer could not be written: [Errno 28] No space left on device\n"
+    assert done.returncode == 1
+
+
 def main_quietly(arguments: list[str]) -> int:
     with contextlib.redirect_stdout(io.StringIO()):
         return main(arguments)

@@ -192,6 +192,21 @@ def prepare(worker: int) -> None:
             "dataset, on_error='skip', max_errors=0, max_deaths=1, num_workers=0",
         ),
         (
+            {"stall_warning": 5, "on_stall": "restart", "error_log": "bad.jsonl", "on_epoch_end": print},
+            Setting(0),
+            "dataset, on_epoch_end=print, stall_warning=5.0, on_stall='restart', error_log='bad.jsonl', num_workers=0",
+        ),
+        (
+            {"num_workers": 1, "timeout": 9},
+            Setting(2),
+            "dataset, num_workers=2, persistent_workers=True, timeout=9.0",
+        ),
+        (
+            {"num_workers": 1, "timeout": 9},
+            Setting(0),  # which would be refused with it
+            "dataset, num_workers=0",
+        ),
+        (
             {"num_workers": 1, "multiprocessing_context": multiprocessing.get_context("spawn")},
             Setting(1),
             "dataset, num_workers=1, persistent_workers=True, multiprocessing_context='spawn'",
