@@ -192,9 +192,9 @@ def prepare(worker: int) -> None:
             "dataset, on_error='skip', max_errors=0, max_deaths=1, num_workers=0",
         ),
         (
-            {"stall_warning": 5, "on_stall": "restart", "error_log": "bad.jsonl", "on_epoch_end": print},
+            {"stall_warning": 5, "on_stall": "restart", "error_log": "/tmp/bad.jsonl", "on_epoch_end": print},
             Setting(0),
-            "dataset, on_epoch_end=print, stall_warning=5.0, on_stall='restart', error_log='bad.jsonl', num_workers=0",
+            "dataset, on_epoch_end=print, stall_warning=5.0, on_stall='restart', error_log='/tmp/bad.jsonl', num_workers=0",
         ),
         (
             {"num_workers": 1, "timeout": 9},
