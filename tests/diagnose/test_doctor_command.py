@@ -39,7 +39,7 @@ class Fine(Photos):
 
 def doctor(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "data.py").write_text(DATA)
-    command = [sys.executable, "-m", "feedline", "doctor", "--seconds", "2", *arguments]
+    command = [sys.executable, "-m", "feedline", "doctor", "--seconds", "30", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 
