@@ -53,6 +53,8 @@ class Guard:
         self._quarantine = quarantine
         self._streams: dict[int, dict[str, Any]] = {}  # a stream's part → where it stands after its latest outcome
         self._places: dict[int, list[int]] = {}  # a task's number → where workers died with it
+        self.early_lost: dict[int, list[int]] = {}
+        """The same of the next epoch's tasks that were lost; empty where a worker died without having begun it."""
         self._killed: dict[int, str] = {}  # worker → why we ended it
         self._stillborn: dict[int, int] = {}
         self._may_be_unborn = workers.count > 0
@@ -67,9 +69,22 @@ class Guard:
 
     def submit(self, task: Task) -> None:
         """Give out a task; samples known to be deadly are left out."""
-        self.workers.submit(self._careful(task))
+        self.workers.submit(self.careful(task))
 
-    def _careful(self, task: Task) -> Task:
+    def submit_early(self, task: Task) -> Task:
+        """Give out a task of the next epoch, as it is returned. If it is lost, that is only noted (`early_lost`)."""
+        task = self.careful(task)
+        self.workers.submit(task, early=True)
+        return task
+
+    def submit_again(self, task: Task, places: list[int]) -> None:
+        """Give out a task that was lost while it was early; where workers died with it then counts."""
+        if places:
+            self._places[task.seq] = list(places)
+        self.submit(task)
+
+    def careful(self, task: Task) -> Task:
+        """The task, told which of its samples are known to be deadly."""
         if not self._quarantine or task.indices is None:
             return task
         avoid = self._avoided(task)
@@ -184,8 +199,11 @@ class Guard:
         """Put a new worker in its place, see to its tasks, and say so."""
         why = self._killed.pop(death.worker, None)
         told = self._told(death, why)
+        self._note_early(death)
         ended = death.task.shard if death.task is not None else None
-        own, blamed = (None, "") if death.task is None else self._retried(death.task, death, why)
+        own, blamed = None, ""
+        if death.task is not None and not death.was_early:
+            own, blamed = self._retried(death.task, death, why)
         outcomes = []
         for task in reversed(self._placed(death.lost)):
             again: Task | Outcome = task
@@ -196,7 +214,7 @@ class Guard:
             if isinstance(again, Outcome):
                 outcomes.append(again)
             else:
-                self.workers.submit(self._careful(again), urgent=True)
+                self.workers.submit(self.careful(again), urgent=True)
         self._check_birth(death, told)
         self._empty[death.worker] = death.place == SETTING_UP and why is not None
         self._again_at = 0.0
@@ -204,6 +222,13 @@ class Guard:
         if not isinstance(own, Outcome):
             self._warn(f"{told}\n{blamed or 'A new worker takes its place; no batch is lost.'}")
         return outcomes
+
+    def _note_early(self, death: Death) -> None:
+        """The next epoch's tasks are given out again when it begins, and not before: one may be deadly."""
+        for task in death.early:
+            places = self.early_lost.setdefault(task.seq, [])
+            if task is death.task:
+                places.append(death.place)
 
     def _fill_places(self) -> None:
         """New workers for empty places. Where the system refuses one, the others go on, and it is tried again."""

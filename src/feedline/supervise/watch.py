@@ -44,6 +44,13 @@ class Death(NamedTuple):
     """Tasks that nobody is working on any more, its own among them, in order."""
     instead: int | None = None
     """The index that was read in the stead of the sample at that place, if one was."""
+    early: tuple[Task, ...] = ()
+    """Tasks of the next epoch that nobody is working on any more; its own may be one of them."""
+
+    @property
+    def was_early(self) -> bool:
+        """Was it at a task of the next epoch?"""
+        return any(task is self.task for task in self.early)
 
 
 def state_of(pid: int) -> str:
