@@ -17,6 +17,7 @@ import numpy as np
 from feedline.guard import Guard
 from feedline.line.plan import Tasks
 from feedline.messages import Task
+from feedline.supervise.early_losses import EarlyLosses
 from feedline.workers.contract import Workers
 
 Foresee = Callable[[], Tasks | None]
@@ -33,7 +34,7 @@ class Ahead:
         self._workers: Workers | None = None
         self._tasks: Tasks | None = None
         self._sent: list[Task] = []
-        self._lost: dict[int, list[int]] = {}
+        self._losses = EarlyLosses()
         self._rest = Rest()
         self._outdated = False
 
@@ -44,11 +45,11 @@ class Ahead:
     def look(self, foresee: Foresee, guard: Guard) -> None:
         """All tasks of an epoch are out: see which ones the next one begins with."""
         if self._rest.over():
-            self._workers, self._tasks, self._lost = guard.workers, foresee(), guard.early_lost
+            self._workers, self._tasks, self._losses = guard.workers, foresee(), guard.early
 
     def send(self, guard: Guard, room: int) -> None:
         """Send so many of them in all, while none is lost: whatever took it may take the next one, too."""
-        while self._tasks is not None and len(self._sent) < room and not self._lost:
+        while self._tasks is not None and len(self._sent) < room and not self._losses.places:
             try:
                 task = next(self._tasks)
             except Exception:  # the end, or what the sampler will raise when its epoch is begun
@@ -65,7 +66,9 @@ class Ahead:
 
     def settle(self, tasks: list[Task], guard: Guard) -> None:
         """The epoch begins with these tasks: have them out, those sent early or, if they are others, these."""
-        sent, lost, outdated = self._sent, self._lost, self._outdated
+        sent, lost, outdated = self._sent, self._losses.places, self._outdated
+        for told in self._losses.told:
+            guard.warn(told)
         self.drop()
         is_same = len(sent) == len(tasks) and all(map(same, sent, map(guard.careful, tasks)))
         self._rest.foreseen(is_same)
@@ -84,7 +87,8 @@ class Ahead:
 
     def drop(self) -> None:
         """What was sent is nobody's any more."""
-        self._workers, self._tasks, self._sent, self._lost, self._outdated = None, None, [], {}, False
+        self._workers, self._tasks, self._sent, self._outdated = None, None, [], False
+        self._losses = EarlyLosses()
 
 
 class Rest:

@@ -47,11 +47,6 @@ class Death(NamedTuple):
     early: tuple[Task, ...] = ()
     """Tasks of the next epoch that nobody is working on any more; its own may be one of them."""
 
-    @property
-    def was_early(self) -> bool:
-        """Was it at a task of the next epoch?"""
-        return any(task is self.task for task in self.early)
-
 
 def state_of(pid: int) -> str:
     """What the system says of a process that cannot run; empty for one that can."""

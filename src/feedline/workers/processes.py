@@ -104,8 +104,8 @@ class ProcessWorkers:
         deadline = None if timeout is None else time.monotonic() + timeout
         dead: list[int] = []
         while True:
-            if self._aside and self._early_run == self._run:
-                return self._taken_aside()
+            if self._aside and (kept := self._from_aside(self._run)):
+                return kept
             tickets = receive_done(crew.done[0])
             if tickets:
                 for lane in crew.lanes:
@@ -148,13 +148,13 @@ class ProcessWorkers:
         later = max(self._run, self._early_run)
         self._run = later if keep_early and later > self._run else later + 1
         self._crew.set_run(self._run)
-        if self._run != self._early_run:
-            self._taken_aside()  # which gives their slots back
+        self._from_aside(self._run - 1)  # whose slots are free again
 
-    def _taken_aside(self) -> list[Outcome | Death]:
-        """Outcomes of tasks that were sent early, as far as they are wanted now."""
-        aside, self._aside = self._aside, []
-        return [outcome for ticket, sent in aside if (outcome := self._open(ticket, sent)) is not None]
+    def _from_aside(self, run: int) -> list[Outcome | Death]:
+        """Take what was put aside up to that run; outcomes as far as they are wanted."""
+        due = [each for each in self._aside if each[1].run <= run]
+        self._aside = [each for each in self._aside if each[1].run > run]
+        return [outcome for ticket, sent in due if (outcome := self._open(ticket, sent)) is not None]
 
     def standing(self) -> list[Standing]:
         return [self._stands(number) for number in sorted(self._crew.members)]
