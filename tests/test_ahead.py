@@ -5,18 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, SPAWN, THREADS, few
+from kinds import FORK, THREADS, few
 from noted import Noted, Reads
 
-from feedline import BatchSampler, DataLoader, DistributedSampler, RandomSampler, StratifiedBatchSampler
+from feedline import BatchSampler, DataLoader, DistributedSampler, StratifiedBatchSampler
 from feedline.ahead import same
 from feedline.messages import Task
 
@@ -132,7 +130,7 @@ class Run:
         self.seen.append(loader.epoch)
 
 
-@settings(max_examples=few(150))
+@settings(max_examples=few(50))
 @given(st.sampled_from(KINDS), st.integers(3, 24), st.lists(ACTIONS, min_size=2, max_size=6))
 def test_whatever_is_done_the_batches_and_states_are_those_without(
     kind: str, size: int, actions: list[tuple[str, int]]
@@ -143,3 +141,84 @@ def test_whatever_is_done_the_batches_and_states_are_those_without(
             plain.do(*action)
             ahead.do(*action)
             assert ahead.seen == plain.seen
+
+
+class FailsIn(Noted):
+    """Fails at one sample in one epoch, which it knows by what `rng()` draws there."""
+
+    def __init__(self, size: int, drawn: tuple[int, ...]) -> None:
+        super().__init__(size)
+        self.drawn = drawn
+
+    def __getitem__(self, index: int) -> Any:
+        sample = super().__getitem__(index)
+        if sample[1] in self.drawn:
+            raise ValueError(f"sample {index} is damaged")
+        return sample
+
+
+def test_an_early_error_is_raised_when_its_turn_comes() -> None:
+    options: dict[str, Any] = {"batch_size": 2, "shuffle": True, "seed": 2}
+    plain = DataLoader(Noted(12), **options)
+    epochs = [lists(plain) for _ in range(3)]
+    bad = tuple(epochs[1][place][0][1] for place in (0, 2))
+    with DataLoader(FailsIn(12, bad), **options, **KEPT) as loader:
+        assert lists(loader) == epochs[0]
+        iterator, got = iter(loader), []
+        for place in range(6):
+            if place in (0, 2):
+                with pytest.raises(ValueError, match="is damaged"):
+                    next(iterator)
+            else:
+                got.append(next(iterator).tolist())
+        assert got == [batch for place, batch in enumerate(epochs[1]) if place not in (0, 2)]
+        assert next(iterator, None) is None
+        assert lists(loader) == epochs[2]
+
+
+class Told(Noted):
+    """Knows its epoch by a value that the training loop sets."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.epoch = multiprocessing.Value("i", 0)
+
+    def __getitem__(self, index: int) -> Any:
+        return np.array([index, self.epoch.value])
+
+
+def test_a_dataset_that_is_told_between_epochs_is_not_read_ahead() -> None:
+    data = Told(8)
+    with DataLoader(data, batch_size=2, **KEPT) as loader:
+        for epoch in range(3):
+            data.epoch.value = epoch
+            assert [batch.tolist() for batch in loader] == [[[i, epoch], [i + 1, epoch]] for i in range(0, 8, 2)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seq": 1},
+        {"epoch": 1},
+        {"seed": 1},
+        {"indices": np.array([0, 2])},
+        {"indices": np.array([0, 1, 2])},
+        {"indices": np.array([0, 1], np.int32)},
+        {"indices": [0, 1]},
+        {"first": 0},
+        {"avoid": ((0, "killed a worker"),)},
+        {"alone": True},
+        {"stride": 2},
+    ],
+    ids=str,
+)
+def test_tasks_that_differ_in_anything_are_not_the_same(other: dict[str, Any]) -> None:
+    task = Task(0, 0, 0, np.array([0, 1]))
+    assert same(task, Task(0, 0, 0, np.array([0, 1])))
+    assert not same(task, task._replace(**other))
+
+
+def test_lists_of_plain_numbers_are_compared_and_nothing_else() -> None:
+    assert same(Task(0, 0, 0, [3, 4]), Task(0, 0, 0, [3, 4]))
+    for one, other in (([3, 4], [3, 5]), ([3], [3, 4]), ([True], [1]), ([1.0], [1.0]), ([[1]], [[1]]), ((1,), (1,))):
+        assert not same(Task(0, 0, 0, one), Task(0, 0, 0, other))
