@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from kinds import FORK, THREADS, few
 from noted import Noted, Reads
 
-from feedline import BatchSampler, DataLoader, DistributedSampler, StratifiedBatchSampler
+from feedline import BatchSampler, DataLoader, DistributedSampler, Sampler, StratifiedBatchSampler
 from feedline.ahead import same
 from feedline.messages import Task
 
@@ -174,6 +175,40 @@ def test_an_early_error_is_raised_when_its_turn_comes() -> None:
         assert got == [batch for place, batch in enumerate(epochs[1]) if place not in (0, 2)]
         assert next(iterator, None) is None
         assert lists(loader) == epochs[2]
+
+
+class EndsAfter(Sampler):
+    """Has no order for the second epoch."""
+
+    def order(self, seed: int, epoch: int) -> Any:
+        if epoch == 1:
+            raise ValueError("no order for that")
+        return np.arange(6)
+
+
+def test_an_error_of_the_sampler_is_raised_in_its_epoch() -> None:
+    with DataLoader(Noted(6), batch_size=2, sampler=EndsAfter(), **KEPT) as loader:
+        assert len(list(loader)) == 3
+        with pytest.raises(ValueError, match="no order for that"):
+            list(loader)
+        assert len(list(loader)) == 3
+
+
+def test_a_recording_has_no_batch_that_was_made_before_it_began(tmp_path: Path) -> None:
+    reads = Reads()
+    with DataLoader(Noted(12, reads.writing), batch_size=2, **KEPT) as loader:
+        recorder = loader.trace(tmp_path / "first.json")
+        list(loader)
+        reads.take(20)
+        recorder.stop()
+        with loader.trace(tmp_path / "second.json"):
+            list(loader)
+    reads.rest()
+    for name in ("first", "second"):
+        events = json.loads((tmp_path / f"{name}.json").read_text())["traceEvents"]
+        spans = [event for event in events if event["name"] == "fetch"]
+        assert sorted(span["args"]["batch"] for span in spans) == list(range(6))
+        assert all(span["ts"] >= 0 for span in spans)
 
 
 class Told(Noted):

@@ -9,6 +9,7 @@ Not its job: foreseeing (line.foreseeing, fronts), whether it may be done at all
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -45,14 +46,16 @@ class Ahead:
     def look(self, foresee: Foresee, guard: Guard) -> None:
         """All tasks of an epoch are out: see which ones the next one begins with."""
         if self._rest.over():
-            self._workers, self._tasks, self._losses = guard.workers, foresee(), guard.early
+            self._workers, self._losses = guard.workers, guard.early
+            with contextlib.suppress(Exception):  # the sampler's, which it will raise again when its epoch begins
+                self._tasks = foresee()
 
     def send(self, guard: Guard, room: int) -> None:
         """Send so many of them in all, while none is lost: whatever took it may take the next one, too."""
         while self._tasks is not None and len(self._sent) < room and not self._losses.places:
             try:
                 task = next(self._tasks)
-            except Exception:  # the end, or what the sampler will raise when its epoch is begun
+            except Exception:  # the end, or an error of the sampler's, as above
                 self._tasks = None
             else:
                 self._sent.append(guard.submit_early(task))

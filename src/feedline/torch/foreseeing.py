@@ -55,12 +55,12 @@ def _twin(sampler: Any, step: int) -> Any:
     kind = type(sampler)
     if kind is SequentialSampler:
         return sampler
+    if kind not in (DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler):
+        return None
     twin = copy.copy(sampler)
     if kind is DistributedSampler:
         twin.epoch += step
         return twin
-    if kind not in (RandomSampler, SubsetRandomSampler, WeightedRandomSampler):
-        return None
     given = sampler.generator
     if given is not None and given.device.type != "cpu":
         return None
