@@ -64,6 +64,35 @@ def test_nothing_is_read_ahead(options: dict[str, Any]) -> None:
     assert sorted(reads.rest()) == list(range(10))
 
 
+def test_this_epochs_batches_and_the_next_ones_share_one_credit() -> None:
+    reads = Reads()
+    with DataLoader(Noted(8, reads.writing), batch_size=2, **KEPT) as loader:
+        batches = iter(loader)
+        next(batches)
+        assert sorted(reads.take(10)) == [0, 0, 1, 1, 2, 3, 4, 5, 6, 7]
+        batches.close()
+    assert reads.rest() == []
+
+
+def test_new_workers_are_sent_all_of_it() -> None:
+    again = DataLoader(Noted(8), batch_size=2, seed=6)
+    with DataLoader(Noted(8), batch_size=2, seed=6, **KEPT) as loader:
+        for _ in range(3):
+            assert lists(loader) == lists(again)
+            loader.close()
+
+
+def test_after_an_epoch_that_was_not_foreseen_there_is_a_rest() -> None:
+    reads = Reads()
+    with DataLoader(Noted(12, reads.writing), batch_size=2, shuffle=True, **KEPT) as loader:
+        list(loader)
+        reads.take(20)
+        loader.set_epoch(5)
+        list(loader)
+        assert sorted(reads.take(12)) == list(range(12))
+    assert reads.rest() == []
+
+
 def test_forever_goes_on_without_a_gap() -> None:
     reads = Reads()
     with DataLoader(Noted(6, reads.writing), batch_size=2, seed=3, shuffle=True, **KEPT) as loader:

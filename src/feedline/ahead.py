@@ -51,8 +51,8 @@ class Ahead:
                 self._tasks = foresee()
 
     def send(self, guard: Guard, room: int) -> None:
-        """Send so many of them in all, while none is lost: whatever took it may take the next one, too."""
-        while self._tasks is not None and len(self._sent) < room and not self._losses.places:
+        """Send so many of them in all."""
+        while self._tasks is not None and len(self._sent) < room:
             try:
                 task = next(self._tasks)
             except Exception:  # the end, or an error of the sampler's, as above

@@ -156,8 +156,7 @@ class BatchIterator(Iterator[Any]):
             self._over = over
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
-            if not self._owned and (over or not self._lasting.ahead):
-                self._lasting.ahead.drop()
+            if not self._owned and not self._lasting.ahead:
                 self._workers.forget()
 
     def give_up(self) -> None:
@@ -222,7 +221,7 @@ class BatchIterator(Iterator[Any]):
         while len(self._delivery) < self._credits and (task := self._next_task()) is not None:
             self._expect(task)
             self._guard.submit(task)
-        if not self._more and not self._owned and self._sampler_error is None:
+        if not self._more and not self._owned:
             self._work_ahead()
 
     def _expect(self, task: Task) -> None:
