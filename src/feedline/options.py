@@ -52,6 +52,8 @@ class Options:
     """How many of a batch's samples each worker reads at a time; 0: one, or many of those that are awaited."""
     on_epoch_end: Callable[[Stats], object] | None = None
     """Called with the loader's stats when an epoch's end has been met."""
+    across_epochs: bool = True
+    """Are the next epoch's first batches made while this one's last are consumed, where that is safe?"""
 
     @property
     def batched(self) -> bool:
@@ -86,6 +88,7 @@ def check_options(given: dict[str, Any]) -> Options:
         care=check_care(given),
         fetch_threads=check_fetch_threads(given["fetch_threads"]),
         on_epoch_end=check_function("on_epoch_end", given["on_epoch_end"]),
+        across_epochs=check_flag("across_epochs", given["across_epochs"]),
     )
     check_start_method(options.workers, options.multiprocessing_context)
     check_buffer(options.shuffle_buffer, options.stream)

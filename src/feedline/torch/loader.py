@@ -20,7 +20,7 @@ import torch.utils.data
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.care import check_care
-from feedline.checks import check_function, check_whole
+from feedline.checks import check_flag, check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
@@ -57,6 +57,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     feedline's own options are keyword-only: `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
     `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
     `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`),
+    `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
     `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
 
     >>> import torch
@@ -104,6 +105,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
+        across_epochs: bool = True,
         device: str | torch.device | None = None,
     ) -> None:
         own = Own(
@@ -112,6 +114,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             None if device is None else torch.device(device),
             check_care(locals()),
             check_function("on_epoch_end", on_epoch_end),
+            check_flag("across_epochs", across_epochs),
             check_fetch_threads(fetch_threads),
         )
         collate_fn = check_collate(collate, collate_fn, compose)

@@ -46,6 +46,7 @@ class ThreadWorkers:
 
     do = None
     forked = False
+    takes_early = False  # they read the user's own dataset, which may be changed between epochs
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -75,7 +76,7 @@ class ThreadWorkers:
         for number in range(self.count):
             self.revive(number, elsewhere=False)
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         self._check_owner()
         lane = self._lanes[task.shard % len(self._lanes)]
         waiting = _emptied(lane) if urgent else []
@@ -96,7 +97,7 @@ class ThreadWorkers:
             return found
         raise WorkerError("the loader was closed by another thread while this one waited for a batch")
 
-    def forget(self) -> None:
+    def forget(self, keep_early: bool = False) -> None:
         self._now.run += 1
 
     def standing(self) -> list[Standing]:
