@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few, quick_kinds
 
+import feedline
 from feedline import (
     ConcatDataset,
     DataLoader,
@@ -392,3 +393,9 @@ def test_a_forked_copy_makes_a_loop_of_its_own() -> None:
     assert loop._ready() is not first
     loop.close()
     first.close()
+
+
+def test_the_doctor_says_that_it_does_not_await() -> None:
+    for patient in (Awaited(), DataLoader(Awaited())):
+        with pytest.raises(OptionError, match="does not await them yet"):
+            feedline.doctor(patient)
