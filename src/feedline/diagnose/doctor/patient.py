@@ -100,7 +100,7 @@ def patient_of(what: Any, batch_size: int | None, label: str | None, constructio
     """Of a dataset or a loader; OptionError if it is neither."""
     if awaits(getattr(what, "dataset", what)):
         raise OptionError(
-            "the doctor examines samples one by one and does not await them yet: give it a dataset whose __getitem__ is "
+            "the doctor reads samples one by one and does not await them yet: give it a dataset whose __getitem__ is "
             "a plain function (for example one that calls asyncio.run)"
         )
     given: dict[str, Any] = {"label": label}
