@@ -104,12 +104,7 @@ class FetchLoop:
         self._thread = threading.get_ident()
         task = self._task = loop.create_task(coroutine)
         try:
-            return loop.run_until_complete(task)
-        except BaseException:
-            if not task.done():  # Ctrl-C, or told to leave
-                task.cancel()
-                loop.run_until_complete(asyncio.wait({task}, timeout=STOP_SECONDS))
-            raise
+            return loop.run_until_complete(task)  # what Ctrl-C leaves unfinished is cancelled when the loop is closed
         finally:
             self._task = None
 
