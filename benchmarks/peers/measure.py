@@ -46,7 +46,7 @@ def seconds_to_go_on(make: Callable[[], Any]) -> Iterator[float]:
 def first_array(batch: Any) -> Any:
     """Of a batch that may be a tuple or a dict."""
     if isinstance(batch, dict):
-        return next(value for value in batch.values() if hasattr(value, "shape"))
+        return next(iter(batch.values()))
     return batch[0] if isinstance(batch, (tuple, list)) else batch
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 NO_SHARDS = {"shards": "has no shards of its own"}
 NO_DECODER = {"decoder": "has no decoder of its own"}
 OWN_FILES = dict.fromkeys(
-    ("memory", "large", "decoder", "text", "text-2", "wait-8", "wait-128"), "reads its own files only: see shards and jpeg"
+    ("memory", "large", "decoder", "text", "text-2", "wait-8", "wait-128"), "reads its own files: see shards and JPEG"
 )
 ONE_THREAD_A_WORKER = {"wait-128": "has one sample at a time in each process"}
 
@@ -51,7 +51,7 @@ SIDES = [
         "with_torch",
         "torch",
         "https://docs.pytorch.org/docs/stable/data.html",
-        "`DataLoader`, persistent worker processes; `TensorDataset` in memory",
+        "`DataLoader`, persistent worker processes; `TensorDataset` in memory; 8 workers where samples are waited for",
         NO_SHARDS | NO_DECODER | {"resume": "has no state"},
     ),
     Side(
@@ -67,8 +67,8 @@ SIDES = [
         "with_nodes",
         "torchdata",
         "https://docs.pytorch.org/data/0.11/migrate_to_nodes_from_utils.html",
-        "sampler, `Batcher`, `ParallelMapper` that reads and collates, `Prefetcher`; threads where samples are waited for, "
-        "else 2 processes",
+        "sampler, `Batcher`, `ParallelMapper` that reads and collates, `Prefetcher`; threads where samples are "
+        "waited for, else 2 processes",
         NO_SHARDS | NO_DECODER,
     ),
     Side(
@@ -76,8 +76,8 @@ SIDES = [
         "with_grain",
         "grain",
         "https://google-grain.readthedocs.io/en/latest/tutorials/dataset_basic_tutorial.html",
-        "`MapDataset`, shuffled, repeated, batched; no reading threads in memory, as many as asked for where samples are "
-        "waited for, else `mp_prefetch` with 2 processes; shards as ArrayRecord files",
+        "`MapDataset`, shuffled, repeated, batched; no reading threads in memory, as many as asked for where samples "
+        "are waited for, else `mp_prefetch` with 2 processes; shards as ArrayRecord files",
         NO_DECODER,
     ),
     Side(

@@ -61,7 +61,8 @@ def batches(workload: str, **more: Any) -> Batches:
     options = {"shuffle": True, "drop_last": True, **OPTIONS[workload], **more}
     options["persistent_workers"] = bool(options.get("num_workers"))
     known = inspect.signature(DataLoader).parameters
-    return endless(DataLoader(DATASETS[workload](), **{name: options[name] for name in options if name in known}))
+    loader = DataLoader(DATASETS[workload](), **{name: options[name] for name in options if name in known})
+    return (batch["npy"] for batch in endless(loader)) if workload == "shards" else endless(loader)
 
 
 def resume() -> Iterator[float]:

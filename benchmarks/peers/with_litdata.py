@@ -1,6 +1,6 @@
 """LitData: its own chunks, by StreamingDataset and StreamingDataLoader. https://pypi.org/project/litdata/
 
-Chunks of 16 MB, and of 4 MB for the pictures: its examples have 64 MB, but then one worker would have most of this data.
+Chunks of 16 MB, and of 4 MB for the pictures: its examples have 64 MB, but then one worker would have most of it.
 """
 
 from __future__ import annotations

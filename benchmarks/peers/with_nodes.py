@@ -1,7 +1,8 @@
 """torchdata.nodes, put together as its guide for users of torch.utils.data does.
 
-https://docs.pytorch.org/data/0.11/migrate_to_nodes_from_utils.html: sampler, batches of indices, a mapper that reads and
-collates them, a prefetcher. Processes where Python works, threads where it waits.
+https://docs.pytorch.org/data/0.11/migrate_to_nodes_from_utils.html
+Sampler, batches of indices, a mapper that reads and collates them, a prefetcher. Processes where Python works, threads
+where it waits.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def _endless(builder: PipelineBuilder[Any, Any], threads: int) -> Batches:
 
 
 def _by_batch(make: Any, length: int, batch: int, threads: int) -> Batches:
-    builder = PipelineBuilder().add_source(_indices(length, batch)).pipe(make, concurrency=threads, output_order="input")
-    return _endless(builder, threads)
+    builder = PipelineBuilder().add_source(_indices(length, batch))
+    return _endless(builder.pipe(make, concurrency=threads, output_order="input"), threads)
 
 
 def _waiting(threads: int) -> Batches:
