@@ -18,6 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from feedline import mersenne
+
 
 class Source(Protocol):
     """A global generator: how to seed it, and how to put it back."""
@@ -43,10 +45,10 @@ class _NumPyRandom:
         np.random.seed(value & 0xFFFFFFFF)
 
     def save(self) -> Any:
-        return np.random.get_state()
+        return mersenne.save()
 
     def restore(self, state: Any) -> None:
-        np.random.set_state(state)
+        mersenne.restore(state)
 
 
 GLOBAL_SOURCES: list[Source] = [_PythonRandom(), _NumPyRandom()]
