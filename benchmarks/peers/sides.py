@@ -86,7 +86,8 @@ SIDES = [
         "spdl",
         "https://facebookresearch.github.io/spdl/latest/getting_started/pytorch.html",
         "a pipeline of threads: batches of indices, and one stage that makes batches of them (in memory: two gathers); "
-        "single samples where they are waited for; `load_image_batch` as decoder",
+        "single samples where they are waited for; in the order of completion, its default; "
+        "`load_image_batch` as decoder",
         NO_SHARDS | {"resume": "has no state"},
     ),
     Side(
