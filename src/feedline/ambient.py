@@ -25,6 +25,8 @@ class Source(Protocol):
     def seed(self, value: int) -> None: ...
     def save(self) -> Any: ...
     def restore(self, state: Any) -> None: ...
+    def position(self) -> Any:
+        """What is another as soon as anything has been drawn."""
 
 
 class _PythonRandom:
@@ -37,6 +39,9 @@ class _PythonRandom:
     def restore(self, state: Any) -> None:
         random.setstate(state)
 
+    def position(self) -> Any:
+        return random.getstate()
+
 
 class _NumPyRandom:
     def seed(self, value: int) -> None:
@@ -48,6 +53,14 @@ class _NumPyRandom:
     def restore(self, state: Any) -> None:
         np.random.set_state(state)
 
+    def position(self) -> Any:
+        return _position(np.random.get_state())
+
+
+def _position(state: Any) -> Any:
+    _, words, *rest = state
+    return words.tobytes(), *rest  # arrays do not compare as one
+
 
 GLOBAL_SOURCES: list[Source] = [_PythonRandom(), _NumPyRandom()]
 
@@ -57,6 +70,9 @@ class Ambient(Protocol):
 
     def open(self) -> None: ...
     def enter(self, value: int) -> None: ...
+    def position(self) -> Any:
+        """Where the generators stand: another value as soon as one of them has been drawn from."""
+
     def leave(self) -> None: ...
     def close(self) -> None: ...
 
@@ -73,6 +89,9 @@ class Owned:
     def enter(self, value: int) -> None:
         for source in self._sources:
             source.seed(value)
+
+    def position(self) -> Any:
+        return [source.position() for source in self._sources]
 
     def leave(self) -> None:
         pass
@@ -96,6 +115,9 @@ class Borrowed:
             self._saved = [source.save() for source in self._sources]
         for source in self._sources:
             source.seed(value)
+
+    def position(self) -> Any:
+        return [source.position() for source in self._sources]
 
     def leave(self) -> None:
         if self._saved is not None:
@@ -130,6 +152,11 @@ class PerThread:
         assert _own.numpy is not None
         _own.python.seed(value)
         _own.numpy.seed(value & 0xFFFFFFFF)
+
+    def position(self) -> Any:
+        assert _own.python is not None
+        assert _own.numpy is not None
+        return _own.python.getstate(), _position(_own.numpy.get_state())
 
     def leave(self) -> None:
         pass
@@ -185,6 +212,9 @@ class ThisThread:
                 self._visiting.open()
             self._current = self._visiting
         self._current.enter(value)
+
+    def position(self) -> Any:
+        return self._current.position()
 
     def leave(self) -> None:
         self._current.leave()

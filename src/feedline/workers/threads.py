@@ -16,9 +16,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+
+import numpy as np
 
 from feedline.ambient import PerThread
 from feedline.arena import segment
@@ -51,7 +53,7 @@ class ThreadWorkers:
         self._job = job
         self.count = job.num_workers
         self._owner = os.getpid()
-        self._pool = SlotPool() if segment.available else None
+        self.pool = SlotPool() if segment.available else None
         self._lanes: list[Lane] = [queue.SimpleQueue() for _ in range(self.count if job.stream else 1)]
         self._done: Done = queue.SimpleQueue()
         self._now = _Now()
@@ -83,6 +85,10 @@ class ThreadWorkers:
         for message in waiting:
             lane.put(message)
 
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        for task in reversed(tasks):
+            self.submit(task, urgent=True)
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         self._check_owner()
         found: list[Outcome | Death] = []
@@ -103,7 +109,7 @@ class ThreadWorkers:
         return [worker.stands(number) for number, worker in sorted(self._threads.items())]
 
     def slots(self) -> Slots:
-        return Slots() if self._pool is None else Slots(*self._pool.occupancy())
+        return Slots() if self.pool is None else Slots(*self.pool.occupancy())
 
     def ask_stacks(self) -> None:
         pass  # they can be had at any time
@@ -124,7 +130,7 @@ class ThreadWorkers:
 
     def revive(self, number: int, elsewhere: bool) -> None:
         lane = self._lanes[number % len(self._lanes)]
-        worker = self._threads[number] = _Worker(self._job, number, lane, self._done, self._pool, self._now)
+        worker = self._threads[number] = _Worker(self._job, number, lane, self._done, self.pool, self._now)
         self._rows.append(worker.row)
 
     def _check_owner(self) -> None:
@@ -149,8 +155,8 @@ class ThreadWorkers:
         self._threads = {}
         self._done.put(None)
         self._done = queue.SimpleQueue()
-        if self._pool is not None:
-            self._pool.close()
+        if self.pool is not None:
+            self.pool.close()
 
 
 def _emptied(lane: Lane) -> list[tuple[int, Task]]:
@@ -232,7 +238,8 @@ def _outcome(body: Body | None, broken: Failure | None, task: Task, memory: Loca
     if body is None:
         return Outcome(task.seq, failure=broken)
     try:
-        return body.run(task, memory.empty)
+        # A piece is copied into its batch at once, and a slot would be held for the user.
+        return body.run(task, memory.empty if task.piece_of < 0 else np.empty)
     except BaseException as error:  # SystemExit and the like
         return body.failed(task, error)
     finally:
