@@ -25,8 +25,8 @@ class Source(Protocol):
     def seed(self, value: int) -> None: ...
     def save(self) -> Any: ...
     def restore(self, state: Any) -> None: ...
-    def position(self) -> Any:
-        """What is another as soon as anything has been drawn."""
+    def draw(self) -> Any:
+        """A number of at least 63 bits: it tells where the generator stood."""
 
 
 class _PythonRandom:
@@ -39,8 +39,8 @@ class _PythonRandom:
     def restore(self, state: Any) -> None:
         random.setstate(state)
 
-    def position(self) -> Any:
-        return random.getstate()
+    def draw(self) -> Any:
+        return random.getrandbits(64)
 
 
 class _NumPyRandom:
@@ -53,13 +53,8 @@ class _NumPyRandom:
     def restore(self, state: Any) -> None:
         np.random.set_state(state)
 
-    def position(self) -> Any:
-        return _position(np.random.get_state())
-
-
-def _position(state: Any) -> Any:
-    _, words, *rest = state
-    return words.tobytes(), *rest  # arrays do not compare as one
+    def draw(self) -> Any:
+        return np.random.bytes(8)
 
 
 GLOBAL_SOURCES: list[Source] = [_PythonRandom(), _NumPyRandom()]
@@ -70,8 +65,8 @@ class Ambient(Protocol):
 
     def open(self) -> None: ...
     def enter(self, value: int) -> None: ...
-    def position(self) -> Any:
-        """Where the generators stand: another value as soon as one of them has been drawn from."""
+    def draw(self) -> Any:
+        """A number from each generator: others, as soon as one of them has been drawn from since it was seeded."""
 
     def leave(self) -> None: ...
     def close(self) -> None: ...
@@ -90,8 +85,8 @@ class Owned:
         for source in self._sources:
             source.seed(value)
 
-    def position(self) -> Any:
-        return [source.position() for source in self._sources]
+    def draw(self) -> Any:
+        return [source.draw() for source in self._sources]
 
     def leave(self) -> None:
         pass
@@ -116,8 +111,8 @@ class Borrowed:
         for source in self._sources:
             source.seed(value)
 
-    def position(self) -> Any:
-        return [source.position() for source in self._sources]
+    def draw(self) -> Any:
+        return [source.draw() for source in self._sources]
 
     def leave(self) -> None:
         if self._saved is not None:
@@ -153,10 +148,10 @@ class PerThread:
         _own.python.seed(value)
         _own.numpy.seed(value & 0xFFFFFFFF)
 
-    def position(self) -> Any:
+    def draw(self) -> Any:
         assert _own.python is not None
         assert _own.numpy is not None
-        return _own.python.getstate(), _position(_own.numpy.get_state())
+        return _own.python.getrandbits(64), _own.numpy.bytes(8)
 
     def leave(self) -> None:
         pass
@@ -213,8 +208,8 @@ class ThisThread:
             self._current = self._visiting
         self._current.enter(value)
 
-    def position(self) -> Any:
-        return self._current.position()
+    def draw(self) -> Any:
+        return self._current.draw()
 
     def leave(self) -> None:
         self._current.leave()

@@ -38,8 +38,8 @@ class TorchGenerator:
     def restore(self, state: Any) -> None:
         torch.default_generator.set_state(state)
 
-    def position(self) -> Any:
-        return torch.default_generator.get_state().numpy().tobytes()
+    def draw(self) -> Any:
+        return torch.empty((), dtype=torch.int64, device="cpu").random_(generator=torch.default_generator).item()
 
 
 class _AskedWorkerInfo(_Stock):  # type: ignore[misc]

@@ -174,7 +174,7 @@ class Body:
         if self._draws:
             self._seed(task)
         if task.piece_of >= 0:
-            return self._piecework.run(task, empty)
+            return self._piecework.run(task, empty, self._seed)
         if self._salvage is not None:
             return self._run_salvage(self._salvage, task, empty)
         if self._gathers and not task.alone:
