@@ -24,6 +24,7 @@ import parquet_rows
 import resume
 import samplers
 import sql
+import stragglers
 import tar_shards
 import tiny_batches
 import torch_first_batch
@@ -43,6 +44,7 @@ WORKLOADS = [
         jpeg,
         images,
         first_batch,
+        stragglers,
         worker_memory,
         large_shuffle,
         object_store,

@@ -56,7 +56,6 @@ WORKLOAD = Workload(
     metrics={"samples/s": "more"},
     cases=[Case("1 % take 200 times as long, 4 workers", targets={"torch": 1.8, "torch as they come": 1})],
     sides={"feedline": with_feedline, "torch": with_torch, "torch as they come": with_torch_as_they_come},
-    torch_in_all=True,
     repeats=3,
 )
 

@@ -134,6 +134,8 @@ def test_how_many_pieces() -> None:
     assert pieces_for(Facts(64, 4, slow, begun=-1, uneven=True)) == 8
     assert pieces_for(Facts(3, 4, slow, begun=-1, uneven=True)) == 3
     assert pieces_for(Facts(64, 4, 0.000_1, begun=-1, uneven=True)) == 3  # of 2 ms
+    assert pieces_for(Facts(64, 4, slow, begun=-1, uneven=True, joining=0.000_1)) == 8
+    assert pieces_for(Facts(64, 4, slow, begun=-1, uneven=True, joining=0.000_2)) == 1  # the user's loop would pay
     assert pieces_for(Facts(64, 4, quick, begun=0, uneven=True)) == 1
     assert pieces_for(Facts(64, 4, None, begun=0, uneven=False)) == 4
     assert pieces_for(Facts(0, 4, None, begun=0, uneven=False)) == 1
@@ -259,7 +261,7 @@ def test_the_first_batch_is_made_by_several_workers() -> None:
 class Uneven:
     """Sample 8 waits until 6 later ones are there; the last two are read at the same time, or not at all."""
 
-    LAST = 80
+    LAST = 40
 
     def __init__(self) -> None:
         self.overtaken = threading.Semaphore(0)
@@ -269,7 +271,7 @@ class Uneven:
         return self.LAST + 2
 
     def __getitem__(self, index: int) -> int:
-        threading.Event().wait(0.003)  # at least: so that two pieces of two samples are worth it
+        threading.Event().wait(0.01)  # at least: so that two pieces are worth it
         if index == 8:
             for _ in range(6):
                 assert self.overtaken.acquire(timeout=WAIT)

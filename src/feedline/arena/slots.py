@@ -169,6 +169,7 @@ class SlotPool:
         self._lock = threading.Lock()
         self._free: list[Slot] = []
         self._small: list[Slot] = []  # free, too
+        self._lent: list[Slot] = []  # small ones with leases: not the user's, but of pieces that wait for others
         self._out: set[Slot] = set()
         self._leased: list[Slot] = []
         self._retired: list[Slot] = []
@@ -198,7 +199,7 @@ class SlotPool:
             if self._closed:
                 slot.retire()
             elif slot.leases:
-                self._leased.append(slot)
+                (self._lent if slot.small else self._leased).append(slot)
             else:
                 (self._small if slot.small else self._free).append(slot)
 
@@ -206,7 +207,7 @@ class SlotPool:
         """Slots being filled or delivered, held by the user, and free."""
         with self._lock:
             self._collect()
-            return len(self._out), len(self._leased), len(self._free) + len(self._small)
+            return len(self._out) + len(self._lent), len(self._leased), len(self._free) + len(self._small)
 
     @property
     def crowded(self) -> bool:
@@ -227,18 +228,16 @@ class SlotPool:
             if self._closed:
                 return
             self._closed = True
-            for slot in (*self._free, *self._small, *self._leased, *self._out):
+            for slot in (*self._free, *self._small, *self._leased, *self._lent, *self._out):
                 slot.retire()
-            self._free, self._small, self._leased, self._retired = [], [], [], []
+            self._free, self._small, self._leased, self._lent, self._retired = [], [], [], [], []
             self.segment.close()
 
     def _collect(self) -> None:
         if self._leased:
-            ended = [slot for slot in self._leased if not slot.leases]
-            if ended:
-                self._leased = [slot for slot in self._leased if slot not in ended]
-                for slot in ended:
-                    (self._small if slot.small else self._free).append(slot)
+            self._leased = _still_leased(self._leased, self._free)
+        if self._lent:
+            self._lent = _still_leased(self._lent, self._small)
 
     def _new(self, small: bool) -> Slot:
         while len(self._leased) > MAX_LEASED:
@@ -260,11 +259,19 @@ class SlotPool:
         self._sweep_at = 2 * len(self._retired) + 64
 
 
+def _still_leased(slots: list[Slot], free: list[Slot]) -> list[Slot]:
+    """Those of them; the others go to the free ones."""
+    ended = [slot for slot in slots if not slot.leases]
+    free.extend(ended)
+    return [slot for slot in slots if slot not in ended] if ended else slots
+
+
 class LocalMemory:
     """Memory for batches that are made and used in one process: a slot is taken only when a leaf is large."""
 
-    def __init__(self, pool: SlotPool | None) -> None:
+    def __init__(self, pool: SlotPool | None, small: bool = False) -> None:
         self._pool = pool
+        self._small = small
         self._slot: Slot | None = None
         self._writer: Writer | None = None
 
@@ -274,7 +281,7 @@ class LocalMemory:
             if prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF or not self._can_lend():
                 return np.empty(shape, dtype)
             assert self._pool is not None
-            self._slot = self._pool.take()
+            self._slot = self._pool.take(self._small)
             self._writer = Writer(self._slot, leased=True)
         return self._writer.empty(shape, dtype)
 

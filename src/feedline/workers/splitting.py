@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from feedline.arena.slots import LocalMemory
 from feedline.line.pieces import Pieces
@@ -85,7 +86,8 @@ class SplitWorkers:
         uneven = self._in_order and self._race.is_uneven
         if self._begun < 0 and not uneven:
             return 1
-        return pieces_for(Facts(_size(task), self.count, self._division.seconds, self._begun, uneven))
+        known = self._division
+        return pieces_for(Facts(_size(task), self.count, known.seconds, self._begun, uneven, known.joining or 0.0))
 
     def _send_pieces(self, whole: _Whole) -> None:
         for start, stop in whole.bounds:
@@ -149,14 +151,21 @@ class SplitWorkers:
             return (failed._replace(seq=whole.task.seq, notice=notice),)
         if not any(one.notice is not None and one.notice.apart is not None for one in outcomes):
             try:
-                batch = self._joins([one.batch for one in outcomes], self._memory.empty)
-                return (Outcome(whole.task.seq, batch, sum(one.size for one in outcomes), notice=notice),)
+                batch = self._join([one.batch for one in outcomes], _size(whole.task))
+                return (Outcome(whole.task.seq, batch, _size(whole.task), notice=notice),)
             except Exception:  # a Misfit, or no memory: whoever makes it whole will say so
                 self._division.never = True
-            finally:
-                self._memory.finish()
         self._send_whole([whole])
         return ()
+
+    def _join(self, batches: list[Any], size: int) -> Any:
+        began = time.thread_time()
+        try:
+            return self._joins(batches, self._memory.empty)
+        finally:
+            self._memory.finish()
+            took, known = (time.thread_time() - began) / size, self._division.joining
+            self._division.joining = took if known is None else min(took, known)
 
     def _never_again(self, found: _Whole) -> None:
         """Batches of this loader have to be made whole: all that are out as pieces, too."""

@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
@@ -200,7 +198,7 @@ class _Worker:
 def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, now: _Now) -> None:
     # A function of what it needs: a running thread must not keep a dropped loader alive.
     ambient = PerThread()
-    memory = LocalMemory(pool)
+    memory, of_pieces = LocalMemory(pool), LocalMemory(pool, small=True)
     body, broken = _body(job, number, ambient, worker.row)
     worker.at(IDLE)
     try:
@@ -209,7 +207,7 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
             if run == now.run:  # else its consumer has left
                 began = worker.at(PREPARING)
                 worker.run, worker.task = run, task
-                outcome = _outcome(body, broken, task, memory)
+                outcome = _outcome(body, broken, task, memory if task.piece_of < 0 else of_pieces)
                 count_making(worker.row, began, clock())
                 if worker.wanted:  # else another has been given the task
                     done.put((run, outcome))
@@ -238,8 +236,7 @@ def _outcome(body: Body | None, broken: Failure | None, task: Task, memory: Loca
     if body is None:
         return Outcome(task.seq, failure=broken)
     try:
-        # A piece is copied into its batch at once, and a slot would be held for the user.
-        return body.run(task, memory.empty if task.piece_of < 0 else np.empty)
+        return body.run(task, memory.empty)
     except BaseException as error:  # SystemExit and the like
         return body.failed(task, error)
     finally:
