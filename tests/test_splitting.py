@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import FORK, SPAWN, THREADS, few
 
@@ -205,7 +205,7 @@ def batches(dataset: Any, **options: Any) -> list[Any]:
         return [batch for _ in range(2) for batch in loader]
 
 
-@settings(max_examples=few(80), deadline=None)
+@settings(max_examples=few(60), deadline=None)
 @given(
     draw=st.sampled_from(["none", "by_sample", "python", "numpy", "a_whole_block", "rarely"]),
     batch_size=st.integers(1, 12),
@@ -214,6 +214,10 @@ def batches(dataset: Any, **options: Any) -> list[Any]:
     workers=st.integers(2, 4),
     persistent=st.booleans(),
 )
+@example("by_sample", 12, "twice", False, 3, False)
+@example("numpy", 12, "plain", False, 2, False)
+@example("a_whole_block", 12, "plain", False, 2, False)
+@example("rarely", 12, "plain", False, 2, True)
 def test_split_or_not_the_batches_are_the_same(
     draw: str, batch_size: int, order: str, drop_last: bool, workers: int, persistent: bool
 ) -> None:
@@ -288,7 +292,7 @@ def test_batches_are_split_while_samples_are_uneven() -> None:
 
 
 class Faulty(Samples):
-    """Two samples fail, the later one first; or one is of another shape, or type."""
+    """Two samples fail, the later one first; one fails when it is first read; one is of another shape, or type."""
 
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -305,6 +309,9 @@ class Faulty(Samples):
                 self.failed.wait(0.2)
             self.failed.set()
             raise ValueError(f"sample {index} is damaged")
+        if self.how == "raises once" and index == 6 and not self.failed.is_set():
+            self.failed.set()
+            raise ValueError("not now")
         return np.zeros(2, np.float32)
 
 
@@ -321,7 +328,7 @@ def told(dataset: Any, **options: Any) -> list[Any]:
             found.append((type(error), str(error), [note for note in error.__notes__ if "in worker" not in note]))
 
 
-@pytest.mark.parametrize("how", ["raises", "ragged", "float"])
+@pytest.mark.parametrize("how", ["raises", "raises once", "ragged", "float"])
 def test_errors_are_those_of_one_worker(how: str) -> None:
     found = told(Faulty(how), **FOUR)
     assert same(found, told(Faulty(how), num_workers=1, workers="thread"))

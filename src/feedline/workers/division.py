@@ -67,8 +67,21 @@ def pieces_for(facts: Facts) -> int:
         return 1
     if facts.joining * facts.workers > facts.seconds * JOINING_SHARE:
         return 1
-    worth = int(facts.size * facts.seconds / PIECE_SECONDS)
-    return max(1, min(facts.size, wanted, worth))
+    return max(1, min(facts.size, wanted, _worth(facts.size, facts.seconds)))
+
+
+def is_small(size: int, seconds: float) -> bool:
+    """Is a batch of so many samples never worth dividing?
+
+    >>> is_small(8, 0.000_01), is_small(64, 0.001)
+    (True, False)
+    """
+    return _worth(size, seconds) < 2
+
+
+def _worth(size: int, seconds: float) -> int:
+    """Pieces that all take long enough."""
+    return int(size * seconds / PIECE_SECONDS)
 
 
 def bounds(size: int, pieces: int) -> list[tuple[int, int]]:

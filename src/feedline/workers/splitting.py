@@ -20,7 +20,7 @@ from feedline.observe.recording import Slots
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Job
 from feedline.workers.contract import Workers
-from feedline.workers.division import Division, Facts, Race, bounds, pieces_for
+from feedline.workers.division import Division, Facts, Race, bounds, is_small, pieces_for
 
 TIMED = 64
 """From this task on only after every so-manieth is it looked up what a sample takes: that costs 5 µs."""
@@ -49,11 +49,13 @@ class SplitWorkers:
         self.pool = workers.pool
         self._memory = LocalMemory(workers.pool)
         self._wholes: dict[int, _Whole] = {}  # a piece's number → the batch it is of
+        self._dropped: set[int] = set()  # pieces that are out, but of no use any more
         self._number = 0
         self._race = Race(workers.count)
         self._begun = 0
         self._held: list[Task] = []  # until more is known
-        self._seen = self._samples = 0
+        self._idle = False  # everything goes straight through: that is 5 µs a batch
+        self._largest = self._seen = self._samples = self._look_at = 0
         self.spent: Callable[[], Spent] = workers.spent
         self.release: Callable[[], None] = workers.release
 
@@ -67,6 +69,10 @@ class SplitWorkers:
         self._workers.start()
 
     def submit(self, task: Task, urgent: bool = False) -> None:
+        if self._idle:
+            self._workers.submit(task, urgent)
+            return
+        self._largest = max(self._largest, _size(task))
         pieces = 1 if urgent or self._division.never else self._pieces_for(task)
         if pieces == 0:
             self._held.append(task)
@@ -101,6 +107,10 @@ class SplitWorkers:
         self._workers.submit_first(tasks)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
+        if self._idle:
+            events = self._workers.wait(timeout)
+            self._took_in(len(events), len(events) * self._largest)
+            return events
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             events = self._workers.wait(timeout)
@@ -121,7 +131,9 @@ class SplitWorkers:
 
     def _taken(self, outcome: Outcome) -> Sequence[Outcome]:
         self._race.back(outcome.seq)
-        self._time(outcome.size)
+        self._dropped.discard(outcome.seq)
+        self._begun = -1
+        self._took_in(1, outcome.size)
         if outcome.seq >= 0:
             return (outcome,)
         whole = self._wholes.pop(outcome.seq, None)
@@ -133,14 +145,18 @@ class SplitWorkers:
         whole.back[outcome.seq] = outcome
         return () if len(whole.back) < len(whole.numbers) else self._joined(whole)
 
-    def _time(self, size: int) -> None:
-        """Keep up what a sample takes."""
-        self._begun = -1
-        self._seen += 1
-        self._samples += size
-        if self._samples and (self._seen < TIMED or not self._seen % TIMED):
-            spent = self.spent()
-            self._division.seconds = (spent.fetching + spent.collating) / 1e9 / self._samples
+    def _took_in(self, tasks: int, samples: int) -> None:
+        """Keep up what a sample takes, and whether there is anything to do here."""
+        self._seen += tasks
+        self._samples += samples
+        if self._samples and (self._seen < TIMED or self._seen >= self._look_at):
+            self._look_at = self._seen + TIMED
+            spent, known = self.spent(), self._division
+            known.seconds = (spent.fetching + spent.collating) / 1e9 / self._samples
+            whole = known.never or is_small(self._largest, known.seconds)
+            self._idle = whole and not (self._wholes or self._dropped or self._held)
+            if self._idle:
+                self._race.forget()
 
     def _joined(self, whole: _Whole) -> Sequence[Outcome]:
         outcomes = [whole.back[number] for number in whole.numbers]
@@ -180,7 +196,8 @@ class SplitWorkers:
 
     def _drop(self, whole: _Whole) -> None:
         for number in whole.numbers:
-            self._wholes.pop(number, None)
+            if self._wholes.pop(number, None) is not None:
+                self._dropped.add(number)
             self._race.back(number)
 
     def _whole_death(self, death: Death) -> list[Death]:
@@ -193,6 +210,7 @@ class SplitWorkers:
                 self._drop(whole)
             elif each.piece_of < 0:
                 lost[id(each)] = each
+            self._dropped.discard(each.seq)
         return [death._replace(task=task, place=place, lost=tuple(lost.values()))]
 
     def _whole_of(self, task: Task | None, place: int) -> tuple[Task | None, int]:
@@ -206,8 +224,10 @@ class SplitWorkers:
 
     def forget(self) -> None:
         self._wholes.clear()
+        self._dropped.clear()
         self._held.clear()
         self._race.forget()
+        self._idle = False
         self._begun = 0
         self._workers.forget()
 
