@@ -139,7 +139,9 @@ def test_how_many_pieces() -> None:
     assert pieces_for(Facts(64, 4, quick, begun=0, uneven=True)) == 1
     assert pieces_for(Facts(64, 4, None, begun=0, uneven=False)) == 4
     assert pieces_for(Facts(0, 4, None, begun=0, uneven=False)) == 1
-    assert pieces_for(Facts(64, 4, None, begun=UNKNOWN, uneven=False)) == 0
+    assert pieces_for(Facts(64, 4, None, begun=4 * UNKNOWN - 1, uneven=False)) == 4
+    assert pieces_for(Facts(64, 4, None, begun=4 * UNKNOWN, uneven=False)) == 0
+    assert pieces_for(Facts(1, 4, None, begun=8, uneven=False)) == 1  # all workers have something to do
 
 
 def test_a_task_that_many_overtake_is_noticed_and_forgotten_again() -> None:

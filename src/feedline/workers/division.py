@@ -21,7 +21,7 @@ PER_WORKER = 2
 """Pieces for each worker while tasks are uneven, so that whoever is not held up takes over: of 1, 2 and 4 the best in
 benchmarks/stragglers.py, by little."""
 UNKNOWN = 4
-"""Batches that go out, divided, before the first has come back, when nothing is known of the samples."""
+"""Pieces for each worker that go out before the first has come back, when nothing is known of the samples."""
 JOINING_SHARE = 0.1
 """Of the time in which all workers together make a batch, the most that joining it may take the user's process.
 38 MB (64 images of 3×224×224 floats) take 4.7 ms."""
@@ -38,7 +38,7 @@ class Facts(NamedTuple):
     seconds: float | None
     """What a sample takes, as far as it is known."""
     begun: int
-    """Batches sent out in this epoch before any came back; -1 if one has."""
+    """Pieces (and whole batches) sent out in this epoch before any came back; -1 if one has."""
     uneven: bool
     """Has a task lately taken so long that others overtook it, in a loop that wants its batches in order?"""
     joining: float = 0.0
@@ -58,7 +58,7 @@ def pieces_for(facts: Facts) -> int:
     1
     """
     if facts.seconds is None:
-        return max(1, min(facts.size, facts.workers)) if facts.begun < UNKNOWN else 0
+        return max(1, min(facts.size, facts.workers)) if facts.begun < UNKNOWN * facts.workers else 0
     if facts.uneven:
         wanted = facts.workers * PER_WORKER
     elif facts.begun >= 0:

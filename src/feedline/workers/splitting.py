@@ -78,7 +78,7 @@ class SplitWorkers:
             self._held.append(task)
             return
         if self._begun >= 0:
-            self._begun += 1
+            self._begun += pieces
         if pieces > 1:
             self._send_pieces(_Whole(task, bounds(_size(task), pieces)))
             return
@@ -235,6 +235,8 @@ class SplitWorkers:
         found = []
         for at in self._workers.standing():
             task, place = self._whole_of(at.task, at.place)
+            if task is None and at.task is not None:  # a piece of no use, but in the way
+                task = at.task._replace(seq=at.task.piece_of)
             found.append(at._replace(task=task, place=place))
         return found
 
