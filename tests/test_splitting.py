@@ -341,10 +341,38 @@ def test_an_epoch_left_early_leaves_no_pieces_to_the_next() -> None:
     options: dict[str, Any] = {"batch_size": 6, "shuffle": True, "seed": 1}
     expected = DataLoader(Samples("by_sample"), **options)
     with DataLoader(Samples("by_sample"), persistent_workers=True, **options, **FOUR) as loader:
-        for number in range(4):
+        iter(expected)
+        iter(loader).fill()  # all is out, or waits until more is known, and nothing has come back
+        for number in (5, 1, 2, 3):
             whole = list(expected)
-            taken = [batch for batch, _ in zip(loader, range(1 + number), strict=False)]
+            taken = [batch for batch, _ in zip(loader, range(number), strict=False)]
             assert same(taken, whole[: len(taken)])
+
+
+class Gated(Samples):
+    """Sample 20 waits until the gate is open; the others take so long that batches are divided in every epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def __getitem__(self, index: int) -> Any:
+        threading.Event().wait(0.002)
+        if index == 20:
+            self.gate.wait(WAIT)
+        return super().__getitem__(index)
+
+
+def test_pieces_of_an_epoch_that_was_left_are_not_made_whole_in_the_next() -> None:
+    one, other = Gated(), Gated()
+    expected = DataLoader(other, batch_size=6, seed=1)
+    with DataLoader(one, batch_size=6, seed=1, persistent_workers=True, **FOUR) as loader:
+        next(iter(loader))
+        one.gate.set()
+        other.gate.set()
+        list(expected)
+        one.draw = other.draw = "python"  # from now on batches have to be whole
+        assert same(list(loader), list(expected))
 
 
 class AtOnce(Samples):
