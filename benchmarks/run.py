@@ -12,12 +12,14 @@ from pathlib import Path
 
 import bucketing
 import collation
+import epoch_boundary
 import first_batch
 import images
 import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import latency
 import object_store
 import observing
 import parquet_rows
@@ -44,10 +46,12 @@ WORKLOADS = [
         jpeg,
         images,
         first_batch,
+        epoch_boundary,
         stragglers,
         worker_memory,
         large_shuffle,
         object_store,
+        latency,
         resume,
         observing,
         samplers,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from feedline.arena.slots import LocalMemory
+from feedline.datasets import awaits
 from feedline.line.pieces import Pieces
 from feedline.messages import Apart, Notice, Outcome, Task
 from feedline.observe.meter import Spent
@@ -31,6 +32,8 @@ def may_split(job: Job) -> bool:
     plain = job.batched and not job.stream and job.collate_fn is None and job.on_error == "raise"
     if not plain or job.num_workers < 2 or job.registrations or not job.dialect.pieces.are_plain():
         return False
+    if job.fetch_threads or awaits(job.dataset):  # a worker reads as many at a time as a batch has
+        return False
     return not job.dialect.reads_many(job.dataset) and job.dialect.batch_reader(job.dataset) is None
 
 
@@ -46,6 +49,7 @@ class SplitWorkers:
         self._in_order = in_order
         self.count = workers.count
         self.forked = workers.forked
+        self.takes_early = workers.takes_early
         self.pool = workers.pool
         self._memory = LocalMemory(workers.pool)
         self._wholes: dict[int, _Whole] = {}  # a piece's number → the batch it is of
@@ -68,9 +72,9 @@ class SplitWorkers:
     def start(self) -> None:
         self._workers.start()
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
-        if self._idle:
-            self._workers.submit(task, urgent)
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
+        if self._idle or early:  # an early one is not waited for
+            self._workers.submit(task, urgent, early)
             return
         self._largest = max(self._largest, _size(task))
         pieces = 1 if urgent or self._division.never else self._pieces_for(task)
@@ -222,14 +226,14 @@ class SplitWorkers:
         start, _ = whole.bounds[whole.numbers.index(task.seq)]
         return whole.task, place + start if place >= 0 else place
 
-    def forget(self) -> None:
+    def forget(self, keep_early: bool = False) -> None:
         self._wholes.clear()
         self._dropped.clear()
         self._held.clear()
         self._race.forget()
         self._idle = False
-        self._begun = 0
-        self._workers.forget()
+        self._begun = -1 if keep_early else 0
+        self._workers.forget(keep_early)
 
     def standing(self) -> list[Standing]:
         found = []
