@@ -116,6 +116,25 @@ def test_what_may_hold_more_than_its_items_does_not_fit() -> None:
             join([collate_piece([kind(a=1)], np.empty, None)])
 
 
+def test_pieces_that_do_not_tell_what_the_whole_is_do_not_fit() -> None:
+    mixed = [np.zeros(2, "i2"), np.zeros(2, "f4")]  # whose common type with u2 NumPy does not derive from theirs
+    with pytest.raises(Misfit):
+        collate_piece(mixed, np.empty, None)
+    array = np.zeros(2)
+    for one, other in [
+        (array, array.astype("f4")),
+        (array, np.zeros((2, 1))),
+        (array, ["a"]),
+        (["a"], [array]),
+        ([array], [array, array]),
+        ({"a": array}, {"b": array}),
+        ([array], (array,)),
+        (Record(array, 0), Point(array, "a")),
+    ]:
+        with pytest.raises(Misfit):
+            join([one, other])
+
+
 @given(st.integers(1, 300), st.integers(1, 40))
 def test_bounds_cover_a_batch_evenly(size: int, pieces: int) -> None:
     pieces = min(size, pieces)
@@ -196,7 +215,7 @@ class Samples:
         return float(np.random.random_sample(312)[index])  # after which NumPy's generator stands where it stood
 
     def rarely(self, index: int) -> float:
-        return random.random() if index in (7, 8) else 0.0
+        return random.random() if index in (2, 7, 8) else 0.0
 
     def stored(self, index: int) -> float:
         return float(self.own.random())
@@ -234,7 +253,9 @@ def test_split_or_not_the_batches_are_the_same(
     assert same(found, batches(Samples(draw), **options))
 
 
-@pytest.mark.parametrize(("kind", "draw"), [(FORK, "by_sample"), (FORK, "rarely"), (SPAWN, "by_sample")])
+@pytest.mark.parametrize(
+    ("kind", "draw"), [(FORK, "by_sample"), (FORK, "rarely"), (FORK, "numpy"), (SPAWN, "by_sample")]
+)
 def test_so_they_are_from_processes(kind: dict[str, Any], draw: str) -> None:
     assert same(batches(Samples(draw), batch_size=8, **kind), batches(Samples(draw), batch_size=8))
 

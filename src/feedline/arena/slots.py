@@ -203,6 +203,17 @@ class SlotPool:
             else:
                 (self._small if slot.small else self._free).append(slot)
 
+    def give_back_small(self) -> None:
+        """Nothing is made in pieces any more: let go of the memory of small slots that are free."""
+        if self.inherited:  # see close
+            return
+        with self._lock:
+            self._collect()
+            for slot in self._small:
+                slot.retire()
+            self._spare_numbers.extend(slot.id for slot in self._small)
+            self._small = []
+
     def occupancy(self) -> tuple[int, int, int]:
         """Slots being filled or delivered, held by the user, and free."""
         with self._lock:

@@ -82,10 +82,8 @@ class Joining:
 
     def sequence(self, parts: Sequence[Sequence[Any]]) -> list[Any]:
         """Fields, each of them collated; or the texts of one field, which are not."""
-        texts = [bool(part) and isinstance(part[0], (str, bytes)) for part in parts]
-        if all(texts):
+        if all(part and isinstance(part[0], (str, bytes)) for part in parts):
             return [text for part in parts for text in part]
-        _check(not any(texts), "texts and others")
         return self.columns(parts)
 
     def columns(self, parts: Sequence[Sequence[Any]]) -> list[Any]:

@@ -56,6 +56,7 @@ class SplitWorkers:
         self._dropped: set[int] = set()  # pieces that are out, but of no use any more
         self._number = 0
         self._race = Race(workers.count)
+        self._used_small = False
         self._begun = 0
         self._held: list[Task] = []  # until more is known
         self._idle = False  # everything goes straight through: that is 5 µs a batch
@@ -100,6 +101,7 @@ class SplitWorkers:
         return pieces_for(Facts(_size(task), self.count, known.seconds, self._begun, uneven, known.joining or 0.0))
 
     def _send_pieces(self, whole: _Whole) -> None:
+        self._used_small = True
         for start, stop in whole.bounds:
             self._number -= 1  # no batch has a number below 0
             self._wholes[self._number] = whole
@@ -111,6 +113,10 @@ class SplitWorkers:
         self._workers.submit_first(tasks)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
+        if self._used_small and not self._wholes and not self._dropped:
+            self._used_small = False
+            if self.pool is not None:
+                self.pool.give_back_small()
         if self._idle:
             events = self._workers.wait(timeout)
             self._took_in(len(events), len(events) * self._largest)
