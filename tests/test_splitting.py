@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
@@ -339,7 +340,7 @@ class Faulty(Samples):
 
 
 def told(dataset: Any, **options: Any) -> list[Any]:
-    """Batches and errors, and what their notes say but who it was."""
+    """Batches and errors, with all that their notes say but which worker it was."""
     found: list[Any] = []
     iterator = iter(DataLoader(dataset, batch_size=4, **options))
     while True:
@@ -348,7 +349,9 @@ def told(dataset: Any, **options: Any) -> list[Any]:
         except StopIteration:
             return found
         except Exception as error:
-            found.append((type(error), str(error), [note for note in error.__notes__ if "in worker" not in note]))
+            found.append(
+                (type(error), str(error), [re.sub("thread [0-9]", "thread", note) for note in error.__notes__])
+            )
 
 
 @pytest.mark.parametrize("how", ["raises", "raises once", "ragged", "float"])
