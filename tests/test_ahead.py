@@ -17,7 +17,9 @@ from noted import Noted, Reads
 
 from feedline import BatchSampler, DataLoader, DistributedSampler, Sampler, StratifiedBatchSampler
 from feedline.ahead import same
-from feedline.messages import Task
+from feedline.loader import _job
+from feedline.messages import Outcome, Task
+from feedline.workers.processes import ProcessWorkers
 
 KEPT: dict[str, Any] = {**FORK, "persistent_workers": True}
 OUT = 4
@@ -204,6 +206,40 @@ def test_an_early_error_is_raised_when_its_turn_comes() -> None:
         assert got == [batch for place, batch in enumerate(epochs[1]) if place not in (0, 2)]
         assert next(iterator, None) is None
         assert lists(loader) == epochs[2]
+
+
+class Counted:
+    """A sampler of somebody else's, which knows how often it was asked."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        return 12
+
+    def __iter__(self) -> Any:
+        self.asked += 1
+        return iter(range(12))
+
+
+def test_a_foreign_sampler_is_asked_once_an_epoch_also_when_it_is_shared_out() -> None:
+    for sampler in (alone := Counted(), DistributedSampler(shared := Counted(), num_replicas=2, rank=0)):
+        with DataLoader(Noted(12), batch_size=2, sampler=sampler, **KEPT) as loader:
+            list(loader)
+    assert (alone.asked, shared.asked) == (1, 1)
+
+
+def test_workers_drop_what_was_sent_early_if_it_is_not_wanted() -> None:
+    workers = ProcessWorkers(_job(DataLoader(Noted(4), **KEPT).options), "fork")
+    workers.start()
+    try:
+        workers.submit(Task(0, 1, 0, np.array([0])), early=True)
+        workers.forget()
+        workers.submit(Task(7, 2, 0, np.array([1])))
+        (outcome,) = workers.wait(None)
+        assert isinstance(outcome, Outcome)
+        assert outcome.seq == 7
+    finally:
+        workers.release()
 
 
 class EndsAfter(Sampler):

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from feedline import mersenne
 from feedline.one_sample import OneSample, being_read
 
 
@@ -51,10 +52,10 @@ class _NumPyRandom:
         np.random.seed(value & 0xFFFFFFFF)
 
     def save(self) -> Any:
-        return np.random.get_state()
+        return mersenne.save()
 
     def restore(self, state: Any) -> None:
-        np.random.set_state(state)
+        mersenne.restore(state)
 
     def draw(self) -> Any:
         return np.random.bytes(8)

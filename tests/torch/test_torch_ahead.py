@@ -164,11 +164,16 @@ def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: boo
         for epoch in range(3):
             if told:
                 sampler.set_epoch(epoch)
+            order = list(sampler)
             if epoch == 2 and not told:  # 1 was foreseen in vain; after that nothing for an epoch
                 reads.so_far()
             list(loader)
-            if told or epoch == 2:
-                reads.take(20 if told and epoch else 20 + EARLY)
+            if epoch == 2 and not told:
+                assert sorted(reads.take(20 + EARLY)) == sorted(order + order[:EARLY])
+            elif told:
+                expected = order[EARLY:] if epoch else order
+                sampler.set_epoch(epoch + 1)
+                assert sorted(reads.take(len(expected) + EARLY)) == sorted(expected + list(sampler)[:EARLY])
     assert reads.rest() == []
 
 

@@ -113,7 +113,7 @@ class ProcessWorkers:
         deadline = None if timeout is None else time.monotonic() + timeout
         dead: list[int] = []
         while True:
-            if self._aside and (kept := self._from_aside(self._run)):
+            if self._aside and (kept := self._from_aside()):
                 return kept
             tickets = receive_done(crew.done[0])
             if tickets:
@@ -157,12 +157,11 @@ class ProcessWorkers:
         later = max(self._run, self._early_run)
         self._run = later if keep_early and later > self._run else later + 1
         self._crew.set_run(self._run)
-        self._from_aside(self._run - 1)  # whose slots are free again
 
-    def _from_aside(self, run: int) -> list[Outcome | Death]:
-        """Take what was put aside up to that run; outcomes as far as they are wanted."""
-        due = [each for each in self._aside if each[1].run <= run]
-        self._aside = [each for each in self._aside if each[1].run > run]
+    def _from_aside(self) -> list[Outcome | Death]:
+        """Take what was put aside and is early no more; outcomes as far as they are wanted."""
+        due = [each for each in self._aside if each[1].run <= self._run]
+        self._aside = [each for each in self._aside if each[1].run > self._run]
         return [outcome for ticket, sent in due if (outcome := self._open(ticket, sent)) is not None]
 
     def standing(self) -> list[Standing]:
