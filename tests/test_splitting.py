@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from bitwise import same
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import FORK, SPAWN, THREADS, few
@@ -39,21 +40,6 @@ class Point(NamedTuple):
 class Record:
     values: Any
     label: int
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal in type, structure, dtype and every bit."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, Record):
-        return same(vars(one), vars(other))
-    return bool(one == other)
 
 
 numbers = st.one_of(
