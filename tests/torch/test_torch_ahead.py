@@ -160,7 +160,7 @@ def test_a_sampler_of_the_users_own_is_not_asked_ahead() -> None:
 def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: bool) -> None:
     reads = Reads()
     sampler: Any = DistributedSampler(range(40), num_replicas=2, rank=0)
-    with DataLoader(Noted(40, reads.writing), 2, sampler=sampler, **KEPT) as loader:
+    with DataLoader(Noted(40, reads.writing, draws=False), 2, sampler=sampler, **KEPT) as loader:
         for epoch in range(3):
             if told:
                 sampler.set_epoch(epoch)

@@ -15,12 +15,12 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.packing import unpack
-from feedline.arena.slots import Slot
+from feedline.arena.slots import Slot, SlotPool
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent
@@ -47,6 +47,7 @@ class ProcessWorkers:
         self.forked = self._context.get_start_method() == "fork"
         self._parcel: Parcel | None = None
         self._crew = Crew(self.count, job.dialect.preload)
+        self.pool: SlotPool | None = self._crew.pool
         self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
         self._serial = 0
         self.takes_early = not job.stream
@@ -90,13 +91,21 @@ class ProcessWorkers:
         if early:
             self._early_run = self._run + 1
         run = self._early_run if early else self._run
-        slot = self._crew.pool.take()
+        slot = self._crew.pool.take(small=task.piece_of >= 0)
         data = dump_task(task)
         slot.room(len(data)).view(0, len(data))[:] = data
         self._serial += 1
         self._out[self._serial] = _Sent(slot, task, run)
         ticket = TaskTicket(self._serial, run, slot.id, slot.capacity, len(data))
         self._crew.lane_of(task.shard).post(ticket, urgent)
+
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        for lane in self._crew.lanes:
+            lane.recall()
+        for task in reversed(tasks):
+            self.submit(task, urgent=True)
+        for lane in self._crew.lanes:
+            lane.flush()
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         self._check_owner()
