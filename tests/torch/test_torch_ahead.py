@@ -177,6 +177,14 @@ def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: boo
     assert reads.rest() == []
 
 
+def test_it_can_be_switched_off() -> None:
+    reads = Reads()
+    with DataLoader(Noted(10, reads.writing), 2, across_epochs=False, **KEPT) as loader:
+        list(loader)
+        assert loader.across_epochs is False
+    assert sorted(reads.rest()) == list(range(10))
+
+
 def test_who_draws_between_epochs_gets_what_torch_would_give() -> None:
     def epochs(**options: Any) -> list[Any]:
         torch.manual_seed(1)
