@@ -182,7 +182,7 @@ class Run:
         self.seen.append(loader.epoch)
 
 
-@settings(max_examples=few(50))
+@settings(max_examples=few(40))
 @given(
     st.sampled_from(KINDS),
     st.integers(3, 24),

@@ -124,7 +124,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=few(50))
+@settings(max_examples=few(40))
 @given(st.sampled_from(KINDS), st.integers(4, 20), st.lists(ACTIONS, min_size=2, max_size=6))
 def test_whatever_is_done_batches_states_and_draws_are_those_without(
     kind: str, size: int, actions: list[tuple[str, int]]
