@@ -1,7 +1,7 @@
 """Grain, by its Dataset interface: https://google-grain.readthedocs.io/en/latest/tutorials/dataset_basic_tutorial.html
 
 No reading threads for what is in memory (so says ReadOptions' own documentation), threads for what waits or copies
-without Python's lock, processes (`mp_prefetch`) for what computes; shards as ArrayRecord files, the format it recommends.
+without Python's lock, processes (`mp_prefetch`) for what computes; shards as ArrayRecord files, as it recommends.
 """
 
 from __future__ import annotations
