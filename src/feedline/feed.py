@@ -31,6 +31,7 @@ from feedline.workers.changeable import changeable
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
+from feedline.workers.splitting import SplitWorkers, may_split
 from feedline.workers.threads import ThreadWorkers
 
 
@@ -62,7 +63,7 @@ class Feed:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
                 self.tell_once(message)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
-        workers = kept or _new_workers(options, job)
+        workers = kept or self._new_workers(options, job)
         # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
         iterator = kind(
             self._lasting, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None
@@ -118,7 +119,7 @@ class Feed:
         self._marked = job.marked
         workers = self._lasting.workers
         if workers is None:
-            workers = _new_workers(options, job)
+            workers = self._new_workers(options, job)
             self._may_work_ahead = options.across_epochs and workers.takes_early and changeable(job) is None
             self._lasting.keep(workers)
             try:
@@ -129,9 +130,15 @@ class Feed:
         self._lasting.ahead.begin(workers)
         return workers
 
+    def _new_workers(self, options: Options, job: Job) -> Workers:
+        """Such as the options ask for, still to be started; they share batches among them where that is possible."""
+        workers, division = _workers_of_kind(options, job), self._lasting.division
+        if division.never or not may_split(job):
+            return workers
+        return SplitWorkers(workers, job.dialect.pieces, division, options.in_order)
 
-def _new_workers(options: Options, job: Job) -> Workers:
-    """Workers of the kind the options ask for, still to be started."""
+
+def _workers_of_kind(options: Options, job: Job) -> Workers:
     if options.num_workers == 0:
         return InlineWorkers(job)
     if options.workers == "thread":
