@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from feedline.lasting import Lasting
 from feedline.line.passed import Passed
@@ -26,6 +27,7 @@ from feedline.recorder import Recorder, Render
 from feedline.stats import Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
+from feedline.workers.choosing import ChoosingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
@@ -55,10 +57,11 @@ class Feed:
         began = clock()
         job = replace(job, marked=self._lasting.recording is not None)
         if self._lasting.workers is None:
-            for message in warnings_about(job, options.workers, options.multiprocessing_context):
+            self._lasting.kind.begin(options.workers, job, options.multiprocessing_context)
+            for message in warnings_about(job, self._lasting.kind.now.kind, options.multiprocessing_context):
                 self.tell_once(message)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
-        workers = kept or _new_workers(options, job)
+        workers = kept or self._new_workers(options, job)
         # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
         iterator = kind(self._lasting, options, tasks, passed, length, workers)
         self._iterators.add(iterator)
@@ -109,8 +112,11 @@ class Feed:
             self.drop_kept()  # those there are were told to mark nothing
         self._marked = job.marked
         workers = self._lasting.workers
+        if isinstance(workers, ChoosingWorkers) and workers.outdated:
+            self.drop_kept()
+            workers = None
         if workers is None:
-            workers = _new_workers(options, job)
+            workers = self._new_workers(options, job)
             self._lasting.keep(workers)
             try:
                 workers.start()
@@ -120,11 +126,14 @@ class Feed:
         workers.forget()
         return workers
 
+    def _new_workers(self, options: Options, job: Job) -> Workers:
+        """Workers of the kind asked for, or chosen, still to be started."""
+        make = partial(_workers_of, options)
+        kind = self._lasting.kind
+        return ChoosingWorkers(job, make, kind) if kind.is_open else make(kind.now.kind, job)
 
-def _new_workers(options: Options, job: Job) -> Workers:
-    """Workers of the kind the options ask for, still to be started."""
-    if options.num_workers == 0:
+
+def _workers_of(options: Options, kind: str, job: Job) -> Workers:
+    if not kind:
         return InlineWorkers(job)
-    if options.workers == "thread":
-        return ThreadWorkers(job)
-    return ProcessWorkers(job, options.multiprocessing_context)
+    return ThreadWorkers(job) if kind == "thread" else ProcessWorkers(job, options.multiprocessing_context)

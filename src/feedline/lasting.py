@@ -25,6 +25,7 @@ from feedline.observe.recording import Recording
 from feedline.recorder import Known, Recorder
 from feedline.stats import Flow, Stats
 from feedline.supervise.memory import MemoryWatch
+from feedline.workers.choosing import Choosing
 from feedline.workers.contract import Workers
 
 KEPT = 100
@@ -57,6 +58,8 @@ class Lasting:
         self.meters: deque[Meter] = deque(maxlen=KEPT)
         self.flow_before = Flow()
         """Of all epochs whose meters are not kept any more."""
+        self.kind = Choosing()
+        """Of the workers."""
         self.recorders: list[Recorder] = []
         self.latest: Callable[[], Iteration | None] = lambda: None
         """The epoch begun last, as long as somebody has its iterator."""
@@ -115,6 +118,8 @@ class Lasting:
             workers=self.memory.now([] if workers is None else workers.processes()),
             collate=self.collated.stats(),
             errors=self.mishaps.count,
+            kind=self.kind.now.kind,
+            why_kind=self.kind.now.why,
         )
 
     def known(self) -> Known:

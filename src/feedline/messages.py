@@ -15,9 +15,22 @@ from typing import Any, NamedTuple
 
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
+from feedline.gil import Looks
 from feedline.observe.marks import Marks
 
-__all__ = ["Array", "AsGiven", "BadSample", "Empty", "Failure", "IntArray", "Notice", "Outcome", "Tally", "Task"]
+__all__ = [
+    "Array",
+    "AsGiven",
+    "BadSample",
+    "Empty",
+    "Failure",
+    "Findings",
+    "IntArray",
+    "Notice",
+    "Outcome",
+    "Tally",
+    "Task",
+]
 
 LONGEST_ERROR = 1_000
 LONGEST_TRACE = 10_000
@@ -154,6 +167,14 @@ class Tally:
     """1 if none were left, so that there is no batch."""
 
 
+class Findings(NamedTuple):
+    """What a worker process has seen of its work while it is tried whether threads would do (workers/trial)."""
+
+    looks: Looks = Looks()
+    not_shared: str = ""
+    """Why threads must not share the dataset, should that have come out."""
+
+
 class Notice(NamedTuple):
     """What a worker has to say beside its batch: rare, so all of it shares one field of the outcome."""
 
@@ -162,6 +183,7 @@ class Notice(NamedTuple):
     tally: Tally | None = None
     marks: Marks | None = None
     """When it was made, while somebody records."""
+    findings: Findings | None = None
 
 
 class Outcome(NamedTuple):
@@ -191,6 +213,11 @@ class Outcome(NamedTuple):
 def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     """The same, and when it was made."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=marks))
+
+
+def with_findings(outcome: Outcome, findings: Findings) -> Outcome:
+    """The same, and what was seen meanwhile."""
+    return outcome._replace(notice=(outcome.notice or Notice())._replace(findings=findings))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

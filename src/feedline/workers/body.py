@@ -51,6 +51,8 @@ class Job:
     on_error: str = "raise"
     marked: bool = False
     """Is it written down when each batch was made?"""
+    on_trial: bool = False
+    """Do worker processes look whether threads would do (trial)?"""
     generator_keys: dict[str, int] = field(default_factory=dict)
     """What tells the generators it holds apart, by path (stored_generators)."""
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from feedline.cgroups import text_of
 from feedline.datasets import described
 from feedline.diagnose.doctor.evidence import Collating, Line, Reading, Trial
 from feedline.diagnose.doctor.fields import as_array, digest, leaves, look_at
 from feedline.diagnose.doctor.lines import Lines, users_line
 from feedline.diagnose.doctor.seeding import Seeding
+from feedline.own_time import now, since
 from feedline.supervise.memory import own_memory
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.worker_info import get_worker_info
@@ -42,23 +42,6 @@ _lines, _seeding = Lines(), Seeding()
 def same(value: Any) -> Any:
     """A collate_fn that leaves readings as they are."""
     return value
-
-
-def now() -> float:
-    """A clock that stands still while this thread waits for a CPU that others have: a busy machine is no slow sample.
-
-    It may seem to go back, if the wait comes between its two looks.
-
-    >>> now() - now() < 1
-    True
-    """
-    words = text_of("/proc/thread-self/schedstat").split()
-    return time.perf_counter() - (int(words[1]) / 1e9 if len(words) == 3 else 0.0)
-
-
-def since(began: float) -> float:
-    """Seconds of that clock."""
-    return max(0.0, now() - began)
 
 
 class Watched:

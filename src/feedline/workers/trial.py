@@ -1,0 +1,79 @@
+"""While the first batches are made, in a worker process: would threads do?
+
+Takes: a job; tasks, one after the other. Gives: their outcomes as they are, with `Findings`: how often making batches was seen to
+hold the GIL, and why threads must not share the dataset, if that has come out.
+Promises: the batches are those of any other worker. All of it happens to the process's own copy of the dataset: what
+reading opens or changes is seen there, and nothing is done to the user's.
+Not its job: what follows (choice, choosing).
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from feedline.ambient import GLOBAL_SOURCES, Source
+from feedline.gil import Rival
+from feedline.messages import Empty, Findings, Outcome, Task, with_findings
+from feedline.rng import task_seed
+from feedline.workers.body import Body, Job
+from feedline.workers.carried import not_shared
+from feedline.workers.footprints import Footprint, changed, fetched_by_name, footprint
+
+LOOKING = 2
+"""So many of the workers look on: one may be stuck with a slow sample."""
+LOOKS = 32
+"""Of each. All of them together decide: then a share that is really a half is seen as one between a third and two thirds."""
+TASKS = 32
+"""After these it is over, however few looks there have been: batches that small are made in no time by any kind."""
+
+
+class Trial:
+    """One worker process's."""
+
+    def __init__(self, job: Job) -> None:
+        self.over = False
+        self._job = job
+        self._rival = Rival(LOOKS)
+        self._tasks = 0
+        self._before: Footprint | None = footprint(job)
+
+    def run(self, body: Body, task: Task, empty: Empty) -> Outcome:
+        """Do one task, and see how it goes."""
+        value = task_seed(task.seed, task.epoch, task.seq)
+        sources = (*GLOBAL_SOURCES, *self._job.dialect.sources)
+        seeded = [_seeded(source, value) for source in sources]
+        self._rival.begin()
+        try:
+            outcome = body.run(task, empty)
+        finally:
+            self._rival.end()
+        drawn = [state != _state(source) for source, state in zip(sources, seeded, strict=True)]
+        why = self._not_shared(any(drawn[: len(GLOBAL_SOURCES)]), any(drawn[len(GLOBAL_SOURCES) :]))
+        self._tasks += 1
+        if why or self._rival.over or self._tasks == TASKS:
+            self._rival.stop()
+            self.over, self._before = True, None
+        return with_findings(outcome, Findings(self._rival.take(), why))
+
+    def _not_shared(self, drew: bool, drew_elsewhere: bool) -> str:
+        assert self._before is not None
+        if drew_elsewhere:
+            return "samples draw from the framework's global generator, of which threads have only one"
+        if drew and (name := fetched_by_name(self._job)):
+            return f"{name} draws from the global generator, of which threads that fetched it by name have only one"
+        if path := changed(self._before, footprint(self._job)):
+            return f"reading samples changes {path}, which threads would do to one another"
+        if path := not_shared(self._job.dataset):
+            return f"reading samples opens {path}, which threads would share"
+        return ""
+
+
+def _seeded(source: Source, value: int) -> bytes:
+    source.seed(value)  # as the body does, if anybody draws at all
+    return _state(source)
+
+
+def _state(source: Source) -> bytes:
+    state: Any = source.save()
+    return pickle.dumps(state)
