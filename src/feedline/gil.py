@@ -1,10 +1,10 @@
 """How much of its time a thread holds the GIL, the lock that lets one thread at a time run Python.
 
-Takes: the moments at which the thread begins and ends its work. Gives: `Looks`: how often it was looked, how often the GIL
-was held, how long the work took and how much of that was on a CPU.
-Promises: a look needs no clock, so a busy machine does not change what is seen: a rival thread sleeps, wakes at a moment
-that has nothing to do with the work, and asks for the GIL. If it had to wait for that, the kernel counts one more
-switch than the sleep alone costs. A look costs about 10 µs, and the thread at work up to one switch of threads.
+Takes: the moments at which the thread begins and ends its work. Gives: `Looks`: how often it was looked, how often the
+GIL was held, how long the work took and how much of that was on a CPU.
+Promises: a look needs no clock, so a busy machine does not change what is seen. A rival thread sleeps, wakes at a
+moment that has nothing to do with the work, and asks for the GIL. If it had to wait for that, the kernel counts one
+more switch than the sleep alone costs. A look costs about 10 µs, and the thread at work one switch of threads.
 Not its job: what follows from it (workers/choice, the doctor).
 """
 
@@ -53,7 +53,12 @@ class Looks(NamedTuple):
 
     def plus(self, other: Looks) -> Looks:
         """Both together."""
-        return Looks(*(one + another for one, another in zip(self, other, strict=True)))
+        return Looks(
+            self.count + other.count,
+            self.held + other.held,
+            self.seconds + other.seconds,
+            self.computing + other.computing,
+        )
 
 
 def gil_is_on() -> bool:

@@ -26,8 +26,9 @@ class Workers(Protocol):
     def do(self) -> Callable[[Task], Outcome] | None:
         """Without workers: does a task on the spot, and the calls below are for nobody. None where there are some."""
 
-    forked: bool
-    """Are they copies of this process, which share its memory as long as neither writes?"""
+    @property
+    def forked(self) -> bool:
+        """Are they copies of this process, which share its memory as long as neither writes?"""
 
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of each worker that is a process, while it is there."""
