@@ -33,7 +33,7 @@ class Looks(NamedTuple):
     (0.1, 0.5)
     """
 
-    count: int = 0
+    looked: int = 0
     held: int = 0
     """Looks at which it held the GIL."""
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class Looks(NamedTuple):
     @property
     def held_share(self) -> float:
         """The share of its time that it holds the GIL; 0 if nobody has looked."""
-        return self.held / self.count if self.count else 0.0
+        return self.held / self.looked if self.looked else 0.0
 
     @property
     def on_cpu(self) -> float:
@@ -54,7 +54,7 @@ class Looks(NamedTuple):
     def plus(self, other: Looks) -> Looks:
         """Both together."""
         return Looks(
-            self.count + other.count,
+            self.looked + other.looked,
             self.held + other.held,
             self.seconds + other.seconds,
             self.computing + other.computing,
@@ -79,7 +79,7 @@ class Rival:
     ...     _ = sum(range(10_000))
     >>> rival.end()
     >>> looks = rival.take()
-    >>> looks.count, looks.held > 0 or not gil_is_on()
+    >>> looks.looked, looks.held > 0 or not gil_is_on()
     (4, True)
     """
 

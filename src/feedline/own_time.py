@@ -1,7 +1,7 @@
 """A clock that stands still while this thread waits for a CPU that others have.
 
-Gives: `now` and `since`, in seconds. Promises: a busy machine does not make work seem longer than it is, where the kernel
-says how long a thread has waited for a CPU; elsewhere it is an ordinary clock.
+Gives: `now` and `since`, in seconds. Promises: a busy machine does not make work seem longer than it is, where the
+kernel says how long a thread has waited for a CPU; elsewhere it is an ordinary clock.
 Not its job: how many CPUs there are (cpus).
 """
 

@@ -52,8 +52,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     """A drop-in for `torch.utils.data.DataLoader`: the same options and the same order, another engine.
 
     feedline's own options are keyword-only: `workers` ("process", "thread", or "auto": whichever does better, see
-    docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
-    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`).
+    docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate` (how
+    each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
+    `loader.collate_fn`).
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset

@@ -1,7 +1,7 @@
 """Threads or processes? Decided from facts alone.
 
-Takes: `Facts`: what the dataset holds, what was seen while the first batches were made, the machine. Gives: `Choice`: a kind
-of worker, and why.
+Takes: `Facts`: what the dataset holds, what was seen while the first batches were made, the machine. Gives: `Choice`: a
+kind of worker, and why.
 Promises: a pure function. What threads must not share goes to processes, however fast threads would be; what cannot be
 in processes goes to threads, however slow.
 Not its job: finding the facts (carried, trial), acting on the choice (choosing).
@@ -18,6 +18,8 @@ LEAST_LOOKS = 8
 MOST_WANTED = 0.5
 """Of the GIL's time, by all workers together: from there on they wait for one another, and the training loop for them
 (benchmarks/kinds_of_workers.py)."""
+QUICK = 0.0002
+"""Seconds: handing a batch to another process and back takes as long (benchmarks/kinds_of_workers.py)."""
 _RARELY = 0.01
 
 
@@ -34,6 +36,8 @@ class Facts(NamedTuple):
     """Why threads must not share the dataset; empty if nothing is known against it."""
     looks: Looks | None = None
     """At a worker that makes batches; None before."""
+    batches: int = 1
+    """So many were made meanwhile."""
 
 
 class Choice(NamedTuple):
@@ -59,8 +63,11 @@ def decide(facts: Facts) -> Choice | None:
         return None
     if not facts.gil:
         return Choice("thread", "this Python has no GIL: threads run at once")
-    if facts.looks.count < LEAST_LOOKS:
-        return Choice("process", "batches are made too quickly to see whether that holds the GIL")
+    each = facts.looks.seconds / facts.batches
+    if each < QUICK:
+        return Choice("thread", f"a batch is made in {each * 1e6:.0f} µs, less than it takes to have it made elsewhere")
+    if facts.looks.looked < LEAST_LOOKS:
+        return Choice("process", "too few batches were made to see whether that holds the GIL")
     return _by_looks(facts, facts.looks)
 
 

@@ -2,8 +2,8 @@
 
 Takes: tasks, and how to make workers of a kind. Gives: outcomes, as any workers do; what was chosen, and why.
 Promises: every batch is made once. After the choice of threads no new task goes to a process; those that they have are
-finished there, and then the processes end. A choice holds for all epochs of a loader. A stream's place is in its worker:
-it is read to its end by processes, and by the kind chosen from the next epoch on.
+finished there, and then the processes end. A choice holds for all epochs of a loader. A stream's place is in its
+worker: it is read to its end by processes, and by the kind chosen from the next epoch on.
 Not its job: choosing (choice), seeing (trial, carried).
 """
 
@@ -68,8 +68,10 @@ class Choosing:
             return
         self._looks = self._looks.plus(findings.looks)
         self._reports += 1
-        if findings.not_shared or self._looks.count >= LOOKS or self._reports >= TASKS:
-            facts = Facts(job.num_workers, look().usable, gil_is_on(), "", findings.not_shared, self._looks)
+        if findings.not_shared or self._looks.looked >= LOOKS or self._reports >= TASKS:
+            facts = Facts(
+                job.num_workers, look().usable, gil_is_on(), "", findings.not_shared, self._looks, self._reports
+            )
             self.now = decide(facts) or UNDECIDED
 
 

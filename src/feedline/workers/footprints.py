@@ -1,7 +1,7 @@
 """What reading samples leaves behind in a dataset, which threads would share.
 
-Takes: a job, before and after samples were read. Gives: why threads must not share it: an attribute that reading has set,
-something that reading has opened, a function of a global generator that was fetched by name.
+Takes: a job, before and after samples were read. Gives: what tells against sharing it: an attribute that reading has
+set, a function of a global generator that was fetched by name.
 Promises: looks without running the dataset's code (supervise.walking); an attribute that has another value than before
 counts, whatever for: nobody can tell from outside whether two threads may set it at once. What is `threading.local`
 does not count, and neither do feedline's own datasets, which are made for threads.

@@ -1,7 +1,7 @@
 """While the first batches are made, in a worker process: would threads do?
 
-Takes: a job; tasks, one after the other. Gives: their outcomes as they are, with `Findings`: how often making batches was seen to
-hold the GIL, and why threads must not share the dataset, if that has come out.
+Takes: a job; tasks, one after the other. Gives: their outcomes as they are, with `Findings`: how often making batches
+was seen to hold the GIL, and why threads must not share the dataset, if that has come out.
 Promises: the batches are those of any other worker. All of it happens to the process's own copy of the dataset: what
 reading opens or changes is seen there, and nothing is done to the user's.
 Not its job: what follows (choice, choosing).
@@ -23,7 +23,7 @@ from feedline.workers.footprints import Footprint, changed, fetched_by_name, foo
 LOOKING = 2
 """So many of the workers look on: one may be stuck with a slow sample."""
 LOOKS = 32
-"""Of each. All of them together decide: then a share that is really a half is seen as one between a third and two thirds."""
+"""Of each, and so many together decide: a share that is really a half is then seen as a third to two thirds."""
 TASKS = 32
 """After these it is over, however few looks there have been: batches that small are made in no time by any kind."""
 
