@@ -71,22 +71,19 @@ def gil_is_on() -> bool:
 
 
 class Rival:
-    """Looks so many times while the thread that made it is at work.
+    """Looks on while the thread that made it is at work.
 
-    >>> rival = Rival(4)
+    >>> rival = Rival()
     >>> rival.begin()
-    >>> while not rival.over:
+    >>> while rival.looked < 4:
     ...     _ = sum(range(10_000))
     >>> rival.end()
-    >>> looks = rival.take()
-    >>> looks.looked, looks.held > 0 or not gil_is_on()
-    (4, True)
+    >>> rival.stop()
+    >>> rival.take().held > 0 or not gil_is_on()
+    True
     """
 
-    def __init__(self, most: int) -> None:
-        self.over = _THREAD is None
-        """Has it looked often enough?"""
-        self._most = most
+    def __init__(self) -> None:
         self._at_work = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -96,7 +93,7 @@ class Rival:
 
     def begin(self) -> None:
         """Work begins."""
-        if self._thread is None and not self.over:
+        if self._thread is None and _THREAD is not None:
             self._thread = threading.Thread(target=self._look_on, name="feedline-rival", daemon=True)
             self._thread.start()
         self._began = now(), time.thread_time()
@@ -108,6 +105,11 @@ class Rival:
         began, computed = self._began
         self._seconds += since(began)
         self._computing += time.thread_time() - computed
+
+    @property
+    def looked(self) -> int:
+        """How often, so far."""
+        return self._seen[0]
 
     def take(self) -> Looks:
         """What was seen since it was last asked for."""
@@ -122,11 +124,10 @@ class Rival:
         self._at_work.set()
         if self._thread is not None:
             self._thread.join()
-        self.over = True
 
     def _look_on(self) -> None:
         place, count, held = 0.0, 0, 0
-        while count < self._most:
+        while True:
             self._at_work.wait()
             place = (place + _GOLDEN) % 1
             waited = _had_to_wait(SHORTEST + (LONGEST - SHORTEST) * place)
@@ -135,7 +136,6 @@ class Rival:
             if waited or self._at_work.is_set():  # else the work has ended meanwhile, and nothing was seen
                 count, held = count + 1, held + waited
                 self._seen = count, held
-        self.over = True
 
 
 def _had_to_wait(seconds: float) -> bool:

@@ -108,6 +108,8 @@ class Lasting:
         """How the loader is doing."""
         latest = self.latest()
         workers = self.workers if latest is None else latest
+        processes = [] if workers is None else workers.processes()
+        ended = not processes and self.kind.now.kind == "thread"  # those there may have been are none of the workers
         epochs = [meter.flow() for meter in self.meters]
         if latest is not None:
             epochs[-1] = latest.flow()
@@ -115,7 +117,7 @@ class Lasting:
             epoch=epochs[-1] if epochs else Flow(),
             total=reduce(Flow.plus, epochs, self.flow_before),
             epochs=tuple(epochs),
-            workers=self.memory.now([] if workers is None else workers.processes()),
+            workers=() if ended else self.memory.now(processes),
             collate=self.collated.stats(),
             errors=self.mishaps.count,
             kind=self.kind.now.kind,

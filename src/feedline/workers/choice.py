@@ -63,8 +63,8 @@ def decide(facts: Facts) -> Choice | None:
         return None
     if not facts.gil:
         return Choice("thread", "this Python has no GIL: threads run at once")
-    each = facts.looks.seconds / facts.batches
-    if each < QUICK:
+    each = facts.looks.seconds / max(1, facts.batches)
+    if 0 < each < QUICK:
         return Choice("thread", f"a batch is made in {each * 1e6:.0f} µs, less than it takes to have it made elsewhere")
     if facts.looks.looked < LEAST_LOOKS:
         return Choice("process", "too few batches were made to see whether that holds the GIL")

@@ -43,7 +43,7 @@ class Choosing:
         self.now = NONE
         """What the workers are, or the next ones will be."""
         self._looks = Looks()
-        self._reports = 0
+        self._reports = self._batches = 0
 
     @property
     def is_open(self) -> bool:
@@ -68,9 +68,10 @@ class Choosing:
             return
         self._looks = self._looks.plus(findings.looks)
         self._reports += 1
+        self._batches += findings.looks.seconds > 0  # a first one may not count
         if findings.not_shared or self._looks.looked >= LOOKS or self._reports >= TASKS:
             facts = Facts(
-                job.num_workers, look().usable, gil_is_on(), "", findings.not_shared, self._looks, self._reports
+                job.num_workers, look().usable, gil_is_on(), "", findings.not_shared, self._looks, self._batches
             )
             self.now = decide(facts) or UNDECIDED
 

@@ -13,7 +13,7 @@ import pickle
 from typing import Any
 
 from feedline.ambient import GLOBAL_SOURCES, Source
-from feedline.gil import Rival
+from feedline.gil import Looks, Rival
 from feedline.messages import Empty, Findings, Outcome, Task, with_findings
 from feedline.rng import task_seed
 from feedline.workers.body import Body, Job
@@ -24,6 +24,9 @@ LOOKING = 2
 """So many of the workers look on: one may be stuck with a slow sample."""
 LOOKS = 32
 """Of each, and so many together decide: a share that is really a half is then seen as a third to two thirds."""
+WARM = 0.1
+"""Seconds: a first task that is shorter is not counted. Much of it is spent on what is done once, imports and pages that
+a forked process touches for the first time: up to 15 ms of a process that has imported torch."""
 TASKS = 32
 """After these it is over, however few looks there have been: batches that small are made in no time by any kind."""
 
@@ -34,7 +37,8 @@ class Trial:
     def __init__(self, job: Job) -> None:
         self.over = False
         self._job = job
-        self._rival = Rival(LOOKS)
+        self._rival = Rival()
+        self._looked = 0
         self._tasks = 0
         self._before: Footprint | None = footprint(job)
 
@@ -49,19 +53,30 @@ class Trial:
         finally:
             self._rival.end()
         drawn = [state != _state(source) for source, state in zip(sources, seeded, strict=True)]
-        why = self._not_shared(any(drawn[: len(GLOBAL_SOURCES)]), any(drawn[len(GLOBAL_SOURCES) :]))
         self._tasks += 1
-        if why or self._rival.over or self._tasks == TASKS:
+        looks = self._rival.take()
+        if self._tasks == 1 and looks.seconds < WARM:
+            looks = Looks()
+        self._looked += looks.looked
+        is_last = self._looked >= LOOKS or self._tasks == TASKS
+        why = self._drew(any(drawn[: len(GLOBAL_SOURCES)]), any(drawn[len(GLOBAL_SOURCES) :]))
+        if not why and (is_last or not self._tasks & (self._tasks - 1)):  # 1, 2, 4, …: a look takes 3 ms
+            why = self._left()
+        if why or is_last:
             self._rival.stop()
             self.over, self._before = True, None
-        return with_findings(outcome, Findings(self._rival.take(), why))
+        return with_findings(outcome, Findings(looks, why))
 
-    def _not_shared(self, drew: bool, drew_elsewhere: bool) -> str:
-        assert self._before is not None
+    def _drew(self, drew: bool, drew_elsewhere: bool) -> str:
         if drew_elsewhere:
             return "samples draw from the framework's global generator, of which threads have only one"
         if drew and (name := fetched_by_name(self._job)):
             return f"{name} draws from the global generator, of which threads that fetched it by name have only one"
+        return ""
+
+    def _left(self) -> str:
+        """What is there now that was not."""
+        assert self._before is not None
         if path := changed(self._before, footprint(self._job)):
             return f"reading samples changes {path}, which threads would do to one another"
         if path := not_shared(self._job.dataset):

@@ -1,0 +1,463 @@
+"""workers="auto": what is decided from facts, what is found out, and that the batches are the same."""
+
+# ruff: noqa: SIM115
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from fetching import Fetching
+from kinds import few
+
+import feedline
+from feedline import DataLoader, Dataset, IterableDataset
+from feedline.errors import OptionError, OptionTypeError
+from feedline.gil import Looks, Rival
+from feedline.loader import _job
+from feedline.messages import Findings
+from feedline.workers.choice import MOST_WANTED, Choice, Facts, decide, wanted
+from feedline.workers.choosing import UNDECIDED, Choosing
+from feedline.workers.trial import LOOKS, TASKS
+
+AUTO: dict[str, Any] = {"num_workers": 2, "workers": "auto", "multiprocessing_context": "fork"}
+WAITING = Looks(32, 1, seconds=10.0, computing=0.5)
+RELEASING = Looks(32, 2, seconds=10.0, computing=10.0)
+HOLDING = Looks(32, 30, seconds=10.0, computing=10.0)
+
+
+# The choice
+
+
+def chosen(facts: Facts) -> str:
+    choice = decide(facts)
+    assert choice is not None
+    assert choice.why
+    return choice.kind
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_work_that_waits_or_releases_the_gil_goes_to_threads(workers: int) -> None:
+    assert chosen(Facts(workers, cpus=4, looks=WAITING)) == "thread"
+    assert chosen(Facts(workers, cpus=4, looks=RELEASING)) == "thread"
+    assert chosen(Facts(workers, cpus=4, looks=HOLDING)) == "process"
+
+
+def test_many_workers_want_more_of_the_gil_than_there_is() -> None:
+    some = Looks(100, 10, seconds=10.0, computing=10.0)
+    assert chosen(Facts(4, cpus=16, looks=some)) == "thread"
+    assert chosen(Facts(8, cpus=16, looks=some)) == "process"
+    assert chosen(Facts(8, cpus=2, looks=some)) == "thread", "no more than two compute at once"
+    waits = some._replace(computing=1.0)
+    assert chosen(Facts(8, cpus=2, looks=waits)) == "process", "those that wait need no CPU: all of them are at work"
+
+
+def test_what_must_not_be_shared_is_not() -> None:
+    for looks in (None, WAITING):
+        assert decide(Facts(2, not_shared="x is open", looks=looks)) == Choice("process", "x is open")
+        assert decide(Facts(2, gil=False, not_shared="x is open", looks=looks)) == Choice("process", "x is open")
+
+
+def test_where_there_can_be_no_processes_there_are_threads() -> None:
+    assert decide(Facts(2, no_processes="no", not_shared="x", looks=HOLDING)) == Choice("thread", "no")
+
+
+def test_without_a_gil_threads_run_at_once() -> None:
+    assert chosen(Facts(8, gil=False, looks=HOLDING)) == "thread"
+    assert decide(Facts(8, gil=False)) is None, "but it has to be seen what threads would share"
+
+
+def test_few_looks_say_nothing_and_quick_batches_need_no_process() -> None:
+    assert chosen(Facts(2, looks=Looks(7, 0, seconds=1.0), batches=32)) == "process"
+    assert chosen(Facts(2, looks=Looks(8, 0, seconds=1.0), batches=32)) == "thread"
+    assert chosen(Facts(2, looks=Looks(8, 8, 0.0031, 0.0031), batches=32)) == "thread"
+    assert chosen(Facts(2, looks=Looks(8, 8, 0.0100, 0.0100), batches=32)) == "process"
+
+
+@settings(max_examples=few(300), deadline=None)
+@given(
+    workers=st.integers(1, 64),
+    cpus=st.floats(0.1, 64),
+    looked=st.integers(8, 200),
+    computing=st.floats(0, 10),
+    data=st.data(),
+)
+def test_more_of_the_gil_never_speaks_for_threads(
+    workers: int, cpus: float, looked: int, computing: float, data: st.DataObject
+) -> None:
+    less, more = sorted(data.draw(st.integers(0, looked)) for _ in range(2))
+    facts = Facts(workers, cpus)
+    kinds = [chosen(facts._replace(looks=Looks(looked, held, 10.0, computing))) for held in (less, more)]
+    assert kinds != ["process", "thread"]
+    looks = Looks(looked, more, 10.0, computing)
+    assert (kinds[1] == "thread") == (wanted(facts, looks) <= MOST_WANTED)
+
+
+# What is found out before anything is read
+
+
+class Plain(Dataset[Any]):
+    """With whatever it is given."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.opened: Any = None
+        self.given: Any = None
+        vars(self).update(attributes)
+
+    def __len__(self) -> int:
+        return 128
+
+    def __getitem__(self, index: int) -> Any:
+        return np.float32(index)
+
+
+def at_first(dataset: Any, context: str = "fork", **options: Any) -> Choice:
+    choosing = Choosing()
+    choosing.begin("auto", _job(DataLoader(dataset, num_workers=2, **options).options), context)
+    return choosing.now
+
+
+def test_nothing_is_known_of_an_ordinary_dataset() -> None:
+    assert at_first(Plain()) is UNDECIDED
+    assert at_first(np.arange(10)) is UNDECIDED
+
+
+def test_what_is_open_belongs_to_one_worker(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("some")
+    with open(tmp_path / "data") as file:
+        assert at_first(Plain(given=[file])) == Choice("process", "dataset.given[0] is open, and threads would share it")
+    assert at_first(Plain(given=file)) is UNDECIDED, "closed"
+    connection = sqlite3.connect(tmp_path / "base")
+    assert at_first(Plain(given=connection)).kind == "process"
+    connection.close()
+
+
+def test_what_each_thread_has_for_itself_may_be_open(tmp_path: Path) -> None:
+    own = threading.local()
+    with open(tmp_path / "data", "w") as own.file:
+        assert at_first(Plain(given=own)) is UNDECIDED
+
+
+def test_a_generator_or_a_worker_init_fn_speaks_for_processes() -> None:
+    assert "dataset.given is a random generator" in at_first(Plain(given=np.random.default_rng(1))).why
+    assert "worker_init_fn" in at_first(Plain(), worker_init_fn=print).why
+    assert {at_first(Plain(), worker_init_fn=print).kind, at_first(Plain(given=np.random.default_rng(1))).kind} == {
+        "process"
+    }
+
+
+def test_what_a_fork_would_break_speaks_for_threads() -> None:
+    lock = threading.Lock()
+    with lock:
+        assert at_first(Plain(given=lock)) == Choice("thread", "dataset.given would not work in a forked process")
+        assert at_first(Plain(given=lock), "spawn") is UNDECIDED
+    assert at_first(Plain(given=lock)) is UNDECIDED
+
+
+class Iterating(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        raise StopIteration
+
+
+def test_an_iterator_cannot_be_shared() -> None:
+    assert "is an iterator" in at_first(Iterating()).why
+
+
+# What workers say
+
+
+def test_the_looks_of_all_workers_count_together_and_once() -> None:
+    choosing, job = Choosing(), _job(DataLoader(Plain(), num_workers=2).options)
+    choosing.begin("auto", job, "fork")
+    half = Findings(Looks(LOOKS // 2, 0, 1.0, 0.01))
+    choosing.heed(job, half)
+    assert choosing.now is UNDECIDED
+    choosing.heed(job, half)
+    assert choosing.now.kind == "thread"
+    choosing.heed(job, Findings(HOLDING, "later"))
+    assert choosing.now.kind == "thread"
+    choosing.begin("auto", job, "fork")
+    assert choosing.now.kind == "thread", "it holds for the next epoch, too"
+
+
+def test_it_comes_to_an_end_without_looks() -> None:
+    choosing, job = Choosing(), _job(DataLoader(Plain(), num_workers=2).options)
+    choosing.begin("auto", job, "fork")
+    for _ in range(TASKS):
+        assert choosing.now is UNDECIDED
+        choosing.heed(job, Findings(Looks(0, 0, 0.001, 0.001)))
+    assert choosing.now.kind == "process"
+
+
+def test_what_must_not_be_shared_is_told_at_once() -> None:
+    choosing, job = Choosing(), _job(DataLoader(Plain(), num_workers=2).options)
+    choosing.begin("auto", job, "fork")
+    choosing.heed(job, Findings(Looks(1, 0, 1.0, 0.0), "reading opens x"))
+    assert choosing.now == Choice("process", "reading opens x")
+
+
+# Seeing it
+
+
+def seen_of(work: Any) -> Looks:
+    rival = Rival()
+    rival.begin()
+    while rival.looked < 16:
+        work()
+    rival.end()
+    rival.stop()
+    return rival.take()
+
+
+def test_a_look_sees_who_holds_the_gil() -> None:
+    holding, waiting = seen_of(lambda: sum(range(1_000))), seen_of(lambda: time.sleep(0.01))
+    assert holding.held_share > 0.6 or not feedline.gil.gil_is_on()
+    assert waiting.held_share < 0.4
+    assert waiting.on_cpu < 0.5 < holding.on_cpu
+
+
+def test_nothing_is_seen_between_tasks_and_nothing_twice() -> None:
+    rival = Rival()
+    rival.begin()
+    while not rival.looked:
+        time.sleep(0.001)
+    rival.end()
+    rival.stop()
+    first = rival.take()
+    assert first.looked >= 1
+    assert first.seconds > 0
+    assert rival.take() == Looks()
+
+
+# Real loaders
+
+
+class Quick(Plain):
+    def __getitem__(self, index: int) -> Any:
+        return np.full(10_000, index + feedline.rng().random() + np.random.rand(), np.float32)
+
+
+class Waiting(Quick):
+    """The same samples, later."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.002)
+        return super().__getitem__(index)
+
+
+class Computing(Plain):
+    def __getitem__(self, index: int) -> Any:
+        return np.float32(sum(range(100_000)) % 97 + index)
+
+
+def batches_of(loader: Any) -> list[Any]:
+    return [np.array(batch) for batch in loader]
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(map(np.array_equal, one, other))
+
+
+def processes_there(loader: DataLoader) -> bool:
+    return bool(loader.stats().workers)
+
+
+@pytest.mark.parametrize("more", [{}, {"persistent_workers": True}], ids=["anew", "persistent"])
+def test_threads_take_over_and_every_batch_comes_once(more: dict[str, Any]) -> None:
+    fixed = DataLoader(Quick(), batch_size=4, shuffle=True, seed=3)
+    with DataLoader(Waiting(), batch_size=4, shuffle=True, seed=3, **AUTO, **more) as loader:
+        assert loader.stats().kind == ""
+        iterator = iter(loader)
+        assert loader.stats().kind == "process"
+        assert processes_there(loader)
+        first = batches_of(iterator)
+        assert loader.stats().kind == "thread", loader.stats().why_kind
+        assert not processes_there(loader)
+        assert f"threads, because {loader.stats().why_kind}" in str(loader.stats())
+        assert loader.stats().epoch.fetching > 128 * 0.002, "what the processes did counts, too"
+        assert same(first, batches_of(fixed))
+        assert same(batches_of(loader), batches_of(fixed))
+        assert not processes_there(loader)
+
+
+def test_python_stays_in_processes() -> None:
+    with DataLoader(Computing(), batch_size=4, persistent_workers=True, **AUTO) as loader:
+        assert len(batches_of(loader)) == 32
+        stats = loader.stats()
+        assert stats.kind == "process"
+        assert "holds the GIL" in stats.why_kind
+        pids = {worker.pid for worker in stats.workers}
+        next(iter(loader))
+        assert {worker.pid for worker in loader.stats().workers} == pids, "they are kept"
+
+
+class Opening(Plain):
+    def __getitem__(self, index: int) -> Any:
+        if self.opened is None:
+            self.opened = open(__file__, "rb")
+        return np.float32(self.opened.fileno() >= 0)
+
+
+class OpeningInside(Plain):
+    def __getitem__(self, index: int) -> Any:
+        if not self.given:
+            self.given.append(open(__file__, "rb"))
+        return np.float32(index)
+
+
+class Counting(Plain):
+    def __getitem__(self, index: int) -> Any:
+        self.given += 1
+        return np.float32(index)
+
+
+_latest = 0
+
+
+class Noting(Plain):
+    def __getitem__(self, index: int) -> Any:
+        global _latest
+        _latest = index + 1_000
+        return np.float32(index)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "why"),
+    [
+        (Opening(), "reading samples changes dataset.opened"),
+        (Plain(given=Opening()), ""),
+        (OpeningInside(given=[]), "reading samples opens dataset.given[0]"),
+        (Counting(given=0), "reading samples changes dataset.given"),
+        (Fetching(), "fetching.fetched draws from the global generator"),
+        (Noting(), f"reading samples changes {__name__}._latest"),
+    ],
+    ids=["opens", "opens nothing", "opens in a list", "counts", "draws by a fetched function", "sets a global"],
+)
+def test_what_reading_does_to_the_dataset_is_seen_in_a_process_and_not_done_to_ours(dataset: Plain, why: str) -> None:
+    before = vars(dataset).copy()
+    with DataLoader(dataset, batch_size=2, **AUTO) as loader:
+        for _ in loader:
+            pass
+        assert why in loader.stats().why_kind
+        assert not why or loader.stats().kind == "process"
+    assert vars(dataset) == before
+    assert not dataset.opened
+
+
+class Deadly(Waiting):
+    """Kills each process that comes to its last samples, once."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 20 and os.getpid() != self.given[0] and not os.path.exists(self.given[1]):
+            Path(self.given[1]).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def test_a_process_that_dies_meanwhile_takes_no_batch_with_it(tmp_path: Path) -> None:
+    dataset = Deadly(given=(os.getpid(), str(tmp_path / "died")))
+    with pytest.warns(UserWarning, match="no batch is lost"):
+        found = batches_of(DataLoader(dataset, batch_size=4, prefetch_factor=8, seed=1, **AUTO))
+    assert os.path.exists(dataset.given[1])
+    assert same(found, batches_of(DataLoader(Quick(), batch_size=4, seed=1)))
+
+
+class Flowing(IterableDataset[Any]):
+    def shard(self, index: int, count: int) -> Flowing:
+        part = Flowing()
+        part.mine = range(index, 128, count)
+        return part
+
+    mine = range(128)
+
+    def __iter__(self) -> Iterator[Any]:
+        for index in self.mine:
+            time.sleep(0.002)
+            yield np.float32(index)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_stream_is_read_to_its_end_by_those_who_began(persistent: bool) -> None:
+    with DataLoader(Flowing(), batch_size=4, persistent_workers=persistent, **AUTO) as loader:
+        iterator = iter(loader)
+        first = [next(iterator) for _ in range(31)]
+        assert loader.stats().kind == "thread", loader.stats().why_kind
+        assert processes_there(loader), "threads come with the next epoch"
+        first += list(iterator)
+        again = list(loader)
+        assert not processes_there(loader)
+    expected = batches_of(DataLoader(Flowing(), batch_size=4, num_workers=2, workers="thread"))
+    assert same(first, expected)
+    assert same(again, expected)
+
+
+def test_a_dataset_that_does_not_travel_is_read_by_threads() -> None:
+    dataset = Plain(given=(each for each in ()))
+    with DataLoader(dataset, batch_size=8, **{**AUTO, "multiprocessing_context": "spawn"}) as loader:
+        assert len(batches_of(loader)) == 16
+        assert loader.stats().kind == "thread"
+        assert "dataset.given" in loader.stats().why_kind
+
+
+class Nested(Plain):
+    def __getitem__(self, index: int) -> Any:
+        loader = DataLoader(Plain(), batch_size=32, num_workers=1, workers="auto")
+        return sum(float(batch.sum()) for batch in loader), loader.stats().why_kind
+
+
+def test_a_worker_process_has_threads_of_its_own() -> None:
+    total, why = next(iter(DataLoader(Nested(), batch_size=None, num_workers=1, multiprocessing_context="fork")))
+    assert (total, why) == (sum(range(128)), "a worker process cannot start worker processes")
+
+
+def test_a_loader_that_is_dropped_ends_its_workers() -> None:
+    loader = DataLoader(Waiting(), batch_size=4, persistent_workers=True, **AUTO)
+    iterator = iter(loader)
+    next(iterator)
+    gone = weakref.ref(loader)
+    del loader, iterator
+    assert gone() is None  # and conftest sees to it that no process or thread is left
+
+
+def test_an_epoch_that_is_left_early_changes_nothing() -> None:
+    with DataLoader(Waiting(), batch_size=4, seed=5, persistent_workers=True, **AUTO) as loader:
+        for number in range(3):
+            loader.set_epoch(7)
+            iterator = iter(loader)
+            fixed = DataLoader(Quick(), batch_size=4, seed=5)
+            fixed.set_epoch(7)
+            expecteds = iter(fixed)
+            for _ in range(2 + 5 * number):
+                assert np.array_equal(next(iterator), next(expecteds))
+
+
+def test_the_option_is_checked() -> None:
+    with pytest.raises(OptionError, match="workers"):
+        DataLoader(Plain(), workers="automatic")
+    with pytest.raises(OptionTypeError, match="'process' or 'thread' or 'auto'"):
+        DataLoader(Plain(), workers=2)  # type: ignore[arg-type]
+    assert DataLoader(Plain()).options.workers == "process"
+    loader = DataLoader(Plain(), workers="auto", batch_size=128)
+    assert len(batches_of(loader)) == 1
+    assert loader.stats().kind == "", "there are no workers"
+
+
+def test_what_was_asked_for_by_name_is_said_without_a_reason() -> None:
+    loader = DataLoader(Plain(), batch_size=128, num_workers=1, workers="thread")
+    batches_of(loader)
+    assert (loader.stats().kind, loader.stats().why_kind) == ("thread", "")
+    assert "because" not in str(loader.stats())
