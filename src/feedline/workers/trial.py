@@ -91,4 +91,6 @@ def _seeded(source: Source, value: int) -> bytes:
 
 def _state(source: Source) -> bytes:
     state: Any = source.save()
+    if hasattr(state, "numpy"):  # a tensor is pickled with more than what is in it
+        return bytes(state.numpy().tobytes())
     return pickle.dumps(state)
