@@ -16,6 +16,7 @@ import first_batch
 import images
 import in_memory
 import jpeg
+import kinds_of_workers
 import large_samples
 import large_shuffle
 import object_store
@@ -56,6 +57,7 @@ WORKLOADS = [
         sql,
         tar_shards,
         parquet_rows,
+        kinds_of_workers,
     )
 ]
 

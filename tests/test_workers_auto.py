@@ -255,7 +255,7 @@ class Waiting(Quick):
     """The same samples, later."""
 
     def __getitem__(self, index: int) -> Any:
-        time.sleep(0.002)
+        time.sleep(0.004)
         return super().__getitem__(index)
 
 
@@ -288,7 +288,7 @@ def test_threads_take_over_and_every_batch_comes_once(more: dict[str, Any]) -> N
         assert loader.stats().kind == "thread", loader.stats().why_kind
         assert not processes_there(loader)
         assert f"threads, because {loader.stats().why_kind}" in str(loader.stats())
-        assert loader.stats().epoch.fetching > 128 * 0.002, "what the processes did counts, too"
+        assert loader.stats().epoch.fetching > 128 * 0.004, "what the processes did counts, too"
         assert same(first, batches_of(fixed))
         assert same(batches_of(loader), batches_of(fixed))
         assert not processes_there(loader)
@@ -386,7 +386,7 @@ class Flowing(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         for index in self.mine:
-            time.sleep(0.002)
+            time.sleep(0.004)
             yield np.float32(index)
 
 

@@ -27,7 +27,7 @@ class Waiting(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         time.sleep(self.seconds)
-        return torch.full((20_000,), float(index)), index
+        return torch.full((5_000,), float(index)), index
 
 
 class Drawing(Waiting):
@@ -38,7 +38,7 @@ class Drawing(Waiting):
 def test_threads_take_over_and_the_batches_are_the_same() -> None:
     def batches(**options: Any) -> list[Any]:
         torch.manual_seed(5)
-        with DataLoader(Waiting(0.002 * bool(options)), batch_size=4, shuffle=True, **options) as loader:
+        with DataLoader(Waiting(0.004 * bool(options)), batch_size=4, shuffle=True, **options) as loader:
             assert loader.workers == options.get("workers", "process")
             found = [(values[:, 7].clone(), labels.clone()) for values, labels in loader]
             kinds.append(loader.stats().kind)
