@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from harness import AT_LEAST, Case, Sample, Samples, Workload, serve
 
 BLOCK = bytes(1 << 20)

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fetching import Fetching
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from fetching import Fetching
 from kinds import few
 
 import feedline
@@ -136,7 +136,8 @@ def test_nothing_is_known_of_an_ordinary_dataset() -> None:
 def test_what_is_open_belongs_to_one_worker(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("some")
     with open(tmp_path / "data") as file:
-        assert at_first(Plain(given=[file])) == Choice("process", "dataset.given[0] is open, and threads would share it")
+        choice = Choice("process", "dataset.given[0] is open, and threads would share it")
+        assert at_first(Plain(given=[file])) == choice
     assert at_first(Plain(given=file)) is UNDECIDED, "closed"
     connection = sqlite3.connect(tmp_path / "base")
     assert at_first(Plain(given=connection)).kind == "process"

@@ -235,7 +235,6 @@ class _Switch:
             self._replaced.append((module, name, original, ours))
             setattr(module, name, ours)
 
-
     def after_fork(self) -> None:
         """In the child: the lock may be held by a thread that is not there."""
         self._lock = threading.Lock()

@@ -71,7 +71,8 @@ class Mishaps:
         self._read += outcome.size + outcome.dropped + sum(sample.replacement is None for sample in bad)
         self._bad += len(bad)
         self._kept.extend(bad)
-        if isinstance(care.max_errors, int):  # else nobody wants to know, and there may be many
+        limit = care.max_errors
+        if limit is not None and isinstance(limit, int):  # else nobody wants to know, and there may be many
             self._different.update(map(_key, bad))
 
     def judge(self, care: Care, at_end: bool = False) -> None:

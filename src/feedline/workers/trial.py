@@ -25,8 +25,8 @@ LOOKING = 2
 LOOKS = 32
 """Of each, and so many together decide: a share that is really a half is then seen as a third to two thirds."""
 WARM = 0.1
-"""Seconds: a first task that is shorter is not counted. Much of it is spent on what is done once, imports and pages that
-a forked process touches for the first time: up to 15 ms of a process that has imported torch."""
+"""Seconds: a first task that is shorter is not counted. Much of it goes into what is done once: imports, and pages
+that a forked process touches for the first time."""
 TASKS = 32
 """After these it is over, however few looks there have been: batches that small are made in no time by any kind."""
 
