@@ -23,7 +23,7 @@ from kinds import few
 
 import feedline
 from feedline import DataLoader, Dataset, IterableDataset
-from feedline.errors import OptionError, OptionTypeError
+from feedline.errors import OptionError, OptionTypeError, WorkerDied
 from feedline.gil import Looks, Rival
 from feedline.loader import _job
 from feedline.messages import Findings
@@ -285,11 +285,14 @@ def test_threads_take_over_and_every_batch_comes_once(more: dict[str, Any]) -> N
         iterator = iter(loader)
         assert loader.stats().kind == "process"
         assert processes_there(loader)
-        first = batches_of(iterator)
+        first, fetching = [], [0.0]
+        for batch in iterator:
+            first.append(np.array(batch))
+            fetching.append(loader.stats().epoch.fetching)
         assert loader.stats().kind == "thread", loader.stats().why_kind
+        assert fetching == sorted(fetching), "what the processes did counts, too"
         assert not processes_there(loader)
         assert f"threads, because {loader.stats().why_kind}" in str(loader.stats())
-        assert loader.stats().epoch.fetching > 128 * 0.004, "what the processes did counts, too"
         assert same(first, batches_of(fixed))
         assert same(batches_of(loader), batches_of(fixed))
         assert not processes_there(loader)
@@ -360,21 +363,37 @@ def test_what_reading_does_to_the_dataset_is_seen_in_a_process_and_not_done_to_o
 
 
 class Deadly(Waiting):
-    """Kills each process that comes to its last samples, once."""
+    """Kills each process that comes to a sample, or the first that does."""
 
     def __getitem__(self, index: int) -> Any:
-        if index == 20 and os.getpid() != self.given[0] and not os.path.exists(self.given[1]):
-            Path(self.given[1]).touch()
+        parent, died = self.given
+        if index == 20 and os.getpid() != parent and not (died is not None and died.exists()):
+            if died is not None:
+                died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
 
 
 def test_a_process_that_dies_meanwhile_takes_no_batch_with_it(tmp_path: Path) -> None:
-    dataset = Deadly(given=(os.getpid(), str(tmp_path / "died")))
+    dataset = Deadly(given=(os.getpid(), tmp_path / "died"))
     with pytest.warns(UserWarning, match="no batch is lost"):
         found = batches_of(DataLoader(dataset, batch_size=4, prefetch_factor=8, seed=1, **AUTO))
-    assert os.path.exists(dataset.given[1])
+    assert (tmp_path / "died").exists()
     assert same(found, batches_of(DataLoader(Quick(), batch_size=4, seed=1)))
+
+
+def test_a_sample_that_kills_every_process_is_told_and_the_others_come() -> None:
+    found = []
+    with DataLoader(Deadly(given=(os.getpid(), None)), batch_size=4, prefetch_factor=8, seed=1, **AUTO) as loader:
+        iterator = iter(loader)
+        with pytest.warns(UserWarning, match="no batch is lost"):
+            found += [np.array(next(iterator)) for _ in range(5)]
+            with pytest.raises(WorkerDied, match="20"):
+                next(iterator)
+            found += batches_of(iterator)
+        assert loader.stats().kind == "thread", loader.stats().why_kind
+    expected = batches_of(DataLoader(Quick(), batch_size=4, seed=1))
+    assert same(found, expected[:5] + expected[6:])
 
 
 class Flowing(IterableDataset[Any]):
