@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,14 @@ from kinds import few
 import feedline
 from feedline import DataLoader, Dataset, IterableDataset
 from feedline.errors import OptionError, OptionTypeError, WorkerDied
+from feedline.feed import _workers_of
 from feedline.gil import Looks, Rival
 from feedline.loader import _job
-from feedline.messages import Findings
+from feedline.messages import Findings, Outcome
+from feedline.state import Place
+from feedline.supervise.watch import Death
 from feedline.workers.choice import MOST_WANTED, Choice, Facts, decide, wanted
-from feedline.workers.choosing import UNDECIDED, Choosing
+from feedline.workers.choosing import UNDECIDED, Choosing, ChoosingWorkers
 from feedline.workers.trial import LOOKS, TASKS
 
 AUTO: dict[str, Any] = {"num_workers": 2, "workers": "auto", "multiprocessing_context": "fork"}
@@ -201,6 +205,7 @@ def test_it_comes_to_an_end_without_looks() -> None:
     for _ in range(TASKS):
         assert choosing.now is UNDECIDED
         choosing.heed(job, Findings(Looks(0, 0, 0.001, 0.001)))
+    assert choosing.now is not UNDECIDED
     assert choosing.now.kind == "process"
 
 
@@ -231,7 +236,17 @@ def test_a_look_sees_who_holds_the_gil() -> None:
     assert waiting.on_cpu < 0.5 < holding.on_cpu
 
 
-def test_nothing_is_seen_between_tasks_and_nothing_twice() -> None:
+def test_nothing_is_seen_between_tasks() -> None:
+    rival = Rival()
+    for _ in range(40):
+        rival.begin()
+        rival.end()
+        time.sleep(0.003)  # as a worker waits for its next task
+    rival.stop()
+    assert rival.looked < 20
+
+
+def test_nothing_is_seen_twice() -> None:
     rival = Rival()
     rival.begin()
     while not rival.looked:
@@ -285,6 +300,7 @@ def test_threads_take_over_and_every_batch_comes_once(more: dict[str, Any]) -> N
         iterator = iter(loader)
         assert loader.stats().kind == "process"
         assert processes_there(loader)
+        pids = [worker.pid for worker in loader.stats().workers]
         first, fetching = [], [0.0]
         for batch in iterator:
             first.append(np.array(batch))
@@ -292,6 +308,7 @@ def test_threads_take_over_and_every_batch_comes_once(more: dict[str, Any]) -> N
         assert loader.stats().kind == "thread", loader.stats().why_kind
         assert fetching == sorted(fetching), "what the processes did counts, too"
         assert not processes_there(loader)
+        assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
         assert f"threads, because {loader.stats().why_kind}" in str(loader.stats())
         assert same(first, batches_of(fixed))
         assert same(batches_of(loader), batches_of(fixed))
@@ -363,37 +380,100 @@ def test_what_reading_does_to_the_dataset_is_seen_in_a_process_and_not_done_to_o
 
 
 class Deadly(Waiting):
-    """Kills each process that comes to a sample, or the first that does."""
+    """Kills each process that comes to certain samples, as soon as there is a file."""
 
     def __getitem__(self, index: int) -> Any:
-        parent, died = self.given
-        if index == 20 and os.getpid() != parent and not (died is not None and died.exists()):
-            if died is not None:
-                died.touch()
+        parent, told, deadly = self.given
+        if index in deadly and os.getpid() != parent:
+            while not told.exists():
+                time.sleep(0.001)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
 
 
-def test_a_process_that_dies_meanwhile_takes_no_batch_with_it(tmp_path: Path) -> None:
-    dataset = Deadly(given=(os.getpid(), tmp_path / "died"))
-    with pytest.warns(UserWarning, match="no batch is lost"):
-        found = batches_of(DataLoader(dataset, batch_size=4, prefetch_factor=8, seed=1, **AUTO))
-    assert (tmp_path / "died").exists()
-    assert same(found, batches_of(DataLoader(Quick(), batch_size=4, seed=1)))
-
-
-def test_a_sample_that_kills_every_process_is_told_and_the_others_come() -> None:
-    found = []
-    with DataLoader(Deadly(given=(os.getpid(), None)), batch_size=4, prefetch_factor=8, seed=1, **AUTO) as loader:
+def test_where_a_process_dies_there_are_no_threads_to_take_this_one_along(tmp_path: Path) -> None:
+    (tmp_path / "told").touch()
+    dataset = Deadly(given=(os.getpid(), tmp_path / "told", range(8)))
+    with DataLoader(dataset, batch_size=4, seed=1, max_deaths=1, **AUTO) as loader:
         iterator = iter(loader)
-        with pytest.warns(UserWarning, match="no batch is lost"):
-            found += [np.array(next(iterator)) for _ in range(5)]
-            with pytest.raises(WorkerDied, match="20"):
+        for _ in range(2):  # what both of them begin with
+            with pytest.raises(WorkerDied):
                 next(iterator)
-            found += batches_of(iterator)
-        assert loader.stats().kind == "thread", loader.stats().why_kind
-    expected = batches_of(DataLoader(Quick(), batch_size=4, seed=1))
-    assert same(found, expected[:5] + expected[6:])
+        found = batches_of(iterator)
+        assert loader.stats().kind == "process"
+        assert "has died" in loader.stats().why_kind
+    assert same(found, batches_of(DataLoader(Quick(), batch_size=4, seed=1))[2:])
+
+
+# The change-over, step by step
+
+
+class Stepwise:
+    """Workers that have chosen threads while task 5 is still in a process's hands."""
+
+    def __init__(self, told: Path) -> None:
+        loader = DataLoader(Deadly(given=(os.getpid(), told, range(20, 24))), batch_size=4, seed=1, **AUTO)
+        tasks = loader._plan.tasks_from(Place(0))
+        self.tasks = [next(tasks) for _ in range(6)]
+        job, self.choosing = _job(loader.options), Choosing()
+        self.choosing.now = Choice("thread", "so it is")
+        self.workers = ChoosingWorkers(job, partial(_workers_of, loader.options), self.choosing)
+        self.workers.start()
+        self.workers.submit(self.tasks[5])
+        self.workers.submit(self.tasks[0])
+        assert self.seqs(1) == [0]
+        assert self.workers.processes()
+
+    def seqs(self, count: int) -> list[int]:
+        found: list[Any] = []
+        while len(found) < count:
+            found += self.workers.wait(60)
+        return [event.seq if isinstance(event, Outcome) else -1 for event in found]
+
+
+@pytest.fixture
+def stepwise(tmp_path: Path) -> Iterator[Stepwise]:
+    steps = Stepwise(tmp_path / "told")
+    yield steps
+    steps.workers.release()
+
+
+def test_what_a_process_has_in_hand_is_waited_for(stepwise: Stepwise, tmp_path: Path) -> None:
+    workers = stepwise.workers
+    workers.submit(stepwise.tasks[1])
+    workers.submit(stepwise.tasks[2])
+    assert workers.wait(0) == [], "those are with threads, and come after what processes have"
+    assert workers.processes()
+    (tmp_path / "told").touch()
+    (death,) = workers.wait(60)
+    assert isinstance(death, Death)
+    assert [task.seq for task in death.lost] == [5], "whoever gets that may fail it, or give it out again"
+    assert sorted(stepwise.seqs(2)) == [1, 2]
+    assert not workers.processes()
+
+
+def test_a_task_that_a_process_has_lost_goes_to_a_process_again(stepwise: Stepwise, tmp_path: Path) -> None:
+    workers = stepwise.workers
+    (tmp_path / "told").touch()
+    (death,) = workers.wait(60)
+    assert isinstance(death, Death)
+    workers.submit(death.lost[0], urgent=True)  # a thread that reads it would end the tests
+    workers.revive(death.worker, elsewhere=False)
+    (death,) = workers.wait(60)
+    assert isinstance(death, Death)
+    workers.submit(stepwise.tasks[1])
+    assert stepwise.seqs(1) == [1]
+    assert not workers.processes()
+    workers.revive(death.worker, elsewhere=False)
+    assert len(workers.standing()) == 2, "that place was a process's"
+
+
+def test_who_leaves_waits_for_nobody(stepwise: Stepwise) -> None:
+    workers = stepwise.workers
+    workers.forget()
+    workers.submit(stepwise.tasks[3])
+    assert stepwise.seqs(1) == [3]
+    assert not workers.processes()
 
 
 class Flowing(IterableDataset[Any]):

@@ -62,6 +62,11 @@ class Choosing:
         """The dataset does not travel to a process."""
         self.now = Choice("thread", f"the dataset cannot be sent to a process ({error})")
 
+    def died(self) -> None:
+        """A worker process has ended, or had to be ended, before the choice."""
+        if self.is_open:
+            self.now = Choice("process", "a worker process has died, and a thread would have taken this process along")
+
     def heed(self, job: Job, findings: Findings) -> None:
         """Take in what a worker has seen, and choose once that is enough."""
         if not self.is_open:
@@ -154,6 +159,7 @@ class ChoosingWorkers:
         for event in found:
             if isinstance(event, Death):
                 self._out.difference_update(task.seq for task in event.lost)
+                self._choosing.died()
             else:
                 self._out.discard(event.seq)
                 if event.notice is not None and event.notice.findings is not None:
