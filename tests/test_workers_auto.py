@@ -427,7 +427,9 @@ class Stepwise:
     def seqs(self, count: int) -> list[int]:
         found: list[Any] = []
         while len(found) < count:
-            found += self.workers.wait(60)
+            come = self.workers.wait(60)
+            assert come, "nothing comes any more"
+            found += come
         return [event.seq if isinstance(event, Outcome) else -1 for event in found]
 
 
