@@ -12,6 +12,7 @@ from pathlib import Path
 
 import bucketing
 import collation
+import epoch_boundary
 import first_batch
 import images
 import in_memory
@@ -19,6 +20,7 @@ import jpeg
 import kinds_of_workers
 import large_samples
 import large_shuffle
+import latency
 import object_store
 import observing
 import parquet_rows
@@ -44,9 +46,11 @@ WORKLOADS = [
         jpeg,
         images,
         first_batch,
+        epoch_boundary,
         worker_memory,
         large_shuffle,
         object_store,
+        latency,
         resume,
         observing,
         samplers,

@@ -39,7 +39,7 @@ class Looks(NamedTuple):
     seconds: float = 0.0
     """At work; waiting for a CPU that others have does not count."""
     computing: float = 0.0
-    """Of these, on a CPU."""
+    """Of these, on a CPU: it, or threads of its process that it waits for."""
 
     @property
     def held_share(self) -> float:
@@ -96,7 +96,7 @@ class Rival:
         if self._thread is None and _THREAD is not None:
             self._thread = threading.Thread(target=self._look_on, name="feedline-rival", daemon=True)
             self._thread.start()
-        self._began = now(), time.thread_time()
+        self._began = now(), time.process_time()
         self._at_work.set()
 
     def end(self) -> None:
@@ -104,7 +104,7 @@ class Rival:
         self._at_work.clear()
         began, computed = self._began
         self._seconds += since(began)
-        self._computing += time.thread_time() - computed
+        self._computing += time.process_time() - computed
 
     @property
     def looked(self) -> int:

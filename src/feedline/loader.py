@@ -43,7 +43,9 @@ class DataLoader:
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
     seed and epoch; drawn at random if None), `workers` ("process", "thread", or "auto": whichever does better, see
     docs/workers.md), `shuffle_buffer` (for streams), `collate` (how each field becomes a batch:
-    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn).
+    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn), `across_epochs` (False: persistent workers
+    read nothing of an epoch before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a
+    time, for samples that wait; docs/latency.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -75,6 +77,7 @@ class DataLoader:
         workers: str = "process",
         shuffle_buffer: int = 0,
         collate: Any = None,
+        fetch_threads: int = 0,
         stall_warning: float = 30,
         on_stall: str = "wait",
         on_error: str = "raise",
@@ -82,6 +85,7 @@ class DataLoader:
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
+        across_epochs: bool = True,
     ) -> None:
         collate_fn = check_collate(collate, collate_fn)
         given = dict(locals())
@@ -120,7 +124,8 @@ class DataLoader:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
                 self._feed.tell_once(again)
-            return self._feed.begin(self.options, tasks, passed, lambda: len(self._plan), _job(self.options))
+            length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
+            return self._feed.begin(self.options, tasks, passed, length, _job(self.options), foresee=foresee)
         except BaseException:
             self._progress.take_back()
             raise
@@ -300,5 +305,6 @@ def _job(options: Options) -> Job:
         num_workers=options.num_workers,
         registrations=registrations(),
         on_error=options.care.on_error,
+        fetch_threads=options.fetch_threads,
     )
     return keyed(job, options.workers)

@@ -20,12 +20,14 @@ import torch.utils.data
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.care import check_care
-from feedline.checks import check_function, check_whole
+from feedline.checks import check_flag, check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
 from feedline.options import (
     check_buffer,
+    check_fetch_threads,
+    check_fetching,
     check_kind,
     check_population,
     check_restart,
@@ -37,6 +39,7 @@ from feedline.stats import Stats
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
 from feedline.torch.known import check_ranks
+from feedline.torch.reading import reads_many
 
 T = TypeVar("T", covariant=True)
 
@@ -54,7 +57,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     feedline's own options are keyword-only: `workers` ("process", "thread", or "auto": whichever does better, see
     docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate` (how
     each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
-    `loader.collate_fn`).
+    `loader.collate_fn`), `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
+    `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset
@@ -67,6 +71,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
 
     workers: str
     shuffle_buffer: int
+    fetch_threads: int
     device: torch.device | None
 
     def __init__(
@@ -92,6 +97,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         workers: str = "process",
         shuffle_buffer: int = 0,
         collate: Any = None,
+        fetch_threads: int = 0,
         stall_warning: float = 30,
         on_stall: str = "wait",
         on_error: str = "raise",
@@ -99,6 +105,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
+        across_epochs: bool = True,
         device: str | torch.device | None = None,
     ) -> None:
         own = Own(
@@ -107,11 +114,15 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             None if device is None else torch.device(device),
             check_care(locals()),
             check_function("on_epoch_end", on_epoch_end),
+            check_flag("across_epochs", across_epochs),
+            check_fetch_threads(fetch_threads),
         )
         collate_fn = check_collate(collate, collate_fn, compose)
         check_start_method(own.workers, multiprocessing_context)
         check_restart(own.care, timeout)
         check_buffer(own.shuffle_buffer, streams(dataset))
+        batched = batch_size is not None or batch_sampler is not None
+        check_fetching(own.fetch_threads, dataset, streams(dataset), batched, reads_many)
         check_sampler(sampler)
         check_ranks(sampler)
         check_ranks(batch_sampler)

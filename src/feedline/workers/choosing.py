@@ -127,6 +127,11 @@ class ChoosingWorkers:
         return self._now.forked
 
     @property
+    def takes_early(self) -> bool:
+        """Not before it is settled that they stay: threads could not take over what processes were given early."""
+        return self._now.takes_early and not self._choosing.is_open and not self.outdated
+
+    @property
     def outdated(self) -> bool:
         """Have they not been replaced yet, although others were chosen? A stream's are not before its end."""
         return self._choosing.now.kind == "thread" and len(self._ends) == 1
@@ -145,8 +150,10 @@ class ChoosingWorkers:
             self._begin_threads()
             self._change_over()
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
-        if self._next is not None and not urgent:
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
+        if early:  # there will be no change-over
+            self._now.submit(task, early=True)
+        elif self._next is not None and not urgent:
             self._next.submit(task)
         else:  # an urgent one was lost by those at work
             self._out.add(task.seq)
@@ -184,11 +191,11 @@ class ChoosingWorkers:
         self._spent[0] = partial(Spent, *before.spent())
         before.release()
 
-    def forget(self) -> None:
+    def forget(self, keep_early: bool = False) -> None:
         self._out.clear()
         for workers in (self._now, self._next):
             if workers is not None:
-                workers.forget()
+                workers.forget(keep_early)
 
     def standing(self) -> list[Standing]:
         return self._now.standing()

@@ -12,6 +12,7 @@ from functools import partial
 from feedline.ambient import ThisThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
+from feedline.line.concurrent import Readers
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots
@@ -25,6 +26,7 @@ class InlineWorkers:
 
     count = 0
     forked = False
+    takes_early = False
 
     def __init__(self, job: Job) -> None:
         ambient = ThisThread(job.dialect.sources)
@@ -35,7 +37,7 @@ class InlineWorkers:
         self._memory = LocalMemory(pool)
         # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.spent: Callable[[], Spent] = partial(spent_by, [self._row])
-        self.release: Callable[[], None] = partial(_release, ambient, pool)
+        self.release: Callable[[], None] = partial(_release, ambient, pool, self._body.readers)
 
     def processes(self) -> list[tuple[int, int]]:
         return []
@@ -54,13 +56,13 @@ class InlineWorkers:
             self._memory.finish()
             count_making(self._row, began, clock())
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         raise AssertionError("there is no worker")
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         raise AssertionError("there is no worker")
 
-    def forget(self) -> None:
+    def forget(self, keep_early: bool = False) -> None:
         pass
 
     def standing(self) -> list[Standing]:
@@ -82,7 +84,9 @@ class InlineWorkers:
         raise AssertionError("there is no worker")
 
 
-def _release(ambient: ThisThread, pool: SlotPool | None) -> None:
+def _release(ambient: ThisThread, pool: SlotPool | None, readers: Readers | None) -> None:
     ambient.close()
+    if readers is not None:
+        readers.close()
     if pool is not None:
         pool.close()

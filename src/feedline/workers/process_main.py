@@ -68,8 +68,11 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     use_one_thread()
     gc.freeze()  # what came with the fork stays untouched, and so shared with the parent
     worker = _Worker(wiring, cargo, number)
-    while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
-        worker.serve(ticket)
+    try:
+        while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
+            worker.serve(ticket)
+    finally:
+        worker.leave()
 
 
 _leaving = False
@@ -103,6 +106,8 @@ class _Worker:
             self._reducers = job.dialect.reducers
             ambient = Owned((*job.dialect.sources, *sources(job)))
             self._body = Body(job, number, ambient, own_process=True, row=self._row)
+            if self._body.readers is not None:
+                last_words.add(self._body.readers.stack)
             self._body.start()
             if job.on_trial and number < LOOKING:
                 self._trial = Trial(job)
@@ -121,13 +126,18 @@ class _Worker:
         self._began = self._at(PREPARING)
         self._row[TASK] = ticket.serial
         slot = self._slot(ticket)
-        if self._board[0] != ticket.run:  # its consumer has left
+        if ticket.run < self._board[0]:  # its consumer has left
             send_done(self._done, DoneTicket(ticket.serial, 0, 0, slot.capacity))
         else:
             send_done(self._done, DoneTicket(ticket.serial, *self._serve(ticket, slot)))
             self._row[SENT] += clock() - self._row[SINCE]
         self._at(IDLE)
         self._memory.take()
+
+    def leave(self) -> None:
+        """The process is about to end."""
+        if self._body is not None and self._body.readers is not None:
+            self._body.readers.leave()
 
     def _serve(self, ticket: TaskTicket, slot: Slot) -> Packed:
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))

@@ -46,6 +46,7 @@ class ThreadWorkers:
 
     do = None
     forked = False
+    takes_early = False  # they read the user's own dataset, which may be changed between epochs
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -75,7 +76,7 @@ class ThreadWorkers:
         for number in range(self.count):
             self.revive(number, elsewhere=False)
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         self._check_owner()
         lane = self._lanes[task.shard % len(self._lanes)]
         waiting = _emptied(lane) if urgent else []
@@ -96,7 +97,7 @@ class ThreadWorkers:
             return found
         raise WorkerError("the loader was closed by another thread while this one waited for a batch")
 
-    def forget(self) -> None:
+    def forget(self, keep_early: bool = False) -> None:
         self._now.run += 1
 
     def standing(self) -> list[Standing]:
@@ -109,6 +110,8 @@ class ThreadWorkers:
         pass  # they can be had at any time
 
     def stack_of(self, number: int) -> str:
+        if (stack := self._threads[number].stack()) != "":
+            return stack
         frame = sys._current_frames().get(self._threads[number].thread.ident or 0)
         return "" if frame is None else "".join(reversed(traceback.format_stack(frame)))
 
@@ -177,6 +180,8 @@ class _Worker:
         self.wanted = True
         self.run = 0
         self.task: Task | None = None
+        self.stack: Callable[[], str] = str
+        """Where it reads, if that is not its own thread; empty if it is."""
         self.row: Row = unwatched()
         self.at(INITIALISING)
         arguments = (self, job, number, lane, done, pool, now)
@@ -197,6 +202,8 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
     ambient = PerThread()
     memory = LocalMemory(pool)
     body, broken = _body(job, number, ambient, worker.row)
+    if body is not None and body.readers is not None:
+        worker.stack = body.readers.stack
     worker.at(IDLE)
     try:
         while worker.wanted and (message := lane.get()) is not None and not now.stopping:
