@@ -408,6 +408,17 @@ def test_where_a_process_dies_there_are_no_threads_to_take_this_one_along(tmp_pa
 # The change-over, step by step
 
 
+def test_tasks_of_the_next_epoch_are_taken_once_it_is_settled_who_makes_them() -> None:
+    loader, choosing = DataLoader(Quick(), batch_size=4, **AUTO), Choosing()
+    workers = ChoosingWorkers(_job(loader.options), partial(_workers_of, loader.options), choosing)
+    taken = []
+    for now in (UNDECIDED, Choice("thread", "so it is"), Choice("process", "so it is")):
+        choosing.now = now
+        taken.append(workers.takes_early)
+    assert taken == [False, False, True]
+    workers.release()
+
+
 class Stepwise:
     """Workers that have chosen threads while task 5 is still in a process's hands."""
 
