@@ -26,6 +26,7 @@ Footprint = dict[str, dict[str, Any]]
 """Attributes by name, of objects by path. They are kept alive meanwhile, so that none is taken for another."""
 
 _MISSING = object()
+_METHODS = (types.MethodType, types.BuiltinMethodType)
 
 
 def footprint(job: Job) -> Footprint:
@@ -34,11 +35,11 @@ def footprint(job: Job) -> Footprint:
     found += walk(job.collate_fn, "collate_fn", _recognise, through=True)
     state = {each.path: each.what for each in found}
     for module in modules_of(job):
-        if not module.__name__.startswith("feedline."):
-            kept = {name: value for name, value in vars(module).items() if not name.startswith("__")}
-            state[module.__name__] = {
-                name: value for name, value in kept.items() if not isinstance(value, types.ModuleType)
-            }
+        state[module.__name__] = {
+            name: value
+            for name, value in vars(module).items()
+            if not name.startswith("__") and type(value) is not types.ModuleType
+        }
     return state
 
 
@@ -65,7 +66,7 @@ def fetched_by_name(job: Job) -> str:
     hidden = (random._inst, np.random.mtrand._rand)
     for module in modules_of(job):
         for name, value in list(vars(module).items()):
-            if any(getattr(value, "__self__", None) is each for each in hidden):
+            if type(value) in _METHODS and any(value.__self__ is each for each in hidden):
                 return f"{module.__name__}.{name}"
     return ""
 
