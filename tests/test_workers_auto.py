@@ -391,6 +391,7 @@ class Deadly(Waiting):
         return super().__getitem__(index)
 
 
+@pytest.mark.filterwarnings("ignore:worker . .pid:UserWarning")
 def test_where_a_process_dies_there_are_no_threads_to_take_this_one_along(tmp_path: Path) -> None:
     (tmp_path / "told").touch()
     dataset = Deadly(given=(os.getpid(), tmp_path / "told", range(8)))

@@ -33,6 +33,7 @@ from feedline.workers.choosing import ChoosingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
+from feedline.workers.splitting import SplitWorkers, may_split
 from feedline.workers.threads import ThreadWorkers
 
 
@@ -136,10 +137,13 @@ class Feed:
         return workers
 
     def _new_workers(self, options: Options, job: Job) -> Workers:
-        """Workers of the kind asked for, or chosen, still to be started."""
-        make = partial(_workers_of, options)
-        kind = self._lasting.kind
-        return ChoosingWorkers(job, make, kind) if kind.is_open else make(kind.now.kind, job)
+        """Of the kind asked for, or chosen, still to be started; they share batches among them where possible."""
+        make, kind = partial(_workers_of, options), self._lasting.kind
+        workers = ChoosingWorkers(job, make, kind) if kind.is_open else make(kind.now.kind, job)
+        division = self._lasting.division
+        if division.never or not may_split(job):
+            return workers
+        return SplitWorkers(workers, job.dialect.pieces, division, options.in_order)
 
 
 def _workers_of(options: Options, kind: str, job: Job) -> Workers:

@@ -36,7 +36,7 @@ class Facts(NamedTuple):
     """Why threads must not share the dataset; empty if nothing is known against it."""
     looks: Looks | None = None
     """At a worker that makes batches; None before."""
-    batches: int = 1
+    batches: float = 1.0
     """So many were made meanwhile."""
 
 
@@ -63,7 +63,7 @@ def decide(facts: Facts) -> Choice | None:
         return None
     if not facts.gil:
         return Choice("thread", "this Python has no GIL: threads run at once")
-    each = facts.looks.seconds / max(1, facts.batches)
+    each = facts.looks.seconds / facts.batches if facts.batches else 0.0
     if 0 < each < QUICK:
         return Choice("thread", f"a batch is made in {each * 1e6:.0f} µs, less than it takes to have it made elsewhere")
     if facts.looks.looked < LEAST_LOOKS:

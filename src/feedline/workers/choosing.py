@@ -10,12 +10,13 @@ Not its job: choosing (choice), seeing (trial, carried).
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from multiprocessing.context import BaseContext
 
 from feedline.arena import segment
+from feedline.arena.slots import SlotPool
 from feedline.cpus import look
 from feedline.errors import ShippingError
 from feedline.gil import Looks, gil_is_on
@@ -43,7 +44,8 @@ class Choosing:
         self.now = NONE
         """What the workers are, or the next ones will be."""
         self._looks = Looks()
-        self._reports = self._batches = 0
+        self._reports = 0
+        self._batches = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +75,7 @@ class Choosing:
             return
         self._looks = self._looks.plus(findings.looks)
         self._reports += 1
-        self._batches += findings.looks.seconds > 0  # a first one may not count
+        self._batches += findings.batches
         if findings.not_shared or self._looks.looked >= LOOKS or self._reports >= TASKS:
             facts = Facts(
                 job.num_workers, look().usable, gil_is_on(), "", findings.not_shared, self._looks, self._batches
@@ -136,6 +138,10 @@ class ChoosingWorkers:
         """Have they not been replaced yet, although others were chosen? A stream's are not before its end."""
         return self._choosing.now.kind == "thread" and len(self._ends) == 1
 
+    @property
+    def pool(self) -> SlotPool | None:
+        return self._now.pool
+
     def processes(self) -> list[tuple[int, int]]:
         return self._now.processes()
 
@@ -158,6 +164,13 @@ class ChoosingWorkers:
         else:  # an urgent one was lost by those at work
             self._out.add(task.seq)
             self._now.submit(task, urgent)
+
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        if self._next is not None:
+            self._next.submit_first(tasks)
+        else:
+            self._out.update(task.seq for task in tasks)
+            self._now.submit_first(tasks)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         if self._next is not None and not self._out:

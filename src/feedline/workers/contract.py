@@ -7,9 +7,10 @@ Not its job: order and limits (loop), what a task does (body), what to do about 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from feedline.arena.slots import SlotPool
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
@@ -25,6 +26,10 @@ class Workers(Protocol):
     @property
     def do(self) -> Callable[[Task], Outcome] | None:
         """Without workers: does a task on the spot, and the calls below are for nobody. None where there are some."""
+
+    @property
+    def pool(self) -> SlotPool | None:
+        """Where batches lie, if there is shared memory."""
 
     @property
     def forked(self) -> bool:
@@ -46,6 +51,9 @@ class Workers(Protocol):
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         """Hand out one task; an urgent one goes out before all others when its worker is revived. The outcome of an
         early one, of the next epoch, is kept until `forget` says whether it is wanted."""
+
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        """Hand out these tasks, in order, before all that nobody has taken yet."""
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         """What is there, or else the next to come; empty if nothing came within `timeout` seconds."""

@@ -44,7 +44,7 @@ class Trial:
 
     def run(self, body: Body, task: Task, empty: Empty) -> Outcome:
         """Do one task, and see how it goes."""
-        value = task_seed(task.seed, task.epoch, task.seq)
+        value = task_seed(task.seed, task.epoch, task.batch)
         sources = (*GLOBAL_SOURCES, *self._job.dialect.sources)
         seeded = [_seeded(source, value) for source in sources]
         self._rival.begin()
@@ -52,20 +52,24 @@ class Trial:
             outcome = body.run(task, empty)
         finally:
             self._rival.end()
-        drawn = [state != _state(source) for source, state in zip(sources, seeded, strict=True)]
+        why = ""
+        if task.piece_of < 0:  # a piece does not draw, or is none
+            drawn = [state != _state(source) for source, state in zip(sources, seeded, strict=True)]
+            why = self._drew(any(drawn[: len(GLOBAL_SOURCES)]), any(drawn[len(GLOBAL_SOURCES) :]))
+        return with_findings(outcome, self._seen(self._rival.take(), why, _share(self._job, task, outcome)))
+
+    def _seen(self, looks: Looks, why: str, share: float) -> Findings:
         self._tasks += 1
-        looks = self._rival.take()
-        if self._tasks == 1 and looks.seconds < WARM:
-            looks = Looks()
+        if not share or (self._tasks == 1 and looks.seconds < WARM):
+            looks, share = Looks(), 0.0
         self._looked += looks.looked
         is_last = self._looked >= LOOKS or self._tasks == TASKS
-        why = self._drew(any(drawn[: len(GLOBAL_SOURCES)]), any(drawn[len(GLOBAL_SOURCES) :]))
         if not why and (is_last or not self._tasks & (self._tasks - 1)):  # 1, 2, 4, …: a look takes 3 ms
             why = self._left()
         if why or is_last:
             self._rival.stop()
             self.over, self._before = True, None
-        return with_findings(outcome, Findings(looks, why))
+        return Findings(looks, why, share)
 
     def _drew(self, drew: bool, drew_elsewhere: bool) -> str:
         if drew_elsewhere:
@@ -82,6 +86,14 @@ class Trial:
         if path := not_shared(self._job.dataset):
             return f"reading samples opens {path}, which threads would share"
         return ""
+
+
+def _share(job: Job, task: Task, outcome: Outcome) -> float:
+    """How much of a batch it was; nothing, if it was a piece that is of no use."""
+    if task.piece_of < 0 or task.indices is None:
+        return 1.0
+    in_vain = outcome.notice is not None and outcome.notice.apart is not None
+    return 0.0 if in_vain else min(1.0, len(task.indices) / job.batch_size)
 
 
 def _seeded(source: Source, value: int) -> bytes:
