@@ -262,9 +262,15 @@ def test_nothing_is_seen_twice() -> None:
 # Real loaders
 
 
+PIECES = "of no global generator"
+
+
 class Quick(Plain):
+    """Samples that draw; if they do so by feedline.rng() alone, batches may be made in pieces."""
+
     def __getitem__(self, index: int) -> Any:
-        return np.full(10_000, index + feedline.rng().random() + np.random.rand(), np.float32)
+        drawn = 0.0 if self.given is PIECES else np.random.rand()
+        return np.full(10_000, index + feedline.rng().random() + drawn, np.float32)
 
 
 class Waiting(Quick):
@@ -292,10 +298,12 @@ def processes_there(loader: DataLoader) -> bool:
     return bool(loader.stats().workers)
 
 
-@pytest.mark.parametrize("more", [{}, {"persistent_workers": True}], ids=["anew", "persistent"])
-def test_threads_take_over_and_every_batch_comes_once(more: dict[str, Any]) -> None:
-    fixed = DataLoader(Quick(), batch_size=4, shuffle=True, seed=3)
-    with DataLoader(Waiting(), batch_size=4, shuffle=True, seed=3, **AUTO, **more) as loader:
+@pytest.mark.parametrize(
+    ("given", "more"), [(PIECES, {}), (None, {"persistent_workers": True})], ids=["anew, in pieces", "persistent"]
+)
+def test_threads_take_over_and_every_batch_comes_once(given: Any, more: dict[str, Any]) -> None:
+    fixed = DataLoader(Quick(given=given), batch_size=4, shuffle=True, seed=3)
+    with DataLoader(Waiting(given=given), batch_size=4, shuffle=True, seed=3, **AUTO, **more) as loader:
         assert loader.stats().kind == ""
         iterator = iter(loader)
         assert loader.stats().kind == "process"
