@@ -28,12 +28,12 @@ from feedline.errors import OptionError, OptionTypeError, WorkerDied
 from feedline.feed import _workers_of
 from feedline.gil import Looks, Rival
 from feedline.loader import _job
-from feedline.messages import Findings, Outcome
+from feedline.messages import Apart, Findings, Notice, Outcome, Task
 from feedline.state import Place
 from feedline.supervise.watch import Death
 from feedline.workers.choice import MOST_WANTED, Choice, Facts, decide, wanted
 from feedline.workers.choosing import UNDECIDED, Choosing, ChoosingWorkers
-from feedline.workers.trial import LOOKS, TASKS
+from feedline.workers.trial import LOOKS, TASKS, _share
 
 AUTO: dict[str, Any] = {"num_workers": 2, "workers": "auto", "multiprocessing_context": "fork"}
 WAITING = Looks(32, 1, seconds=10.0, computing=0.5)
@@ -299,7 +299,7 @@ def processes_there(loader: DataLoader) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("given", "more"), [(PIECES, {}), (None, {"persistent_workers": True})], ids=["anew, in pieces", "persistent"]
+    ("given", "more"), [(None, {}), (PIECES, {"persistent_workers": True})], ids=["anew", "persistent, in pieces"]
 )
 def test_threads_take_over_and_every_batch_comes_once(given: Any, more: dict[str, Any]) -> None:
     fixed = DataLoader(Quick(given=given), batch_size=4, shuffle=True, seed=3)
@@ -321,6 +321,7 @@ def test_threads_take_over_and_every_batch_comes_once(given: Any, more: dict[str
         assert same(first, batches_of(fixed))
         assert same(batches_of(loader), batches_of(fixed))
         assert not processes_there(loader)
+        assert loader._feed._lasting.division.never == (given is not PIECES), "threads join pieces, too"
 
 
 def test_python_stays_in_processes() -> None:
@@ -435,7 +436,8 @@ class Stepwise:
         loader = DataLoader(Deadly(given=(os.getpid(), told, range(20, 24))), batch_size=4, seed=1, **AUTO)
         tasks = loader._plan.tasks_from(Place(0))
         self.tasks = [next(tasks) for _ in range(6)]
-        job, self.choosing = _job(loader.options), Choosing()
+        self.job = job = _job(loader.options)
+        self.choosing = Choosing()
         self.choosing.now = Choice("thread", "so it is")
         self.workers = ChoosingWorkers(job, partial(_workers_of, loader.options), self.choosing)
         self.workers.start()
@@ -488,6 +490,30 @@ def test_a_task_that_a_process_has_lost_goes_to_a_process_again(stepwise: Stepwi
     assert not workers.processes()
     workers.revive(death.worker, elsewhere=False)
     assert len(workers.standing()) == 2, "that place was a process's"
+
+
+def test_what_is_sent_once_more_is_waited_for(stepwise: Stepwise) -> None:
+    workers, choosing = stepwise.workers, stepwise.choosing
+    workers.forget()
+    workers.submit(stepwise.tasks[1])
+    assert stepwise.seqs(1) == [1]
+    choosing.now = UNDECIDED
+    again = ChoosingWorkers(stepwise.job, workers._make, choosing)
+    again.start()
+    again.submit_first(stepwise.tasks[2:4])
+    assert again._out == {2, 3}
+    stepwise.workers = again
+    assert sorted(stepwise.seqs(2)) == [2, 3]
+    assert again._out == set()
+    workers.release()
+
+
+def test_a_piece_is_part_of_a_batch_and_one_in_vain_is_nothing() -> None:
+    job = _job(DataLoader(Quick(), batch_size=8).options)
+    piece = Task(-3, 0, 1, [1, 2], piece_of=4)
+    assert _share(job, piece, Outcome(-3, None, 2)) == 0.25
+    assert _share(job, piece, Outcome(-3, notice=Notice(apart=Apart.ONCE))) == 0.0
+    assert _share(job, Task(4, 0, 1, [1, 2]), Outcome(4, None, 2)) == 1.0
 
 
 def test_who_leaves_waits_for_nobody(stepwise: Stepwise) -> None:
