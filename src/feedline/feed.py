@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from feedline.lasting import Lasting
 from feedline.line.passed import Passed
@@ -21,11 +22,14 @@ from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
 from feedline.observe.trace import trace_of
 from feedline.options import Options
+from feedline.pacing import Pacing, of_a_stream, pacing_for
 from feedline.progress import clock
 from feedline.recorder import Recorder, Render
+from feedline.staffing import AutoCount
 from feedline.stats import Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
+from feedline.workers.changing import ChangingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
@@ -54,11 +58,13 @@ class Feed:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         began = clock()
         job = replace(job, marked=self._lasting.recording is not None)
+        if isinstance(options.num_workers, AutoCount):
+            self._pace(options, job)
         if self._lasting.workers is None:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
                 self.tell_once(message)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
-        workers = kept or _new_workers(options, job)
+        workers = kept or _new_workers(options, job, self._lasting.pacing)
         # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
         iterator = kind(self._lasting, options, tasks, passed, length, workers)
         self._iterators.add(iterator)
@@ -66,6 +72,8 @@ class Feed:
         try:
             if kept is None:
                 workers.start()
+            if self._lasting.pacing is not None and isinstance(workers, ChangingWorkers):
+                self._lasting.pacing.begin(workers)
             self._lasting.memory.begin(workers.processes())
         except BaseException:
             iterator.close()
@@ -73,6 +81,14 @@ class Feed:
         if workers.processes():  # the start of threads is nothing to speak of
             iterator.started(clock() - began)
         return iterator
+
+    def _pace(self, options: Options, job: Job) -> None:
+        lasting = self._lasting
+        if options.stream:
+            lasting.chosen = partial(of_a_stream, options)
+        elif lasting.pacing is None:
+            lasting.pacing = pacing_for(options, job)
+            lasting.chosen = lasting.pacing.chosen
 
     @property
     def errors(self) -> list[BadSample]:
@@ -110,7 +126,7 @@ class Feed:
         self._marked = job.marked
         workers = self._lasting.workers
         if workers is None:
-            workers = _new_workers(options, job)
+            workers = _new_workers(options, job, self._lasting.pacing)
             self._lasting.keep(workers)
             try:
                 workers.start()
@@ -121,10 +137,17 @@ class Feed:
         return workers
 
 
-def _new_workers(options: Options, job: Job) -> Workers:
+def _new_workers(options: Options, job: Job, pacing: Pacing | None) -> Workers:
     """Workers of the kind the options ask for, still to be started."""
     if options.num_workers == 0:
         return InlineWorkers(job)
+    if pacing is None:
+        return _staff(options, job, job.num_workers)
+    job, count = replace(job, num_workers=pacing.most), pacing.setting.workers
+    return ChangingWorkers(job, _staff(options, job, count), count)
+
+
+def _staff(options: Options, job: Job, count: int) -> ThreadWorkers | ProcessWorkers:
     if options.workers == "thread":
-        return ThreadWorkers(job)
-    return ProcessWorkers(job, options.multiprocessing_context)
+        return ThreadWorkers(job, count)
+    return ProcessWorkers(job, options.multiprocessing_context, count)

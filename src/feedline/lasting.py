@@ -22,8 +22,9 @@ from feedline.messages import Notice
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter
 from feedline.observe.recording import Recording
+from feedline.pacing import Pacing
 from feedline.recorder import Known, Recorder
-from feedline.stats import Flow, Stats
+from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.contract import Workers
 
@@ -60,6 +61,9 @@ class Lasting:
         self.recorders: list[Recorder] = []
         self.latest: Callable[[], Iteration | None] = lambda: None
         """The epoch begun last, as long as somebody has its iterator."""
+        self.pacing: Pacing | None = None
+        """With num_workers="auto", of data with indices: how many workers there are."""
+        self.chosen: Callable[[], Chosen | None] = lambda: None
         self._warned: set[str] = set()
         self._owner = os.getpid()
         self._workers: Workers | None = None
@@ -115,6 +119,7 @@ class Lasting:
             workers=self.memory.now([] if workers is None else workers.processes()),
             collate=self.collated.stats(),
             errors=self.mishaps.count,
+            chosen=self.chosen(),
         )
 
     def known(self) -> Known:

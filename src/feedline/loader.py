@@ -41,7 +41,8 @@ class DataLoader:
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
-    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
+    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `num_workers="auto"` (as many as it
+    takes, found out while it runs: `print(loader.stats())`), `shuffle_buffer` (for streams),
     `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn).
 
     >>> import numpy as np
@@ -60,7 +61,7 @@ class DataLoader:
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | str = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         drop_last: bool = False,
         timeout: float = 0,

@@ -16,6 +16,7 @@ from typing import Any
 from feedline.care import Care, check_care
 from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_seed, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.staffing import AutoCount, check_count
 from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
@@ -51,6 +52,11 @@ class Options:
     """Called with the loader's stats when an epoch's end has been met."""
 
     @property
+    def changing(self) -> bool:
+        """Do workers come and go? A stream's do not: how it is shared out follows from their number."""
+        return isinstance(self.num_workers, AutoCount) and not self.stream
+
+    @property
     def batched(self) -> bool:
         """Does a task make a batch, or hand on a single sample?"""
         return self.batch_size is not None or self.batch_sampler is not None
@@ -58,7 +64,7 @@ class Options:
 
 def check_options(given: dict[str, Any]) -> Options:
     """Check what was passed to DataLoader, torch's exclusions among them, and fill in what follows from it."""
-    dataset, num_workers = given["dataset"], check_whole("num_workers", given["num_workers"], least=0)
+    dataset, num_workers = given["dataset"], check_count(given["num_workers"], given["prefetch_factor"])
     stream = _is_stream(dataset)
     options = Options(
         dataset=dataset,

@@ -33,6 +33,7 @@ from feedline.options import (
     check_start_method,
 )
 from feedline.recorder import Recorder
+from feedline.staffing import check_count
 from feedline.stats import Stats
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
@@ -54,6 +55,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     feedline's own options are keyword-only: `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
     `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
     `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`).
+    `num_workers="auto"`: as many as it takes, found out while it runs (`print(loader.stats())`); `loader.num_workers`
+    then is the usual number.
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset
@@ -75,7 +78,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | str = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
@@ -107,6 +110,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_care(locals()),
             check_function("on_epoch_end", on_epoch_end),
         )
+        if isinstance(num_workers, str):  # else torch's checks are the ones
+            num_workers = check_count(num_workers, prefetch_factor)
         collate_fn = check_collate(collate, collate_fn, compose)
         check_start_method(own.workers, multiprocessing_context)
         check_restart(own.care, timeout)

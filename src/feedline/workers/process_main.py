@@ -22,6 +22,7 @@ from feedline.messages import Failure, Outcome, Task
 from feedline.progress import (
     IDLE,
     INITIALISING,
+    LEAVING,
     PLACE,
     PREPARING,
     SENDING,
@@ -68,6 +69,9 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     gc.freeze()  # what came with the fork stays untouched, and so shared with the parent
     worker = _Worker(wiring, cargo, number)
     while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
+        if ticket.dismisses:
+            worker.leave()
+            return
         worker.serve(ticket)
 
 
@@ -124,6 +128,10 @@ class _Worker:
             self._row[SENT] += clock() - self._row[SINCE]
         self._at(IDLE)
         self._memory.take()
+
+    def leave(self) -> None:
+        """There is no more to do here: its end is no death."""
+        self._at(LEAVING)
 
     def _serve(self, ticket: TaskTicket, slot: Slot) -> Packed:
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))

@@ -1,0 +1,167 @@
+"""Workers whose number changes while they work; none among it, when the loop does the work itself.
+
+Takes: a job, and how to have workers for it. Gives: the contract, and `resize`.
+Promises: which batches come is the same for every number; a worker that is dismissed finishes what it has begun; the
+dataset is not read in this process while workers may be forked from it, unless reading it runs no code of the user's.
+Not its job: how many there should be (supervise.pace), when to look (pacing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from feedline.messages import Outcome, Task
+from feedline.observe.meter import Spent
+from feedline.observe.recording import Slots
+from feedline.supervise.watch import Death, Standing
+from feedline.workers.body import Job
+from feedline.workers.carried import hazards
+from feedline.workers.contract import Workers
+from feedline.workers.inline import InlineWorkers
+from feedline.workers.stored_generators import generators
+
+OPENED = "the dataset has opened something that no forked worker may share while it was read in this process"
+
+
+class Staff(Workers, Protocol):
+    """Workers of one kind whose number can be changed."""
+
+    def resize(self, count: int) -> None:
+        """Have so many from now on; those who are dismissed do what was sent before."""
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
+
+
+class CannotHire(Exception):
+    """There are no more workers to be had; why."""
+
+
+class ChangingWorkers:
+    """The contract, kept by as many as there are at the moment."""
+
+    def __init__(self, job: Job, staff: Staff, count: int) -> None:
+        self.count = count
+        self.forked = staff.forked
+        self._job = job
+        self._staff = staff
+        self._started = False
+        self._alone: InlineWorkers | None = None
+        self._spents = [staff.spent]
+        self._releases = [staff.release]
+        # Of what is in these lists, and nothing of ours: they must not keep the job alive.
+        self.spent: Callable[[], Spent] = partial(_spent, self._spents)
+        self.release: Callable[[], None] = partial(_release, self._releases)
+
+    @property
+    def do(self) -> Callable[[Task], Outcome] | None:
+        return self._alone.do if self._alone is not None and not self.count else None
+
+    def start(self) -> None:
+        if self.count:
+            self._staff.start()
+            self._started = True
+        else:
+            self._be_alone()
+
+    def resize(self, count: int) -> None:
+        """Have so many from now on; `CannotHire` if there is a reason against more."""
+        if not count:  # the workers there were wait, until it has turned out well
+            self.count = 0
+            self._be_alone()
+            return
+        if not self.count and not self._staff.count and self._has_opened():
+            raise CannotHire(OPENED)
+        try:
+            if self._started:
+                self._staff.resize(count)
+            else:
+                self._staff.count = count
+                self._staff.start()
+                self._started = True
+        except OSError as error:
+            if not self._there():
+                raise
+            self.count = self._there()
+            raise CannotHire(f"the system refused more: {error}") from error
+        self.count = count
+
+    def tidy(self) -> None:
+        """It stays so: dismiss workers that are not needed, and see to those who have left."""
+        if self._started and (self._staff.count > self.count or len(self._staff.processes()) > self.count):
+            self._staff.resize(self.count)
+
+    def _there(self) -> int:
+        return len(self._staff.standing())
+
+    def ready(self) -> bool:
+        """Have all got as far as their first task?"""
+        return self._staff.ready() >= self.count if self.count else True
+
+    def _be_alone(self) -> None:
+        if self._alone is None:
+            self._alone = InlineWorkers(self._job)
+            self._spents.append(self._alone.spent)
+            self._releases.append(self._alone.release)
+            self._alone.start()
+
+    def _has_opened(self) -> bool:
+        return self.forked and not only_gathers(self._job) and any(hazards(self._job.dataset))
+
+    def processes(self) -> list[tuple[int, int]]:
+        return self._staff.processes()
+
+    def credits(self, prefetch_factor: int) -> int:
+        return prefetch_factor * self.count
+
+    def submit(self, task: Task, urgent: bool = False) -> None:
+        self._staff.submit(task, urgent)
+
+    def wait(self, timeout: float | None) -> list[Outcome | Death]:
+        return self._staff.wait(timeout)
+
+    def forget(self) -> None:
+        self._staff.forget()
+
+    def standing(self) -> list[Standing]:
+        return self._staff.standing()
+
+    def slots(self) -> Slots:
+        own = Slots() if self._alone is None else self._alone.slots()
+        return Slots(*map(sum, zip(self._staff.slots(), own, strict=True)))
+
+    def ask_stacks(self) -> None:
+        self._staff.ask_stacks()
+
+    def stack_of(self, number: int) -> str:
+        return self._staff.stack_of(number)
+
+    def kill(self, number: int) -> None:
+        self._staff.kill(number)
+
+    def revive(self, number: int, elsewhere: bool) -> None:
+        self._staff.revive(number, elsewhere)
+
+
+def only_gathers(job: Job) -> bool:
+    """Is a batch nothing but rows of arrays in memory? Then reading it runs no code of the user's."""
+    if job.stream or not job.batched or job.collate_fn is not None or job.on_error != "raise":
+        return False
+    reader = job.dialect.batch_reader(job.dataset)
+    return reader is not None and not reader.draws
+
+
+def may_be_alone(job: Job) -> bool:
+    """Would the loop make the same batches without workers? Not if something is set up in each of those."""
+    return job.worker_init_fn is None and not generators(job)
+
+
+def _spent(of: list[Callable[[], Spent]]) -> Spent:
+    return Spent(*map(sum, zip(*(spent() for spent in of), strict=True)))
+
+
+def _release(of: list[Callable[[], None]]) -> None:
+    for release in of:
+        release()
