@@ -10,8 +10,9 @@ Not its job: deciding (supervise.pace), having workers (workers.changing).
 from __future__ import annotations
 
 from collections import deque
-from itertools import pairwise
-from statistics import mean, median, stdev
+
+import numpy as np
+import numpy.typing as npt
 
 from feedline.arena.limits import room
 from feedline.cpus import look
@@ -73,7 +74,8 @@ class Pacing:
 
     def end(self, workers: ChangingWorkers) -> None:
         """The epoch is over; a window that has begun goes on in the next."""
-        self._spent += sum(workers.spent().minus(self._before))
+        if not self._skip:
+            self._spent += sum(workers.spent().minus(self._before))
         self._unfinished = False
 
     def gave(self, meter: Meter, workers: ChangingWorkers) -> bool:
@@ -117,11 +119,16 @@ class Pacing:
     def _judge(self, meter: Meter, workers: ChangingWorkers) -> bool:
         if meter.restarts:  # samples that have ended a worker would end this process
             self._pace.keep_workers()
-        window, before = self._window(workers), self.chosen()
-        setting = self._pace.judge(window, self._means(meter, workers))
+        before = self.chosen()
+        self._pace.judge(self._window(workers), self._means(meter, workers))
+        self._is_first = False
+        return self._follow(before, meter, workers)
+
+    def _follow(self, before: Chosen, meter: Meter, workers: ChangingWorkers) -> bool:
+        """Have as many workers as was decided; a new window begins. Has the setting changed?"""
         try:
-            if setting.workers != workers.count:
-                workers.resize(setting.workers)
+            if self.setting.workers != workers.count:
+                workers.resize(self.setting.workers)
             if self._pace.settled:
                 workers.tidy()
         except CannotHire as why:
@@ -130,27 +137,23 @@ class Pacing:
         has_changed = (after.workers, after.prefetch_factor) != (before.workers, before.prefetch_factor)
         if has_changed or (after.settled and not before.settled):
             self._changes.append(Change(self._total, *self.setting, after.reason))
-        self._is_first = False
         self._clear()
-        self._unfinished = True
-        self._before = workers.spent()
+        self._before, self._unfinished, self._skip = workers.spent(), True, 0
         if has_changed:
             meter.staff(workers.count)
             # What is under way was made under the setting before; and each has a first batch.
-            self._skip = workers.credits(before.prefetch_factor) + max(before.workers, workers.count)
-        else:
-            self._skip = 0
+            self._skip = before.prefetch_factor * before.workers + workers.count + 1
         return has_changed
 
     def _window(self, workers: ChangingWorkers) -> Window:
         spent = self._spent + sum(workers.spent().minus(self._before))
         busy = spent / (self._elapsed * workers.count) if workers.count else 1.0
         return Window(
-            step=median(self._steps) / 1e9,
+            step=float(np.median(self._steps)) / 1e9,
             wait=self._waited / self._batches / 1e9,
             making=spent / self._batches / 1e9,
             busy=min(1.0, busy),
-            noise=_error_of([after - before for before, after in pairwise(self._rounds)]),
+            noise=_error_of(np.diff(self._rounds)),
         )
 
     def _means(self, meter: Meter, workers: ChangingWorkers) -> Means:
@@ -163,10 +166,9 @@ class Pacing:
         return Means(self._cpus, free, limit, self._worker_bytes or UNKNOWN_WORKER, flow.bytes // max(1, flow.batches))
 
 
-def _error_of(times: list[int]) -> float:
+def _error_of(times: npt.NDArray[np.int64]) -> float:
     """How far their mean may be off, as a share of it."""
-    middle = mean(times)
-    return stdev(times) / middle / len(times) ** 0.5 if len(times) > 1 and middle else 0.0
+    return float(np.std(times, ddof=1) / np.mean(times) / len(times) ** 0.5) if len(times) > 1 and times.any() else 0.0
 
 
 def pacing_for(options: Options, job: Job) -> Pacing:

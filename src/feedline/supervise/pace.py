@@ -219,7 +219,7 @@ class Pace:
             return False
         much = NEWS * (1 + seen.telling(was) - GAIN)
         other_time = not 1 / much < seen.cost / max(was.cost, 1e-9) < much
-        waits = was.fed and seen.share > 2 * ENOUGH
+        waits = seen.share > was.share + 2 * ENOUGH  # a step that got shorter need not show in the time of a batch
         if not (other_time or waits):
             self._news, self._quiet = 0, self._quiet + 1
             if self._quiet >= QUIET:

@@ -49,6 +49,7 @@ class ChangingWorkers:
         self._staff = staff
         self._started = False
         self._alone: InlineWorkers | None = None
+        self._known: set[str] = set()  # what the dataset had open before it was read here
         self._spents = [staff.spent]
         self._releases = [staff.release]
         # Of what is in these lists, and nothing of ours: they must not keep the job alive.
@@ -72,7 +73,7 @@ class ChangingWorkers:
             self.count = 0
             self._be_alone()
             return
-        if not self.count and not self._staff.count and self._has_opened():
+        if count > self._staff.count and self._has_opened():
             raise CannotHire(OPENED)
         try:
             if self._started:
@@ -102,13 +103,20 @@ class ChangingWorkers:
 
     def _be_alone(self) -> None:
         if self._alone is None:
+            self._known = self._not_to_fork()
             self._alone = InlineWorkers(self._job)
             self._spents.append(self._alone.spent)
             self._releases.append(self._alone.release)
             self._alone.start()
 
     def _has_opened(self) -> bool:
-        return self.forked and not only_gathers(self._job) and any(hazards(self._job.dataset))
+        """Has reading in this process left something in the dataset that no fork survives?"""
+        return self._alone is not None and bool(self._not_to_fork() - self._known)
+
+    def _not_to_fork(self) -> set[str]:
+        if not self.forked or only_gathers(self._job):
+            return set()
+        return {path for _, paths in hazards(self._job.dataset) for path in paths}
 
     def processes(self) -> list[tuple[int, int]]:
         return self._staff.processes()
@@ -142,7 +150,7 @@ class ChangingWorkers:
         self._staff.kill(number)
 
     def revive(self, number: int, elsewhere: bool) -> None:
-        self._staff.revive(number, elsewhere)
+        self._staff.revive(number, elsewhere or self._has_opened())
 
 
 def only_gathers(job: Job) -> bool:
