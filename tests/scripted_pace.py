@@ -19,6 +19,7 @@ class Scripted(Pacing):
         super().__init__(Pace(Setting(start, 2), MOST), MOST)
         self.script = script
         self.seen: list[int] = []
+        self.interrupted = False
 
     def gave(self, meter: Meter, workers: ChangingWorkers) -> bool:
         self._total += 1
@@ -28,7 +29,10 @@ class Scripted(Pacing):
         before, count = self.chosen(), self.script[self._total]
         self._pace.settled = count is None
         self._pace.setting = Setting(workers.count if count is None else count, 2)
-        return self._follow(before, meter, workers)
+        has_changed = self._follow(before, meter, workers)
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return has_changed
 
 
 def scripted(loader: Any, script: dict[int, int | None], start: int = 1) -> Scripted:

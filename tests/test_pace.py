@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -86,9 +87,9 @@ def test_when_the_step_changes_it_comes_near_the_best_again(machine: Simulated, 
 def test_noise_does_not_keep_it_going(seed: int, noise: float) -> None:
     machine = Simulated(cpus=4, computing=0.01, step=0.0, noise=noise, seed=seed)
     went = machine.run(paced(), 300)
-    changes = sum(before != after for before, after in zip(went, went[1:], strict=False))
+    changes = sum(before != after for before, after in itertools.pairwise(went))
     assert changes <= 300 / 3  # a window in vain is followed by more and more that are not
-    calm = sum(before != after for before, after in zip(went[150:], went[151:], strict=False))
+    calm = sum(before != after for before, after in itertools.pairwise(went[150:]))
     assert noise > 0.1 or calm <= 15
 
 

@@ -120,7 +120,11 @@ _ADDED = (
 
 @dataclass(frozen=True)
 class Change:
-    """A step of `num_workers="auto"`: what it took, after how many batches, and why."""
+    """A step of `num_workers="auto"`: what it took, after how many batches, and why.
+
+    >>> Change(batches=12, workers=2, prefetch_factor=2, reason="with 1 worker the loop waited 90 %").workers
+    2
+    """
 
     batches: int
     workers: int
