@@ -21,6 +21,7 @@ from scripted_pace import MOST, scripted
 
 import feedline
 from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionError, OptionTypeError, WorkerDied
+from feedline.messages import Task
 from feedline.pacing import pacing_for
 from feedline.staffing import AutoCount, check_count, most_workers
 from feedline.workers.body import Job
@@ -239,21 +240,31 @@ def test_no_worker_is_forked_with_a_file_that_was_opened_here(tmp_path: Path) ->
     data.file.close()
 
 
+def test_what_was_open_before_does_not_keep_workers_from_being_forked(tmp_path: Path) -> None:
+    data = Noisy()
+    (tmp_path / "log").touch()
+    with open(tmp_path / "log") as data.log, DataLoader(data, batch_size=4, num_workers="auto", **FORK) as loader:
+        scripted(loader, {2: 0, 4: 3})
+        with pytest.warns(UserWarning, match=r"dataset\.log is an open file"):
+            assert len(list(loader)) == 15
+        assert [change.workers for change in loader.stats().chosen.changes] == [0, 3]
+
+
 def test_a_system_that_refuses_more_workers_has_as_many_as_it_has() -> None:
-    job = Job(Pids(), False, True, 1, False, None, None, 0, 1, num_workers=MOST)
-    staff = Refusing(job, 1)
-    workers = ChangingWorkers(job, staff, 1)
+    job = job_of(Pids(), num_workers=MOST)
+    workers = ChangingWorkers(job, Refusing(job, 1), 1)
     try:
         workers.start()
         with pytest.raises(CannotHire, match="the system refused more: that is enough"):
             workers.resize(4)
-        assert workers.count == 1
+        assert workers.count == 2
     finally:
         workers.release()
 
 
 class Refusing(ThreadWorkers):
     def resize(self, count: int) -> None:
+        super().resize(2)
         raise OSError("that is enough")
 
 
@@ -391,5 +402,22 @@ def test_staff_is_as_many_as_was_asked_for(kind: dict[str, Any]) -> None:
             assert len(staff.standing()) == count
             while staff.ready() < count:
                 assert staff.wait(0.01) == []
+    finally:
+        staff.release()
+
+
+@both
+def test_should_more_leave_than_were_to_others_come(kind: dict[str, Any]) -> None:
+    job = job_of(Noisy(), num_workers=MOST)
+    staff: Any = ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+    try:
+        staff.start()
+        if kind is THREADS:
+            staff._lanes[0].put(None)
+        else:
+            staff._crew.lanes[0].dismiss(1)
+        staff.submit(Task(0, 0, 1, [1, 2]))
+        (outcome,) = staff.wait(60)
+        assert (outcome.seq, outcome.size) == (0, 2)
     finally:
         staff.release()

@@ -105,6 +105,15 @@ def test_a_loop_that_is_fed_gives_up_workers_it_does_not_need() -> None:
     assert "waits 0 % of its time" in pace.reason
 
 
+def test_what_was_in_vain_is_tried_again_when_the_data_has_changed() -> None:
+    machine, pace = Simulated(cpus=2, computing=0.04), paced()
+    machine.run(pace, SETTLED)
+    assert pace.setting.workers == 2  # 4 were no better
+    machine.computing, machine.waiting = 0.001, 0.16
+    machine.run(pace, SETTLED)
+    assert pace.setting.workers == 32
+
+
 def test_no_workers_where_a_batch_is_cheaper_than_its_way() -> None:
     machine = Simulated(computing=HANDING / 4)
     alone, staffed, never = paced(0), paced(1), paced(1, may_be_alone=False)
@@ -144,6 +153,12 @@ def test_short_memory_takes_batches_and_then_workers_and_for_good() -> None:
     assert Setting(1, 1) == pace.setting
     for _ in range(30):
         assert pace.judge(waits, plenty).workers == 1
+
+
+def test_half_of_what_is_free_may_go_and_a_tenth_of_the_limit_stays() -> None:
+    assert Means(4, free=800, limit=1000).room_for(100) == 4
+    assert Means(4, free=150, limit=1000).room_for(10) == 5
+    assert Means(4, free=80, limit=1000).room_for(10) == 0
 
 
 def test_memory_that_nobody_knows_is_no_limit() -> None:

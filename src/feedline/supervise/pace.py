@@ -148,6 +148,7 @@ class Pace:
         self._may_prefetch = may_prefetch
         self._trial: _Trial | None = None
         self._refuted: dict[Setting, str] = {}
+        self._seen: set[Setting] = set()
         self._reference: Window | None = None
         self._news = 0
         self._patience = PATIENCE
@@ -200,11 +201,12 @@ class Pace:
             return self._be(trial.other, None, f"on a second look {there} were better")
         paid = {
             MORE: seen.cost <= before * (1 - much) or (seen.fed and not trial.seen.fed),
-            LESS: seen.fed or seen.cost <= before * (1 + much),
+            LESS: seen.fed,
             ALONE: seen.fed or seen.cost <= before * (1 + much),
         }[trial.why]
         if paid:
             return None
+        self._seen.add(self.setting)
         self._refuted[self.setting] = f"{self._named(self.setting, trial.other)} were no better"
         tried, self.setting = self.setting, trial.other
         return self._be(trial.other, _Trial(BACK, tried, seen), self._refuted[tried])
@@ -230,12 +232,13 @@ class Pace:
             return False
         self._news = self._quiet = 0
         self._patience = min(2 * self._patience, LONGEST_PATIENCE)
-        self._refuted = {}
+        self._refuted, self._seen = {}, set()
         return True
 
     def _next(self, seen: Window, means: Means) -> Setting:
+        self._seen.add(self.setting)
         for setting, why, reason in self._candidates(seen, means):
-            if setting != self.setting and setting not in self._refuted:
+            if setting not in self._seen:  # or two that are as good as each other would take turns
                 return self._be(setting, _Trial(why, self.setting, seen), reason)
         self._settle(seen, self._why_it_stays(seen, means))
         return self.setting
