@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-faults test-integrations test-torch test-sources test-core lint bench pictures soak clean
+.PHONY: demo test test-faults test-integrations test-torch test-sources test-diagnose test-core lint bench pictures soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -15,9 +15,10 @@ FAULTS := tests/faults
 INTEGRATIONS := tests/integrations tests/test_examples.py
 TORCH := tests/torch src/feedline/torch
 SOURCES := tests/sources src/feedline/sources
+DIAGNOSE := tests/diagnose src/feedline/diagnose
 test:
 	$(MAKE) --jobs 3 .venv/test.done .venv/browser.done .venv/postgresql.done
-	$(MAKE) --jobs 4 --keep-going --output-sync test-core test-faults test-torch test-sources test-integrations lint
+	$(MAKE) --jobs 4 --keep-going --output-sync test-faults test-torch test-core test-diagnose test-sources test-integrations lint
 
 test-faults: .venv/test.done
 	$(BIN)/python -m pytest $(FAULTS)
@@ -32,8 +33,11 @@ test-torch: .venv/test.done
 test-sources: .venv/test.done
 	$(BIN)/python -m pytest $(SOURCES)
 
+test-diagnose: .venv/test.done
+	$(BIN)/python -m pytest $(DIAGNOSE)
+
 test-core: .venv/test.done
-	$(BIN)/python -m pytest $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(SOURCES),--ignore $(other))
+	$(BIN)/python -m pytest $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(SOURCES) $(DIAGNOSE),--ignore $(other))
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

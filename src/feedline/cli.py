@@ -127,12 +127,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         answer = command.run(given)
         text = _for_machines(answer) if given.json else painted(answer.page(width_of_terminal()), sys.stdout)
+        write(text, sys.stdout)
     except FeedlineError as error:
         print(f"feedline {command.name}: {error}", file=sys.stderr)
         return USAGE if isinstance(error, OptionError) else BAD
     except KeyboardInterrupt:
         return INTERRUPTED
-    write(text, sys.stdout)
     return answer.exit_code
 
 

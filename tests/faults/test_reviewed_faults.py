@@ -41,7 +41,7 @@ def test_a_worker_that_closes_all_descriptors_is_no_riddle(tmp_path: Path) -> No
                 return i
 
         if __name__ == "__main__":
-            list(DataLoader(Closing(), 4, num_workers=2, timeout=1, multiprocessing_context="fork"))
+            list(DataLoader(Closing(), 4, num_workers=2, timeout=3, multiprocessing_context="fork"))
         """,
     )
     assert "WorkerTimeout" in done.stderr

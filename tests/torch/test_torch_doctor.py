@@ -53,7 +53,7 @@ class Numbers(IterableDataset[Any]):
 )
 def test_torchs(what: Any, said: list[str]) -> None:
     state = torch.get_rng_state()
-    found = feedline.doctor(what, seconds=2)
+    found = feedline.doctor(what, seconds=10)
     assert [each.id for each in found if each.severity != "ok"] == said, str(found)
     assert torch.equal(torch.get_rng_state(), state)
 

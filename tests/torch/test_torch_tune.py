@@ -56,6 +56,10 @@ def first_of(samples: list[Any]) -> Any:
             ours.DataLoader(Numbers(), batch_size=4, on_error="skip", in_order=False),
             "in_order=False, on_error='skip', batch_size=4",
         ),
+        (
+            ours.DataLoader(Numbers(), num_workers=1, timeout=9, stall_warning=5, on_epoch_end=print),
+            "on_epoch_end=print, stall_warning=5.0",
+        ),
         (Numbers(), "batch_size=32, shuffle=True"),
         (Stream(), "batch_size=32"),
     ],

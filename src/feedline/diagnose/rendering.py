@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from feedline.diagnose.findings import OK, SEVERITIES, Finding
+from feedline.errors import FeedlineError
 
 WIDEST, NARROWEST = 100, 40
 """Columns: longer lines are hard to read; in fewer there is no room for words beside the labels."""
@@ -121,7 +122,14 @@ def write(text: str, stream: TextIO) -> None:
         stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
         stream.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough. Python would try once more at its end, and complain.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        _drop_rest(stream)  # whoever read has seen enough
+    except OSError as error:  # a full disk, say
+        _drop_rest(stream)
+        raise FeedlineError(f"the answer could not be written: {error}") from error
+
+
+def _drop_rest(stream: TextIO) -> None:
+    """Python would try once more at its end, and complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

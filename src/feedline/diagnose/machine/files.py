@@ -18,7 +18,7 @@ from feedline.diagnose.machine.remedies import OPEN_FILES, TEMPORARY_FILES
 
 PER_WORKER, PER_LOADER = 6, 12
 """Descriptors. Seen: 3 a worker and 9 besides for a map-style dataset, 6 and 4 for a stream. Held to be enough by
-tests/test_preflight.py."""
+tests/diagnose/test_preflight.py."""
 COMMON = 1024
 """The soft limit of most systems."""
 

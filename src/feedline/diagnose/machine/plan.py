@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def bytes_of_batches(self) -> int | None:
-        """Shared memory that batches take at once; seen to be so by tests/test_preflight.py. None if not known."""
+        """Shared memory that batches take at once, as tests/diagnose/test_preflight.py sees it. None if not known."""
         if self.batch_bytes is None:
             return None
         if not self.num_workers:

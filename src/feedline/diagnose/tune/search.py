@@ -3,7 +3,7 @@
 Takes: a way to measure a setting, bounds, the step. Gives: trials.
 Promises: no trial is begun when the time is up, none is given more than what is left; no setting that does not fit.
 If speed grows with workers up to a limit, and the time suffices, what `choice.chosen` picks from the trials is the
-smallest setting that is fast enough (tests/test_tune_search.py: on simulated machines, with noise).
+smallest setting that is fast enough (tests/diagnose/test_tune_search.py: on simulated machines, with noise).
 Not its job: measuring (running), the choice (choice), words (verdict).
 
 One worker and none come first: they show what a batch costs, and whether the dataset computes or waits. Settings that

@@ -37,6 +37,8 @@ class Subject:
     """The same as they stand in code, if they are not what is left out."""
     start_method: Any = None
     init: Callable[[int], None] | None = None
+    timeout: float = 0
+    """The user's: trials have their own."""
 
     @property
     def name(self) -> str:
@@ -71,6 +73,8 @@ class Subject:
             if setting.prefetch != USUAL_PREFETCH:
                 arguments["prefetch_factor"] = str(setting.prefetch)
             arguments["persistent_workers"] = "True"
+            if self.timeout:
+                arguments["timeout"] = repr(self.timeout)
             if setting.kind == "process" and self.start_method is not None:
                 arguments["multiprocessing_context"] = _as_code("multiprocessing_context", self.start_method)
             if setting.threads > 1:
@@ -109,6 +113,8 @@ def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> Subject:
 
 
 _CARE = ("on_error", "max_errors", "max_deaths")
+_KEPT_CARE = ("stall_warning", "on_stall", "error_log")
+"""…and of the user's care what trials have their own way with, but whoever pastes the line wants to keep."""
 
 
 def _of_ours(loader: DataLoader) -> Subject:
@@ -118,19 +124,23 @@ def _of_ours(loader: DataLoader) -> Subject:
     given |= {name: getattr(options.care, name) for name in _CARE}
     if options.batch_sampler is not None:
         given["batch_size"] = 1  # its default: the batch sampler decides
-    shown = _shown(given, _defaults(DataLoader))
+    kept: dict[str, Any] = {"on_epoch_end": options.on_epoch_end}
+    kept |= {name: getattr(options.care, name) for name in _KEPT_CARE}
+    shown = _shown(given | kept, _defaults(DataLoader))
     if options.seeded:
         shown["seed"] = str(options.seed)
     init = _without_threads(options.worker_init_fn)
-    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, init)
+    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, init, options.timeout)
 
 
 def _of_torchs(loader: Any) -> Subject:
     torch: Any = sys.modules["torch"]
     data, front = torch.utils.data, importlib.import_module("feedline.torch")
     given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
+    kept: dict[str, Any] = {}
     if type(loader).__module__.startswith("feedline"):
         given |= {name: getattr(loader, name) for name in (*_CARE, "shuffle_buffer", "device")}
+        kept |= {name: getattr(loader, name) for name in ("on_epoch_end", *_KEPT_CARE)}
     if loader.collate_fn not in (data.default_collate, data.default_convert):
         given["collate_fn"] = loader.collate_fn
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
@@ -138,9 +148,10 @@ def _of_torchs(loader: Any) -> Subject:
     else:
         given |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
         given |= _order(loader, data)
-    shown = _shown(given, _defaults(front.DataLoader))
+    shown = _shown(given | kept, _defaults(front.DataLoader))
     init = _without_threads(loader.worker_init_fn)
-    return Subject(loader.dataset, "feedline.torch", given, shown, loader.multiprocessing_context, init)
+    start_method, timeout = loader.multiprocessing_context, loader.timeout
+    return Subject(loader.dataset, "feedline.torch", given, shown, start_method, init, timeout)
 
 
 def _without_threads(init: Any) -> Any:

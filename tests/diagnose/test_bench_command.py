@@ -20,7 +20,7 @@ from feedline.diagnose.bench.workloads import WORKLOADS
 from feedline.drawing.png import save
 from feedline.drawing.svg import Box, Line
 
-DOCS = Path(__file__).parent.parent / "docs" / "benchmarking.md"
+DOCS = Path(__file__).parents[2] / "docs" / "benchmarking.md"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

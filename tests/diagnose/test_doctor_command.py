@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs" / "doctor.md"
-DOCTOR = Path(__file__).parent.parent / "src" / "feedline" / "diagnose" / "doctor"
+DOCS = Path(__file__).parents[2] / "docs" / "doctor.md"
+DOCTOR = Path(__file__).parents[2] / "src" / "feedline" / "diagnose" / "doctor"
 
 DATA = """
 import numpy as np
@@ -39,7 +39,7 @@ class Fine(Photos):
 
 def doctor(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "data.py").write_text(DATA)
-    command = [sys.executable, "-m", "feedline", "doctor", "--seconds", "2", *arguments]
+    command = [sys.executable, "-m", "feedline", "doctor", "--seconds", "30", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 

@@ -21,7 +21,7 @@ from feedline.diagnose.tune import search
 from feedline.diagnose.tune.trial import Setting, Trial
 from feedline.diagnose.tune.verdict import Bottleneck
 
-DOCS = Path(__file__).parent.parent / "docs" / "tuning.md"
+DOCS = Path(__file__).parents[2] / "docs" / "tuning.md"
 PAGE = DOCS.read_text() if DOCS.exists() else ""
 
 DATA = """

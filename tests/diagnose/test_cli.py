@@ -27,7 +27,7 @@ from feedline.diagnose.answer import Answer, Findings
 from feedline.diagnose.findings import Finding
 from feedline.errors import MemoryShortage
 
-PYPROJECT = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+PYPROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text()
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 QUICK = ["preflight", "--no-trial"]
 
@@ -71,6 +71,14 @@ def test_a_reader_that_goes_away_changes_nothing() -> None:
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == main_quietly(QUICK)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to be had")
+def test_an_answer_that_cannot_be_written_is_said_in_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        done = run(*QUICK, stdout=full)
+    assert done.stderr == "feedline preflight: the answer could not be written: [Errno 28] No space left on device\n"
+    assert done.returncode == 1
 
 
 def main_quietly(arguments: list[str]) -> int:

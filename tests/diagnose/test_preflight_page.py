@@ -12,7 +12,7 @@ from test_when_things_go_wrong_page import strings_of_the_source
 from feedline import cli
 from feedline.diagnose.machine import files, remedies
 
-HERE = Path(__file__).parent.parent
+HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "preflight.md").read_text()
 MACHINE = HERE / "src" / "feedline" / "diagnose" / "machine"
 
