@@ -7,7 +7,9 @@ import os
 import pickle
 import re
 import signal
+import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from feedline.messages import Task
 from feedline.pacing import pacing_for
 from feedline.staffing import AutoCount, check_count, most_workers
 from feedline.workers.body import Job
-from feedline.workers.changing import CannotHire, ChangingWorkers, may_be_alone, only_gathers
+from feedline.workers.changing import CannotHire, ChangingWorkers, ReadHere, may_be_alone, only_gathers
 from feedline.workers.processes import ProcessWorkers
 from feedline.workers.threads import ThreadWorkers
 
@@ -240,6 +242,21 @@ def test_no_worker_is_forked_with_a_file_that_was_opened_here(tmp_path: Path) ->
     data.file.close()
 
 
+def test_nor_in_the_next_epoch(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(40)))
+    data = Opens(path)
+    with DataLoader(data, batch_size=1, num_workers="auto", **FORK) as loader:
+        pacing = scripted(loader, {3: 0, 8: 1})
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "dataset.file is an open file")
+                assert [int(batch[0]) for batch in loader] == list(range(40))
+        assert pacing.seen == [1] * 3 + [0] * 5 + [1] * 32 + [0] * 40
+        assert "has opened something" in loader.stats().chosen.reason
+    data.file.close()
+
+
 def test_what_was_open_before_does_not_keep_workers_from_being_forked(tmp_path: Path) -> None:
     data = Noisy()
     (tmp_path / "log").touch()
@@ -252,7 +269,7 @@ def test_what_was_open_before_does_not_keep_workers_from_being_forked(tmp_path: 
 
 def test_a_system_that_refuses_more_workers_has_as_many_as_it_has() -> None:
     job = job_of(Pids(), num_workers=MOST)
-    workers = ChangingWorkers(job, Refusing(job, 1), 1)
+    workers = ChangingWorkers(job, Refusing(job, 1), 1, ReadHere(), travel=False)
     try:
         workers.start()
         with pytest.raises(CannotHire, match="the system refused more: that is enough"):
@@ -419,5 +436,40 @@ def test_should_more_leave_than_were_to_others_come(kind: dict[str, Any]) -> Non
         staff.submit(Task(0, 0, 1, [1, 2]))
         (outcome,) = staff.wait(60)
         assert (outcome.seq, outcome.size) == (0, 2)
+    finally:
+        staff.release()
+
+
+class Gated(Dataset[Any]):
+    """Sample 0 waits until somebody opens the other end of a pipe; each sample says who reads it."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = gate
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 0:
+            with open(self.gate):
+                pass
+        return threading.get_native_id()
+
+
+@both
+def test_who_was_dismissed_and_is_wanted_again_stays(kind: dict[str, Any], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    job = job_of(Gated(tmp_path / "gate"), num_workers=MOST)
+    staff: Any = ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+    try:
+        staff.start()
+        staff.submit(Task(0, 0, 1, [0]))
+        staff.resize(0)
+        staff.resize(1)
+        with open(tmp_path / "gate", "w"):
+            first = staff.wait(60)[0]
+        staff.submit(Task(1, 0, 1, [1]))
+        second = staff.wait(60)[0]
+        assert (first.seq, second.seq, int(first.batch[0])) == (0, 1, int(second.batch[0]))
     finally:
         staff.release()

@@ -144,7 +144,7 @@ def _new_workers(options: Options, job: Job, pacing: Pacing | None) -> Workers:
     if pacing is None:
         return _staff(options, job, job.num_workers)
     job, count = replace(job, num_workers=pacing.most), pacing.setting.workers
-    return ChangingWorkers(job, _staff(options, job, count), count)
+    return ChangingWorkers(job, _staff(options, job, count), count, pacing.here, travel=options.workers != "thread")
 
 
 def _staff(options: Options, job: Job, count: int) -> ThreadWorkers | ProcessWorkers:

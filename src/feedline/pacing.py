@@ -3,7 +3,7 @@
 Takes: the moments at which batches are asked for and had (the meter's), what workers have spent, the machine's limits.
 Gives: other numbers of workers, and of batches ahead; what was chosen, and why.
 Promises: what was learnt lasts over epochs; a window of batches is all of one setting, and begins when its workers are
-ready; a batch costs one call and some additions, a quarter of a microsecond.
+ready; a batch costs one call and some additions, 0.6 µs on a busy machine.
 Not its job: deciding (supervise.pace), having workers (workers.changing).
 """
 
@@ -23,7 +23,7 @@ from feedline.stats import Change, Chosen
 from feedline.supervise.memory import measure
 from feedline.supervise.pace import Means, Pace, Setting, Window
 from feedline.workers.body import Job
-from feedline.workers.changing import CannotHire, ChangingWorkers, may_be_alone, only_gathers
+from feedline.workers.changing import OPENED, CannotHire, ChangingWorkers, ReadHere, may_be_alone, only_gathers
 
 KEPT = 100
 """Changes that are kept."""
@@ -48,6 +48,7 @@ class Pacing:
         self.most = most
         """Workers there may ever be."""
         self._cpus = look().workers
+        self.here = ReadHere()
         self._worker_bytes = 0
         self._changes: deque[Change] = deque(maxlen=KEPT)
         self._total = 0
@@ -67,6 +68,9 @@ class Pacing:
 
     def begin(self, workers: ChangingWorkers) -> None:
         """An epoch begins with these; its first batches show how it begins, and not how it goes on."""
+        if workers.count != self.setting.workers:
+            self._pace.refuse(workers.count, OPENED)
+            self._clear()
         if self._unfinished:  # the last one was left, nobody knows when
             self._clear()
         self._skip = 1 + workers.count

@@ -2,7 +2,7 @@
 
 Takes: a job, and how to have workers for it. Gives: the contract, and `resize`.
 Promises: which batches come is the same for every number; a worker that is dismissed finishes what it has begun; the
-dataset is not read in this process while workers may be forked from it, unless reading it runs no code of the user's.
+no worker gets something that the dataset has opened while it was read in this process.
 Not its job: how many there should be (supervise.pace), when to look (pacing).
 """
 
@@ -22,7 +22,7 @@ from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.stored_generators import generators
 
-OPENED = "the dataset has opened something that no forked worker may share while it was read in this process"
+OPENED = "while it was read in this process the dataset has opened something that no worker may share"
 
 
 class Staff(Workers, Protocol):
@@ -39,17 +39,24 @@ class CannotHire(Exception):
     """There are no more workers to be had; why."""
 
 
-class ChangingWorkers:
-    """The contract, kept by as many as there are at the moment."""
+class ReadHere:
+    """Whether the dataset has been read in this process, in any epoch: then it had this open before."""
 
-    def __init__(self, job: Job, staff: Staff, count: int) -> None:
-        self.count = count
+    known: set[str] | None = None
+
+
+class ChangingWorkers:
+    """The contract, kept by as many as there are at the moment. Those that `travel` take the dataset with them."""
+
+    def __init__(self, job: Job, staff: Staff, count: int, here: ReadHere, travel: bool) -> None:
         self.forked = staff.forked
         self._job = job
         self._staff = staff
         self._started = False
         self._alone: InlineWorkers | None = None
-        self._known: set[str] = set()  # what the dataset had open before it was read here
+        self._here = here
+        self._travel = travel and not only_gathers(job)
+        self.count = 0 if self._has_opened() else count
         self._spents = [staff.spent]
         self._releases = [staff.release]
         # Of what is in these lists, and nothing of ours: they must not keep the job alive.
@@ -103,18 +110,19 @@ class ChangingWorkers:
 
     def _be_alone(self) -> None:
         if self._alone is None:
-            self._known = self._not_to_fork()
+            if self._here.known is None:
+                self._here.known = self._open()
             self._alone = InlineWorkers(self._job)
             self._spents.append(self._alone.spent)
             self._releases.append(self._alone.release)
             self._alone.start()
 
     def _has_opened(self) -> bool:
-        """Has reading in this process left something in the dataset that no fork survives?"""
-        return self._alone is not None and bool(self._not_to_fork() - self._known)
+        """Has reading in this process left something in the dataset that cannot go to workers?"""
+        return self._here.known is not None and bool(self._open() - self._here.known)
 
-    def _not_to_fork(self) -> set[str]:
-        if not self.forked or only_gathers(self._job):
+    def _open(self) -> set[str]:
+        if not self._travel:
             return set()
         return {path for _, paths in hazards(self._job.dataset) for path in paths}
 
