@@ -16,7 +16,7 @@ from typing import Any
 from feedline.care import Care, check_care
 from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_seed, check_whole
 from feedline.errors import OptionError, OptionTypeError
-from feedline.staffing import AutoCount, check_count
+from feedline.staffing import check_count
 from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
@@ -50,11 +50,6 @@ class Options:
     care: Care
     on_epoch_end: Callable[[Stats], object] | None = None
     """Called with the loader's stats when an epoch's end has been met."""
-
-    @property
-    def changing(self) -> bool:
-        """Do workers come and go? A stream's do not: how it is shared out follows from their number."""
-        return isinstance(self.num_workers, AutoCount) and not self.stream
 
     @property
     def batched(self) -> bool:
