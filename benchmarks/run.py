@@ -12,6 +12,7 @@ from pathlib import Path
 
 import bucketing
 import collation
+import epoch_boundary
 import first_batch
 import images
 import in_memory
@@ -43,6 +44,7 @@ WORKLOADS = [
         jpeg,
         images,
         first_batch,
+        epoch_boundary,
         worker_memory,
         large_shuffle,
         object_store,

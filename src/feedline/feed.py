@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from feedline.ahead import Foresee
 from feedline.lasting import Lasting
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
@@ -29,6 +30,7 @@ from feedline.staffing import AutoCount
 from feedline.stats import Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
+from feedline.workers.changeable import changeable
 from feedline.workers.changing import ChangingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
@@ -44,6 +46,7 @@ class Feed:
         self.tell_once = self._lasting.tell_once
         self.drop_kept = self._lasting.drop_workers
         self._marked = False
+        self._may_work_ahead = False
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
     def begin(
@@ -54,6 +57,7 @@ class Feed:
         length: Callable[[], int],
         job: Job,
         kind: type[BatchIterator] = BatchIterator,
+        foresee: Foresee | None = None,
     ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         began = clock()
@@ -66,7 +70,9 @@ class Feed:
         kept = self._kept_workers(options, job) if options.persistent_workers else None
         workers = kept or _new_workers(options, job, self._lasting.pacing)
         # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
-        iterator = kind(self._lasting, options, tasks, passed, length, workers)
+        iterator = kind(
+            self._lasting, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None
+        )
         self._iterators.add(iterator)
         self._lasting.latest = weakref.ref(iterator)
         try:
@@ -108,6 +114,8 @@ class Feed:
         return self._record(path, lambda recording, known: page_of(recording, known.stats, known.errors))
 
     def _record(self, path: str | os.PathLike[str], render: Render) -> Recorder:
+        if self._lasting.recording is None:
+            self._lasting.ahead.outdate()  # what is made already is no part of a recording that begins now
         recorder = Recorder(path, self._lasting.recording or Recording(), render, self._lasting.known)
         self._lasting.recorders.append(recorder)
         return recorder
@@ -127,13 +135,14 @@ class Feed:
         workers = self._lasting.workers
         if workers is None:
             workers = _new_workers(options, job, self._lasting.pacing)
+            self._may_work_ahead = options.across_epochs and workers.takes_early and changeable(job) is None
             self._lasting.keep(workers)
             try:
                 workers.start()
             except BaseException:
                 self.drop_kept()
                 raise
-        workers.forget()
+        self._lasting.ahead.begin(workers)
         return workers
 
 

@@ -20,6 +20,7 @@ from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter
 from feedline.progress import INITIALISING, SETTING_UP
 from feedline.supervise import telling
+from feedline.supervise.early_losses import EarlyLosses
 from feedline.supervise.policy import Patience, Step, What, birth_due, judge, stuck, unborn, until_stuck
 from feedline.supervise.shutdown import words_for
 from feedline.supervise.watch import Death, Standing
@@ -28,6 +29,7 @@ from feedline.workers.contract import Workers
 Warn = Callable[[str], None]
 OVERSLEPT = 1.0
 """Seconds; a wait that ends later than that was not ours to end: the whole process had been stopped."""
+TAKEN = "A new worker takes its place; no batch is lost."
 AGAIN_SECONDS = 1.0
 """Until a worker that could not be started is tried again."""
 
@@ -49,10 +51,11 @@ class Guard:
         self._care = care
         self._timeout = timeout
         self._describe = describe
-        self._warn = warn
+        self.warn = warn
         self._quarantine = quarantine
         self._streams: dict[int, dict[str, Any]] = {}  # a stream's part → where it stands after its latest outcome
         self._places: dict[int, list[int]] = {}  # a task's number → where workers died with it
+        self.early = EarlyLosses()
         self._killed: dict[int, str] = {}  # worker → why we ended it
         self._stillborn: dict[int, int] = {}
         self._may_be_unborn = workers.count > 0
@@ -71,9 +74,22 @@ class Guard:
 
     def submit(self, task: Task) -> None:
         """Give out a task; samples known to be deadly are left out."""
-        self.workers.submit(self._careful(task))
+        self.workers.submit(self.careful(task))
 
-    def _careful(self, task: Task) -> Task:
+    def submit_early(self, task: Task) -> Task:
+        """Give out a task of the next epoch, as it is returned. If it is lost, that is only noted (`early`)."""
+        task = self.careful(task)
+        self.workers.submit(task, early=True)
+        return task
+
+    def submit_again(self, task: Task, places: list[int]) -> None:
+        """Give out a task that was lost while it was early; that workers died with it counts."""
+        if places:
+            self._places[task.seq] = places
+        self.submit(task)
+
+    def careful(self, task: Task) -> Task:
+        """The task, told which of its samples are known to be deadly."""
         if not self._quarantine or task.indices is None:
             return task
         avoid = self._avoided(task)
@@ -120,7 +136,7 @@ class Guard:
             self.workers.ask_stacks()
         elif step is Step.TELL:
             remedy = telling.RESTARTS if self.restarts_stuck else telling.STILL_WAITING
-            self._warn(f"{self._report(patience, seq)}\n{remedy}")
+            self.warn(f"{self._report(patience, seq)}\n{remedy}")
         elif step is Step.LIMIT:
             if not self.restarts_stuck:
                 raise WorkerTimeout(
@@ -188,8 +204,11 @@ class Guard:
         """Put a new worker in its place, see to its tasks, and say so."""
         why = self._killed.pop(death.worker, None)
         told = self._told(death, why)
+        is_told_later = self.early.note(death, f"{told}\n{TAKEN}")
         ended = death.task.shard if death.task is not None else None
-        own, blamed = (None, "") if death.task is None else self._retried(death.task, death, why)
+        own, blamed = None, ""
+        if death.task is not None and not is_told_later:
+            own, blamed = self._retried(death.task, death, why)
         outcomes = []
         for task in reversed(self._placed(death.lost)):
             again: Task | Outcome = task
@@ -200,13 +219,13 @@ class Guard:
             if isinstance(again, Outcome):
                 outcomes.append(again)
             else:
-                self.workers.submit(self._careful(again), urgent=True)
+                self.workers.submit(self.careful(again), urgent=True)
         self._check_birth(death, told)
         self._empty[death.worker] = death.place == SETTING_UP and why is not None
         self._again_at = 0.0
         self._fill_places()
-        if not isinstance(own, Outcome):
-            self._warn(f"{told}\n{blamed or 'A new worker takes its place; no batch is lost.'}")
+        if not isinstance(own, Outcome) and not is_told_later:
+            self.warn(f"{told}\n{blamed or TAKEN}")
         return outcomes
 
     def _fill_places(self) -> None:
@@ -223,9 +242,7 @@ class Guard:
                     add_note(error, "feedline: no worker is left, and no new one could be started in its place")
                     raise
                 self._again_at = time.monotonic() + AGAIN_SECONDS
-                self._warn(
-                    f"no new worker {worker} could be started ({error}); the others go on, and it is tried again"
-                )
+                self.warn(f"no new worker {worker} could be started ({error}); the others go on, and it is tried again")
             else:
                 del self._empty[worker]
                 self._may_be_unborn = True

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, Protocol
 
+from feedline.ahead import Ahead
 from feedline.collated import Collated
 from feedline.messages import Notice
 from feedline.mishaps import Mishaps
@@ -55,6 +56,7 @@ class Lasting:
         self.mishaps = Mishaps()
         self.memory = MemoryWatch()
         self.collated = Collated()
+        self.ahead = Ahead()
         self.meters: deque[Meter] = deque(maxlen=KEPT)
         self.flow_before = Flow()
         """Of all epochs whose meters are not kept any more."""

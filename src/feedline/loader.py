@@ -43,7 +43,8 @@ class DataLoader:
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
     seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `num_workers="auto"` (as many as it
     takes, found out while it runs: `print(loader.stats())`), `shuffle_buffer` (for streams),
-    `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn).
+    `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn),
+    `across_epochs` (False: persistent workers read nothing of an epoch before it begins).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -82,6 +83,7 @@ class DataLoader:
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
+        across_epochs: bool = True,
     ) -> None:
         collate_fn = check_collate(collate, collate_fn)
         given = dict(locals())
@@ -120,7 +122,8 @@ class DataLoader:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
                 self._feed.tell_once(again)
-            return self._feed.begin(self.options, tasks, passed, lambda: len(self._plan), _job(self.options))
+            length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
+            return self._feed.begin(self.options, tasks, passed, length, _job(self.options), foresee=foresee)
         except BaseException:
             self._progress.take_back()
             raise

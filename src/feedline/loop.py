@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from feedline.ahead import Foresee
 from feedline.collated import nothing_valid
 from feedline.datasets import described
 from feedline.errors import add_note
@@ -45,6 +46,7 @@ class BatchIterator(Iterator[Any]):
         passed: Passed,
         length: Callable[[], int],
         workers: Workers,
+        foresee: Foresee | None = None,
     ) -> None:
         self._lasting = lasting  # keeps it, and with it persistent workers, alive while the loop runs
         self._options = options
@@ -57,6 +59,8 @@ class BatchIterator(Iterator[Any]):
             workers, options.care, options.timeout, describe, lasting.say, lasting.quarantine, self._meter
         )
         self._owned = not options.persistent_workers
+        self._foresee = foresee
+        self._takes_over = not self._owned
         self._tasks = tasks
         self._passed = passed
         self._length = length
@@ -174,7 +178,7 @@ class BatchIterator(Iterator[Any]):
             self._over = over
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
-            if not self._owned:
+            if not self._owned and not self._lasting.ahead:
                 self._workers.forget()
 
     def give_up(self) -> None:
@@ -188,6 +192,8 @@ class BatchIterator(Iterator[Any]):
     def _next_outcome(self) -> Outcome | None:
         if self._workers.do is None:
             return self._next_of_workers()
+        if self._takes_over:
+            self._take_over()
         if len(self._delivery) and (outcome := self._next_of_workers()) is not None:  # of workers there were
             return outcome
         return self._next_done_here(self._workers.do)
@@ -238,10 +244,35 @@ class BatchIterator(Iterator[Any]):
 
     def fill(self) -> None:
         """Send out tasks as far as there is credit; `next()` does this by itself."""
+        if self._takes_over:
+            self._take_over()
         while len(self._delivery) < self._credits and (task := self._next_task()) is not None:
-            self._delivery.expect(task.seq)
-            self._passed.sent(task, self._tasks.sampler_state())
+            self._expect(task)
             self._guard.submit(task)
+        if not self._more and not self._owned:
+            self._work_ahead()
+
+    def _expect(self, task: Task) -> None:
+        self._delivery.expect(task.seq)
+        self._passed.sent(task, self._tasks.sampler_state())
+
+    def _take_over(self) -> None:
+        """What the epoch before has sent ahead for this one, if it is what this one begins with."""
+        self._takes_over, ahead = False, self._lasting.ahead
+        tasks: list[Task] = []
+        while len(tasks) < len(ahead) and (task := self._next_task()) is not None:
+            self._expect(task)
+            tasks.append(task)
+        if ahead:
+            ahead.settle(tasks, self._guard)
+
+    def _work_ahead(self) -> None:
+        """All tasks are out: places that are free from now on are the next epoch's."""
+        ahead = self._lasting.ahead
+        if self._foresee is not None:
+            foresee, self._foresee = self._foresee, None
+            ahead.look(foresee, self._guard)
+        ahead.send(self._guard, self._credits - len(self._delivery))
 
     def _next_task(self) -> Task | None:
         while self._more:

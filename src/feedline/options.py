@@ -50,6 +50,8 @@ class Options:
     care: Care
     on_epoch_end: Callable[[Stats], object] | None = None
     """Called with the loader's stats when an epoch's end has been met."""
+    across_epochs: bool = True
+    """Are the next epoch's first batches made while this one's last are consumed, where that is safe?"""
 
     @property
     def batched(self) -> bool:
@@ -83,6 +85,7 @@ def check_options(given: dict[str, Any]) -> Options:
         shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
         care=check_care(given),
         on_epoch_end=check_function("on_epoch_end", given["on_epoch_end"]),
+        across_epochs=check_flag("across_epochs", given["across_epochs"]),
     )
     check_start_method(options.workers, options.multiprocessing_context)
     check_buffer(options.shuffle_buffer, options.stream)

@@ -39,7 +39,7 @@ def test_a_fork_that_hangs_is_replaced_by_another_start_method(tmp_path: Path) -
         """,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("after its start and has been ended") == 2
+    assert done.stdout.count("after its start and has been ended") >= 2  # a busy machine may need more than 3 s
     assert str([list(range(first, first + 4)) for first in range(0, 20, 4)]) in done.stdout
 
 

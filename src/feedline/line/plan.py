@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
+from feedline.line.foreseeing import foretold
 from feedline.line.ranks import share_of, turns_of
 from feedline.line.replay import Again, compare
 from feedline.line.sampler import (
@@ -51,6 +52,9 @@ class Plan(Protocol):
     def tasks_from(self, place: Place) -> Tasks:
         """Those from there on, also such as were delivered ahead; the place's samples are this rank's."""
 
+    def foreseen(self, epoch: int) -> Tasks | None:
+        """What `tasks(epoch)` will be, as far as can be known now; None if asking would not be without effect."""
+
 
 class MapTasks:
     """Tasks over a map-style dataset."""
@@ -86,6 +90,10 @@ class OrderPlan:
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return self.tasks_from(Place(epoch, start, start * self._size))
+
+    def foreseen(self, epoch: int) -> Tasks | None:
+        sampler = foretold(self._sampler)
+        return None if sampler is None else OrderPlan(sampler, self._size, self._drop_last, self._seed).tasks(epoch)
 
     def tasks_from(self, place: Place) -> Tasks:
         return MapTasks(self._generate(place))
@@ -127,6 +135,10 @@ class BatchPlan:
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return self.tasks_from(Place(epoch, start, start))
 
+    def foreseen(self, epoch: int) -> Tasks | None:
+        sampler = foretold(self._sampler)
+        return None if sampler is None else BatchPlan(sampler, self._seed).tasks(epoch)
+
     def tasks_from(self, place: Place) -> Tasks:
         return MapTasks(self._generate(place))
 
@@ -161,6 +173,9 @@ class IterablePlan:
     def tasks_from(self, place: Place) -> Tasks:
         indices = Again(self._indices, place, self._batches)
         return MapTasks(self._generate(place, indices), indices.state)
+
+    def foreseen(self, epoch: int) -> Tasks | None:
+        return None  # whatever asking it does, is done
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
         for each in filter(is_ours, samplers_in(self._indices)):
@@ -202,6 +217,9 @@ class StreamPlan:
 
     def tasks_from(self, place: Place) -> Tasks:
         return _StreamTasks(place, self._seed, place.shards or self._shards)
+
+    def foreseen(self, epoch: int) -> Tasks | None:
+        return None  # its readers are at the end of this epoch
 
 
 class _StreamTasks:

@@ -151,6 +151,16 @@ def plain_attribute(value: Any, name: str) -> Any:
     return descriptor.__get__(value) if type(descriptor) in _C_ATTRIBUTES else _own_attributes(value).get(name)
 
 
+def methods_of(kind: type) -> Iterator[types.FunctionType]:
+    """The functions of a class and its bases, as far as they are written in Python."""
+    for each in _mro(kind):
+        for part in list(_namespace(each).values()):
+            inner = part.__func__ if type(part) in (staticmethod, classmethod) else part
+            inner = inner.fget if type(inner) is property else inner
+            if type(inner) is types.FunctionType:
+                yield inner
+
+
 def _openers(kind: type, few: int) -> list[Opener]:
     """How to get at the parts of that class's instances."""
     openers: list[Opener] = []

@@ -44,6 +44,8 @@ class Death(NamedTuple):
     """Tasks that nobody is working on any more, its own among them, in order."""
     instead: int | None = None
     """The index that was read in the stead of the sample at that place, if one was."""
+    early: tuple[Task, ...] = ()
+    """Tasks of the next epoch that nobody is working on any more; its own may be one of them."""
 
 
 def state_of(pid: int) -> str:

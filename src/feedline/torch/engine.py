@@ -19,6 +19,7 @@ import torch.utils.data
 from torch.utils.data import IterableDataset, default_collate, default_convert
 
 import feedline.datasets
+from feedline.ahead import Foresee
 from feedline.care import Care
 from feedline.datasets import fingerprint_of
 from feedline.errors import StateError
@@ -33,6 +34,7 @@ from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
+from feedline.torch.foreseeing import foreseen
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
 from feedline.torch.known import hint_about, kind_of, sharing_in
 from feedline.torch.orders import Asking, generators_of
@@ -54,6 +56,7 @@ class Own:
     device: torch.device | None
     care: Care
     on_epoch_end: Callable[[Stats], object] | None
+    across_epochs: bool
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -62,6 +65,7 @@ class Own:
             "shuffle_buffer": self.shuffle_buffer,
             "device": self.device,
             "on_epoch_end": self.on_epoch_end,
+            "across_epochs": self.across_epochs,
             **vars(self.care),
         }
 
@@ -87,6 +91,7 @@ class Engine:
         self._behind = Behind()
         self._base_seed: int | None = None
         self._asks_twice: bool | None = None  # as the run did that was loaded
+        self._told: tuple[int | None, int | None] = (None, None)  # by set_epoch, for the epoch before and this one
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, or another process's, stands where this one does, and has no workers."""
@@ -123,7 +128,8 @@ class Engine:
         if transfer is not None:
             passed.hold()
         options, job = self._options(loader), self._job(loader)
-        batches = self.feed.begin(options, tasks, passed, loader.__len__, job, TorchIterator)
+        foresee = self._foresee(loader, passed)
+        batches = self.feed.begin(options, tasks, passed, loader.__len__, job, TorchIterator, foresee)
         if loader.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
         delivered = transferred(batches, transfer, passed.settle)
@@ -219,6 +225,14 @@ class Engine:
         assert drawn.base_seed is not None
         return asking.tasks(drawn.base_seed)
 
+    def _foresee(self, loader: Loader, passed: Passed) -> Foresee:
+        assert passed.drawn is not None
+        self._told = self._told[1], passed.drawn.sampler_epoch
+        step = int(self._told[0] != self._told[1])  # a sampler that was told no other epoch is told none again
+        seed = self._base_seed
+        assert seed is not None
+        return lambda: foreseen(loader._index_sampler, loader._auto_collation, passed.epoch + 1, seed, step)
+
     def _twice(self, loader: Loader) -> bool:
         """torch asks once more after starting workers, and a sampler may draw (or count) when it is asked."""
         return loader.num_workers > 0 if self._asks_twice is None else self._asks_twice
@@ -254,6 +268,7 @@ class Engine:
             shuffle_buffer=self.own.shuffle_buffer,
             care=self.own.care,
             on_epoch_end=self.own.on_epoch_end,
+            across_epochs=self.own.across_epochs,
         )
 
     def _job(self, loader: Loader) -> Job:

@@ -20,7 +20,7 @@ import torch.utils.data
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.care import check_care
-from feedline.checks import check_function, check_whole
+from feedline.checks import check_flag, check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
@@ -54,7 +54,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
 
     feedline's own options are keyword-only: `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
     `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
-    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`).
+    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`),
+    `across_epochs` (False: persistent workers read nothing of an epoch before it begins).
     `num_workers="auto"`: as many as it takes, found out while it runs (`print(loader.stats())`); `loader.num_workers`
     then is the usual number.
 
@@ -101,6 +102,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
+        across_epochs: bool = True,
         device: str | torch.device | None = None,
     ) -> None:
         own = Own(
@@ -109,6 +111,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             None if device is None else torch.device(device),
             check_care(locals()),
             check_function("on_epoch_end", on_epoch_end),
+            check_flag("across_epochs", across_epochs),
         )
         if isinstance(num_workers, str):  # else torch's checks are the ones
             num_workers = check_count(num_workers, prefetch_factor)

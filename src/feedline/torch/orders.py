@@ -68,7 +68,7 @@ class Asking:
         """Ask the sampler for its iterator, as torch does before it draws the base seed; indices come when needed."""
         drawn = self._drawn
         _, drawn.sampler_epoch = _told(self._index_sampler)
-        if _own_plan(self._index_sampler, self._batched, 0) is None:
+        if own_plan(self._index_sampler, self._batched, 0) is None:
             drawn.by_hand = [list(each.by_hand) for each in self._iterated_by_hand()]
             drawn.asked = {}
             with self._generators.watched(drawn.asked):
@@ -82,7 +82,7 @@ class Asking:
         told, _ = _told(self._index_sampler)
         if told is not None and drawn.sampler_epoch is not None:
             told.set_epoch(drawn.sampler_epoch)
-        if _own_plan(self._index_sampler, self._batched, 0) is not None:
+        if own_plan(self._index_sampler, self._batched, 0) is not None:
             return
         for each, (seed, epoch) in zip(self._iterated_by_hand(), drawn.by_hand, strict=False):
             each.by_hand = seed, epoch
@@ -95,7 +95,7 @@ class Asking:
         """The tasks of that base seed."""
         if self._indices is not None:
             return self._indices.tasks(seed, self._place)
-        plan = _own_plan(self._index_sampler, self._batched, seed)
+        plan = own_plan(self._index_sampler, self._batched, seed)
         assert plan is not None
         tasks = plan.tasks_from(self._place)
         if not any(isinstance(each, Listed) for each in samplers_in(self._index_sampler)):
@@ -161,7 +161,7 @@ def _again(sampler: Any, place: Place, batches: bool) -> Again:
     return again
 
 
-def _own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
+def own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
     """The plan of a sampler of feedline's, whose order can be had from anywhere on; None for any other."""
     if not batched:
         return OrderPlan(index_sampler, None, False, seed) if has_order(index_sampler) else None

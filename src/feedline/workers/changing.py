@@ -50,6 +50,7 @@ class ChangingWorkers:
 
     def __init__(self, job: Job, staff: Staff, count: int, here: ReadHere, travel: bool) -> None:
         self.forked = staff.forked
+        self.takes_early = staff.takes_early
         self._job = job
         self._staff = staff
         self._started = False
@@ -132,14 +133,14 @@ class ChangingWorkers:
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
-        self._staff.submit(task, urgent)
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
+        self._staff.submit(task, urgent, early)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         return self._staff.wait(timeout)
 
-    def forget(self) -> None:
-        self._staff.forget()
+    def forget(self, keep_early: bool = False) -> None:
+        self._staff.forget(keep_early)
 
     def standing(self) -> list[Standing]:
         return self._staff.standing()

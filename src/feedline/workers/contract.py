@@ -38,14 +38,19 @@ class Workers(Protocol):
     def start(self) -> None:
         """Have them ready to take tasks."""
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
-        """Hand out one task; an urgent one goes out before all others when its worker is revived."""
+    takes_early: bool
+    """Can they be given tasks of an epoch that has not begun?"""
+
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
+        """Hand out one task; an urgent one goes out before all others when its worker is revived. The outcome of an
+        early one, of the next epoch, is kept until `forget` says whether it is wanted."""
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         """What is there, or else the next to come; empty if nothing came within `timeout` seconds."""
 
-    def forget(self) -> None:
-        """Drop the outcomes of all tasks submitted so far: their consumer has left."""
+    def forget(self, keep_early: bool = False) -> None:
+        """Drop the outcomes of all tasks submitted so far: their consumer has left. With `keep_early` those sent
+        early are kept, and are from now on tasks like any other."""
 
     def standing(self) -> list[Standing]:
         """Where each worker is."""

@@ -25,6 +25,7 @@ class InlineWorkers:
 
     count = 0
     forked = False
+    takes_early = False
 
     def __init__(self, job: Job) -> None:
         ambient = ThisThread(job.dialect.sources)
@@ -54,13 +55,13 @@ class InlineWorkers:
             self._memory.finish()
             count_making(self._row, began, clock())
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         raise AssertionError("there is no worker")
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         raise AssertionError("there is no worker")
 
-    def forget(self) -> None:
+    def forget(self, keep_early: bool = False) -> None:
         pass
 
     def standing(self) -> list[Standing]:

@@ -121,7 +121,7 @@ class _Worker:
         self._began = self._at(PREPARING)
         self._row[TASK] = ticket.serial
         slot = self._slot(ticket)
-        if self._board[0] != ticket.run:  # its consumer has left
+        if ticket.run < self._board[0]:  # its consumer has left
             send_done(self._done, DoneTicket(ticket.serial, 0, 0, slot.capacity))
         else:
             send_done(self._done, DoneTicket(ticket.serial, *self._serve(ticket, slot)))

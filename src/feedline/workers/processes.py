@@ -50,7 +50,10 @@ class ProcessWorkers:
         self._crew = Crew(job.num_workers, job.dialect.preload)
         self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
         self._serial = 0
+        self.takes_early = not job.stream
         self._run = 0
+        self._early_run = 0  # that of tasks sent early; they are wanted later, or not at all
+        self._aside: list[tuple[DoneTicket, _Sent]] = []  # outcomes of early tasks
         self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
         self._killed: dict[int, float] = {}  # by us, and when
         self.spent: Callable[[], Spent] = self._crew.spent
@@ -108,14 +111,17 @@ class ProcessWorkers:
             self._parcel = ship(self._job, self._crew.pool.segment)
         return self._parcel
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         self._check_owner()
+        if early:
+            self._early_run = self._run + 1
+        run = self._early_run if early else self._run
         slot = self._crew.pool.take()
         data = dump_task(task)
         slot.room(len(data)).view(0, len(data))[:] = data
         self._serial += 1
-        self._out[self._serial] = _Sent(slot, task, self._run)
-        ticket = TaskTicket(self._serial, self._run, slot.id, slot.capacity, len(data))
+        self._out[self._serial] = _Sent(slot, task, run)
+        ticket = TaskTicket(self._serial, run, slot.id, slot.capacity, len(data))
         self._crew.lane_of(task.shard).post(ticket, urgent)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
@@ -124,12 +130,14 @@ class ProcessWorkers:
         deadline = None if timeout is None else time.monotonic() + timeout
         dead: list[int] = []
         while True:
+            if self._aside and (kept := self._from_aside(self._run)):
+                return kept
             tickets = receive_done(crew.done[0])
             if tickets:
                 for lane in crew.lanes:
                     lane.flush()
                 outcomes: list[Outcome | Death] = [
-                    outcome for ticket in tickets if (outcome := self._open(ticket)) is not None
+                    outcome for ticket in tickets if (outcome := self._take(ticket)) is not None
                 ]
                 if outcomes:
                     return outcomes
@@ -161,14 +169,23 @@ class ProcessWorkers:
         del self._killed[number]
         own = self._out.get(row[TASK])
         pid = self._crew.give_up(number)
-        if own is None or own.run != self._run:
+        if own is None or own.run < self._run:
             return Death(number, pid, None, None, row[PLACE], row[MEMORY], "", ())
         own.lost = True
-        return Death(number, pid, None, own.task, row[PLACE], row[MEMORY], "", (own.task,))
+        lost, early = self._by_run([own])
+        return Death(number, pid, None, own.task, row[PLACE], row[MEMORY], "", lost, None, early)
 
-    def forget(self) -> None:
-        self._run += 1
+    def forget(self, keep_early: bool = False) -> None:
+        later = max(self._run, self._early_run)
+        self._run = later if keep_early and later > self._run else later + 1
         self._crew.set_run(self._run)
+        self._from_aside(self._run - 1)  # whose slots are free again
+
+    def _from_aside(self, run: int) -> list[Outcome | Death]:
+        """Take what was put aside up to that run; outcomes as far as they are wanted."""
+        due = [each for each in self._aside if each[1].run <= run]
+        self._aside = [each for each in self._aside if each[1].run > run]
+        return [outcome for ticket, sent in due if (outcome := self._open(ticket, sent)) is not None]
 
     def standing(self) -> list[Standing]:
         return [self._stands(number) for number in sorted(self._crew.members)]
@@ -214,10 +231,16 @@ class ProcessWorkers:
                 "copy: begin a new one here with iter(loader)"
             )
 
-    def _open(self, ticket: DoneTicket) -> Outcome | None:
+    def _take(self, ticket: DoneTicket) -> Outcome | None:
         sent = self._out.pop(ticket.serial, None)
         if sent is None:  # of a worker that has been given up
             return None
+        if sent.run > self._run:
+            self._aside.append((ticket, sent))
+            return None
+        return self._open(ticket, sent)
+
+    def _open(self, ticket: DoneTicket, sent: _Sent) -> Outcome | None:
         slot, pool = sent.slot, self._crew.pool
         try:
             if sent.run != self._run:
@@ -245,11 +268,16 @@ class ProcessWorkers:
         words = self.stack_of(number)
         self._heard.pop(number, None)
         own = self._out.get(row[TASK])
-        lost = [sent.task for sent in self._lost_with(number) if sent.run == self._run]
-        task, place = own.task if own is not None and own.run == self._run else None, row[PLACE]
-        if task is None and lost and place in (IDLE, PREPARING):  # it may have read a ticket, and not yet said so
-            task, place = lost[0], PREPARING
-        return Death(number, pid, exitcode, task, place, max(most, row[MEMORY]), words, tuple(lost), _instead(row))
+        lost, early = self._by_run(self._lost_with(number))
+        task, place = own.task if own is not None and own.run >= self._run else None, row[PLACE]
+        if task is None and (lost or early) and place in (IDLE, PREPARING):  # perhaps it has just read a ticket
+            task, place = (lost or early)[0], PREPARING
+        return Death(number, pid, exitcode, task, place, max(most, row[MEMORY]), words, lost, _instead(row), early)
+
+    def _by_run(self, found: list[_Sent]) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+        """Tasks that are wanted now, and early ones."""
+        lost = tuple(sent.task for sent in found if sent.run == self._run)
+        return lost, tuple(sent.task for sent in found if sent.run > self._run)
 
     def _lost_with(self, number: int) -> list[_Sent]:
         """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""

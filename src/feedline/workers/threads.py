@@ -48,6 +48,7 @@ class ThreadWorkers:
 
     do = None
     forked = False
+    takes_early = False  # they read the user's own dataset, which may be changed between epochs
 
     def __init__(self, job: Job, count: int | None = None) -> None:
         self._job = job
@@ -94,7 +95,7 @@ class ThreadWorkers:
         there = [worker for worker in self._threads.values() if not worker.has_left]
         return sum(worker.row[PLACE] != INITIALISING for worker in there)
 
-    def submit(self, task: Task, urgent: bool = False) -> None:
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         self._check_owner()
         lane = self._lanes[task.shard % len(self._lanes)]
         waiting = _emptied(lane) if urgent else []
@@ -122,7 +123,7 @@ class ThreadWorkers:
         if len(self._threads) < self.count:  # more have left than were to
             self.resize(self.count)
 
-    def forget(self) -> None:
+    def forget(self, keep_early: bool = False) -> None:
         self._now.run += 1
 
     def standing(self) -> list[Standing]:

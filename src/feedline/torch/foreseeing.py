@@ -1,0 +1,78 @@
+"""The order torch's samplers will give in the next epoch, without a draw from anybody's generator.
+
+Takes: a loader's sampler, the next epoch's number. Gives: the tasks that epoch begins with if until then nobody draws
+from the generators involved; None for samplers of other kinds than torch's and ours.
+Promises: generators and samplers stay as they are: copies are asked.
+Not its job: the real draws (orders), whether it comes true (feedline.ahead compares).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from feedline.line.plan import Tasks
+from feedline.state import Place
+from feedline.torch.drawn import Drawn, Generators
+from feedline.torch.orders import Asking, own_plan
+
+
+def foreseen(index_sampler: Any, batched: bool, epoch: int, seed: int, step: int) -> Tasks | None:
+    """The tasks of that epoch and seed; torch's DistributedSampler will have been told an epoch `step` later."""
+    plan = own_plan(index_sampler, batched, seed)
+    if plan is not None:
+        return plan.foreseen(epoch)
+    twin = _twin_of_all(index_sampler, batched, step)
+    if twin is None:
+        return None
+    # Its exact type is known, so a dataset that reads many at once gets the same lists as any other.
+    asking = Asking(twin, batched, False, Place(epoch), Drawn(begun=True), Generators(None, []))
+    asking.ask()
+    return asking.tasks(seed)
+
+
+def _twin_of_all(index_sampler: Any, batched: bool, step: int) -> Any:
+    if not batched:
+        return _twin(index_sampler, step)
+    if type(index_sampler) is not BatchSampler:
+        return None
+    twin = _twin(index_sampler.sampler, step)
+    return None if twin is None else BatchSampler(twin, index_sampler.batch_size, index_sampler.drop_last)
+
+
+def _twin(sampler: Any, step: int) -> Any:
+    """A sampler that gives what this one will, and draws from copies. By exact type: a subclass may do anything."""
+    kind = type(sampler)
+    if kind is SequentialSampler:
+        return sampler
+    if kind not in (DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler):
+        return None
+    twin = copy.copy(sampler)
+    if kind is DistributedSampler:
+        twin.epoch += step
+        return twin
+    given = sampler.generator
+    if given is not None and given.device.type != "cpu":
+        return None
+    twin.generator = _copied(torch.default_generator if given is None else given)
+    if kind is RandomSampler and given is None:  # which draws the seed of a generator of its own
+        drawn = torch.empty((), dtype=torch.int64).random_(generator=twin.generator)
+        twin.generator = torch.Generator()
+        twin.generator.manual_seed(int(drawn.item()))
+    return twin
+
+
+def _copied(generator: torch.Generator) -> torch.Generator:
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    return twin
