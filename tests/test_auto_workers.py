@@ -129,6 +129,30 @@ def test_workers_that_come_late_to_an_epoch_that_is_not_the_first() -> None:
         assert pacing.seen == [0] * 18 + [2] * 12
 
 
+EARLY = [
+    ({2: 3, 13: 0}, 1),
+    ({12: 2, 15: 0, 16: 4}, 1),
+    ({2: 3, 14: 0, 15: None, 20: 1}, 1),
+    ({2: 3, 14: 0, 15: None}, 5),
+]
+
+
+@pytest.mark.parametrize(("script", "second"), EARLY, ids=str)
+def test_batches_made_early_for_the_next_epoch_come_whoever_is_there_then(script: dict[int, Any], second: int) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3}
+    with DataLoader(Noisy(), num_workers="auto", persistent_workers=True, **FORK, **options) as loader:
+        scripted(loader, script)
+        ours = epochs_of(loader, second)
+    with DataLoader(Noisy(), **options) as alone:
+        assert ours == epochs_of(alone, second)
+
+
+def epochs_of(loader: Any, second: int) -> list[Any]:
+    first = told(loader)
+    loader.set_epoch(second)  # perhaps not the one that was foreseen
+    return [first, told(loader), told(loader)]
+
+
 @both
 def test_an_interruption_while_workers_come_and_go_leaves_nothing(kind: dict[str, Any]) -> None:
     with DataLoader(Noisy(), batch_size=4, shuffle=True, seed=3, num_workers="auto", **kind) as loader:

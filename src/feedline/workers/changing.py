@@ -134,6 +134,8 @@ class ChangingWorkers:
         return prefetch_factor * self.count
 
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
+        if self._started and not self._staff.count:  # in the stead of one that was sent when there were some
+            self._staff.resize(1)
         self._staff.submit(task, urgent, early)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
