@@ -19,6 +19,7 @@ import in_memory
 import jpeg
 import large_samples
 import large_shuffle
+import latency
 import object_store
 import observing
 import parquet_rows
@@ -48,6 +49,7 @@ WORKLOADS = [
         worker_memory,
         large_shuffle,
         object_store,
+        latency,
         resume,
         observing,
         samplers,

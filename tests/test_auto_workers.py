@@ -318,6 +318,11 @@ def test_threads_and_processes_that_were_never_needed_are_never_started() -> Non
         assert loader.stats().chosen.workers == 0
 
 
+class Awaited(Dataset[Any]):
+    async def __getitem__(self, index: int) -> int:
+        return index
+
+
 class Held(Dataset[Any]):
     def __init__(self) -> None:
         self.random = np.random.default_rng(5)
@@ -354,6 +359,8 @@ def test_the_loop_is_alone_only_where_that_changes_nothing() -> None:
     assert may_be_alone(job_of(Noisy()))
     assert not may_be_alone(job_of(Noisy(), worker_init_fn=print))
     assert not may_be_alone(job_of(Held()))
+    assert not may_be_alone(job_of(Noisy(), fetch_threads=2))
+    assert not may_be_alone(job_of(Awaited()))
 
 
 @pytest.mark.parametrize(

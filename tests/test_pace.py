@@ -105,6 +105,21 @@ def test_a_loop_that_is_fed_gives_up_workers_it_does_not_need() -> None:
     assert "waits 0 % of its time" in pace.reason
 
 
+def test_two_that_are_as_good_as_each_other_do_not_take_turns() -> None:
+    machine, pace = Simulated(cpus=64, computing=0.0006, step=0.0105), paced()  # none: 5.4 % waiting; one: 0.9 %
+    went = machine.run(pace, SETTLED)
+    assert pace.settled
+    assert len(set(went[5:])) == 1
+
+
+def test_fewer_that_let_the_loop_wait_are_too_few() -> None:
+    pace = paced(4)
+    assert pace.judge(Window(step=0.1, wait=0.0, making=0.1), Means(8)).workers == 2
+    assert pace.judge(Window(step=0.1, wait=0.006, making=0.1), Means(8)).workers == 4
+    assert pace.judge(Window(step=0.1, wait=0.0, making=0.1), Means(8)).workers == 4
+    assert pace.settled
+
+
 def test_what_was_in_vain_is_tried_again_when_the_data_has_changed() -> None:
     machine, pace = Simulated(cpus=2, computing=0.04), paced()
     machine.run(pace, SETTLED)

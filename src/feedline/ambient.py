@@ -1,8 +1,9 @@
 """The global generators (`random`, `numpy.random`) around a task: seeded from the task, in every kind of worker.
 
-Takes: a 64-bit number per task (rng.task_seed), of which NumPy gets the lower half. Gives: three ways to make user
+Takes: a 64-bit number per task (rng.task_seed), of which NumPy gets the lower half. Gives: four ways to make user
 code that draws from the global generators deterministic — a worker process owns them, in-process
-loading borrows and restores them, a worker thread gets its own behind the same module functions.
+loading borrows and restores them, a worker thread gets its own behind the same module functions, and so does each
+sample where several are read at a time.
 Promises: what a batch draws depends on the number alone; the user's own stream of random numbers is left as it was.
 Not its job: deriving the number (rng), torch's or another framework's generator (its front adds a `Source`).
 """
@@ -17,6 +18,8 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
+
+from feedline.one_sample import OneSample, being_read
 
 
 class Source(Protocol):
@@ -172,11 +175,15 @@ class ThisThread:
         self._borrowed = Borrowed(further)
         self._visiting: Visiting | None = None
         self._current: Ambient = self._borrowed
+        self._outer: OneSample | None = None
 
     def open(self) -> None:
         pass
 
     def enter(self, value: int) -> None:
+        self._outer = being_read.get()
+        if self._outer is not None:  # a sample that is read by loading from another loader
+            being_read.set(None)
         if threading.current_thread() is threading.main_thread():
             self._current = self._borrowed
         else:
@@ -188,11 +195,36 @@ class ThisThread:
 
     def leave(self) -> None:
         self._current.leave()
+        if self._outer is not None:
+            being_read.set(self._outer)
 
     def close(self) -> None:
         visiting, self._visiting = self._visiting, None
         if visiting is not None:
             visiting.close()
+
+
+class BySample:
+    """Whoever reads several samples at a time holds this open: the modules' functions then look who calls them."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def open(self) -> None:
+        """From now on; a second time changes nothing."""
+        if not self._open:
+            self._open = True
+            _switch.hold()
+
+    def follow(self, sample: OneSample) -> None:
+        """What this thread, or coroutine, draws is that sample's."""
+        being_read.set(sample)
+
+    def close(self) -> None:
+        """No longer."""
+        if self._open:
+            self._open = False
+            _switch.drop()
 
 
 class _Own(threading.local):
@@ -241,7 +273,7 @@ _switch = _Switch()
 def _by_thread(original: Callable[..., Any], method: str, own: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        mine = getattr(_own, own)
+        mine = getattr(being_read.get() or _own, own)
         return (original if mine is None else getattr(mine, method))(*args, **kwargs)
 
     return call

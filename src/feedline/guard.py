@@ -18,7 +18,7 @@ from feedline.care import Care
 from feedline.errors import StalledSample, WorkerDied, WorkerTimeout, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter
-from feedline.progress import INITIALISING, SETTING_UP
+from feedline.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
 from feedline.supervise import telling
 from feedline.supervise.early_losses import EarlyLosses
 from feedline.supervise.policy import Patience, Step, What, birth_due, judge, stuck, unborn, until_stuck
@@ -203,6 +203,9 @@ class Guard:
     def _after(self, death: Death) -> list[Outcome]:
         """Put a new worker in its place, see to its tasks, and say so."""
         why = self._killed.pop(death.worker, None)
+        first = place_among(death.place)
+        if first is not None:  # one that is stuck is known; which of several has killed its worker is not
+            death = death._replace(place=AT_ONCE if why is None else first)
         told = self._told(death, why)
         is_told_later = self.early.note(death, f"{told}\n{TAKEN}")
         ended = death.task.shard if death.task is not None else None

@@ -44,7 +44,8 @@ class DataLoader:
     seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `num_workers="auto"` (as many as it
     takes, found out while it runs: `print(loader.stats())`), `shuffle_buffer` (for streams),
     `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn),
-    `across_epochs` (False: persistent workers read nothing of an epoch before it begins).
+    `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
+    `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -76,6 +77,7 @@ class DataLoader:
         workers: str = "process",
         shuffle_buffer: int = 0,
         collate: Any = None,
+        fetch_threads: int = 0,
         stall_warning: float = 30,
         on_stall: str = "wait",
         on_error: str = "raise",
@@ -303,5 +305,6 @@ def _job(options: Options) -> Job:
         num_workers=options.num_workers,
         registrations=registrations(),
         on_error=options.care.on_error,
+        fetch_threads=options.fetch_threads,
     )
     return keyed(job, options.workers)

@@ -15,6 +15,7 @@ from typing import Any
 
 from feedline.care import Care, check_care
 from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_seed, check_whole
+from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
 from feedline.staffing import check_count
 from feedline.stats import Stats
@@ -48,6 +49,8 @@ class Options:
     workers: str
     shuffle_buffer: int
     care: Care
+    fetch_threads: int = 0
+    """How many of a batch's samples each worker reads at a time; 0: one, or many of those that are awaited."""
     on_epoch_end: Callable[[Stats], object] | None = None
     """Called with the loader's stats when an epoch's end has been met."""
     across_epochs: bool = True
@@ -84,12 +87,14 @@ def check_options(given: dict[str, Any]) -> Options:
         workers=check_kind(given["workers"]),
         shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
         care=check_care(given),
+        fetch_threads=check_fetch_threads(given["fetch_threads"]),
         on_epoch_end=check_function("on_epoch_end", given["on_epoch_end"]),
         across_epochs=check_flag("across_epochs", given["across_epochs"]),
     )
     check_start_method(options.workers, options.multiprocessing_context)
     check_buffer(options.shuffle_buffer, options.stream)
     check_restart(options.care, options.timeout)
+    check_fetching(options.fetch_threads, dataset, stream, options.batched, reads_many)
     _check_sampling(options)
     return _without_default_batch_size(options)
 
@@ -106,6 +111,31 @@ def check_buffer(shuffle_buffer: int, stream: bool) -> None:
     """Only a stream is shuffled as it comes."""
     if shuffle_buffer and not stream:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
+
+
+def check_fetch_threads(value: Any) -> int:
+    """A number of samples to be read at a time."""
+    return check_whole("fetch_threads", value, least=0, otherwise=" (0: one sample after the other)")
+
+
+def check_fetching(
+    fetch_threads: int, dataset: Any, stream: bool, batched: bool, reads_many: Callable[[Any], bool]
+) -> None:
+    """Only a batch of samples that are read one by one can be read several at a time."""
+    if not fetch_threads:
+        return
+    if stream:
+        raise OptionError("fetch_threads is for a map-style dataset: a stream gives one element after the other")
+    if not batched:
+        raise OptionError(
+            "fetch_threads reads the samples of a batch at a time, and with batch_size=None there is but one: set "
+            "batch_size, or use more workers (workers='thread' for samples that wait)"
+        )
+    if reads_many(dataset):
+        raise OptionError(
+            f"fetch_threads is for samples that are read one by one, but {type(dataset).__name__} reads many at once "
+            "(__getitems__) and decides itself how: leave out fetch_threads"
+        )
 
 
 def check_sampler(sampler: Any) -> None:

@@ -22,6 +22,9 @@ PREPARING, AT_ONCE, COLLATING, SENDING, INITIALISING, SETTING_UP, IDLE, LEAVING 
 """Instead of a place: about to begin; all samples in one call; making the batch; handing it over; in worker_init_fn;
 being born; waiting for a task; dismissed, and on its way out."""
 
+_AMONG = -100
+"""From here downwards: the sample at that place is the first, of several that are being read, that is not finished."""
+
 clock = time.monotonic_ns
 """The same clock in every process of a machine."""
 
@@ -31,6 +34,20 @@ class Row(Protocol):
 
     def __getitem__(self, item: int, /) -> int: ...
     def __setitem__(self, item: int, value: int, /) -> None: ...
+
+
+def among(place: int) -> int:
+    """What a worker that reads several samples at a time writes instead of a place: of the first that it waits for."""
+    return _AMONG - place
+
+
+def place_among(place: int) -> int | None:
+    """The sample's place, if that is what was written; it need not be the one that has killed a worker.
+
+    >>> place_among(among(3)), place_among(3), place_among(IDLE)
+    (3, None, None)
+    """
+    return _AMONG - place if place <= _AMONG else None
 
 
 def count_making(row: Row, began: int, now: int) -> None:

@@ -13,6 +13,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, SupportsIndex
 
@@ -73,8 +74,8 @@ def _low_key(seed: int) -> int:
     return mix(seed, 0x5EED) & 0xFFFFFFFF
 
 
-class _Place(threading.local):
-    """Which sample this thread is reading; the generator is made only if the dataset asks for it."""
+class Place:
+    """Which sample is being read; the generator is made only if the dataset asks for it."""
 
     task: tuple[int, ...] | None = None
     sample: tuple[int, ...] = ()
@@ -82,16 +83,23 @@ class _Place(threading.local):
     many: tuple[int, Callable[[int], Key]] | None = None
     """How many samples are being read at once, and the key of each by its place among them."""
 
+
+class _OfThread(Place, threading.local):
     def __init__(self) -> None:
         self.outer: list[tuple[Any, ...]] = []  # a sample may be read by loading from another loader
 
 
-_place = _Place()
+_place = _OfThread()
+_coroutine: ContextVar[Place | None] = ContextVar("feedline's sample", default=None)
+"""What a coroutine reads: many of them take turns in one thread, so it is not the thread's."""
 
 
 def enter_task(seed: int, epoch: int) -> None:
     """From now on this thread reads samples of that epoch."""
-    _place.outer.append((_place.task, _place.sample, _place.generators, _place.many))
+    coroutine = _coroutine.get()
+    _place.outer.append((_place.task, _place.sample, _place.generators, _place.many, coroutine))
+    if coroutine is not None:  # one that loads from another loader, and waits for it
+        _coroutine.set(None)
     _place.task = (seed, epoch)
     _place.generators = _place.many = None
 
@@ -104,26 +112,53 @@ def enter_sample(*key: int) -> None:
 
 def leave_task() -> None:
     """This thread reads no sample of that epoch any more, but goes on with what it was at before, if anything."""
-    _place.task, _place.sample, _place.generators, _place.many = _place.outer.pop()
+    _place.task, _place.sample, _place.generators, _place.many, coroutine = _place.outer.pop()
+    if coroutine is not None:
+        _coroutine.set(coroutine)
+
+
+def enter_in_coroutine(task: Key, sample: Key) -> None:
+    """From now on `rng()` in this coroutine, and in what it starts, belongs to that sample."""
+    place = Place()
+    place.task, place.sample = task, sample
+    _coroutine.set(place)
+
+
+def place_of_thread() -> Place:
+    """A copy of where this thread is, for a coroutine that goes on from there."""
+    place = Place()
+    place.task, place.sample, place.many = _place.task, _place.sample, _place.many
+    return place
+
+
+def follow(place: Place) -> None:
+    """From now on this coroutine is there."""
+    _coroutine.set(place)
+
+
+def _here() -> Place:
+    return _coroutine.get() or _place
 
 
 @contextmanager
 def reading_many(count: int, key_of: Callable[[int], Key]) -> Iterator[None]:
-    """Meanwhile this thread reads so many samples at once; the function tells the key of each by its place."""
-    before, _place.many = _place.many, (count, key_of)
+    """Meanwhile so many samples are read at once here; the function tells the key of each by its place."""
+    here = _here()
+    before, here.many = here.many, (count, key_of)
     try:
         yield
     finally:
-        _place.many = before
+        here.many = before
 
 
 @contextmanager
 def reading_some(places: Sequence[int]) -> Iterator[None]:
     """Meanwhile, of the samples that are read at once, only those at these places are."""
-    if _place.many is None:
+    many = _here().many
+    if many is None:
         yield
         return
-    _, key_of = _place.many
+    _, key_of = many
     with reading_many(len(places), lambda place: key_of(places[place])):
         yield
 
@@ -133,10 +168,11 @@ def enter_one_of(place: int, indices: Sequence[int]) -> None:
 
     By its place and not by its index: that may be another one in a dataset around this one, or come twice.
     """
-    if _place.many is not None and _place.many[0] == len(indices):
-        _place.sample = _place.many[1](place)
+    here = _here()
+    if here.many is not None and here.many[0] == len(indices):
+        here.sample = here.many[1](place)
     elif len(indices) > 1:  # by a dataset of the user's, that asks for others than it is asked for
-        _place.sample = (indices[place],)
+        here.sample = (indices[place],)
 
 
 def rng(index: SupportsIndex | None = None) -> np.random.Generator:
@@ -158,11 +194,13 @@ def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     >>> a[0] + a[1] == b[0]
     True
     """
-    if _place.task is None:
+    here = _coroutine.get() or _place
+    task, generators = here.task, here.generators
+    if task is None:
         return np.random.default_rng()
-    key = _place.task + (_place.sample if index is None else (operator.index(index),))
-    if _place.generators is None:
-        _place.generators = {}
-    if key not in _place.generators:
-        _place.generators[key] = np.random.Generator(np.random.Philox(key=mix(*key, 1) << 64 | mix(*key, 2)))
-    return _place.generators[key]
+    key = task + (here.sample if index is None else (operator.index(index),))
+    if generators is None:
+        generators = here.generators = {}
+    if key not in generators:
+        generators[key] = np.random.Generator(np.random.Philox(key=mix(*key, 1) << 64 | mix(*key, 2)))
+    return generators[key]

@@ -93,6 +93,16 @@ def set_worker_info(info: WorkerInfo | None, own_process: bool) -> None:
         _own.place = None if info is None else _Place(info)
 
 
+def place_of_thread() -> Any:
+    """What makes this thread the worker it is, for `work_for`."""
+    return _own.place
+
+
+def work_for(place: Any) -> None:
+    """From now on this thread is one of those by which that worker reads."""
+    _own.place = place
+
+
 def _be_nobody() -> None:
     _own.place = None
 

@@ -12,6 +12,8 @@ A map-style dataset can be read in three ways, the later ones optional and faste
     __getitems__(indices)         a list of samples, in the order asked for
     __getbatch__(indices, empty)  what default collation would make of those samples, or NotImplemented
 
+The first two may be coroutines (`async def`): a worker awaits many samples at a time, on an event loop of its own.
+
 It may also have `describe(index)`, which says in a few words what sample that is (a path, a key, a row): an error of
 that sample then names it. And it may have a `fingerprint`, a short text that is another one whenever its content is: it
 goes into a loader's state, which is then not continued with other data.
@@ -39,6 +41,7 @@ from feedline.datasets.reading import (
     Empty,
     Indexable,
     IntArray,
+    awaits,
     described,
     fingerprint_of,
     read_samples,
@@ -68,6 +71,7 @@ __all__ = [
     "apportion",
     "array_of",
     "as_numbers",
+    "awaits",
     "classes_of",
     "described",
     "fingerprint_of",

@@ -21,6 +21,7 @@ from feedline.datasets.reading import (
     Indexable,
     IntArray,
     T_co,
+    awaits,
     described,
     no_batch,
     one_by_one,
@@ -110,7 +111,7 @@ class ConcatDataset(Dataset[T_co]):
         return all(reads_batches(child) for child in self.datasets)
 
     def _reads_many(self) -> bool:
-        return all(reads_many(child) for child in self.datasets)
+        return all(reads_many(child) for child in self.datasets) and not awaits(self)
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
@@ -228,7 +229,7 @@ class StackDataset(Dataset[Any]):
         return all(reads_batches(child) for child in self._children())
 
     def _reads_many(self) -> bool:
-        return all(reads_many(child) for child in self._children())
+        return all(reads_many(child) for child in self._children()) and not awaits(self)
 
     def __len__(self) -> int:
         return self._length

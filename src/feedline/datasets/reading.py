@@ -9,6 +9,7 @@ Not its job: collating samples (line/collate) or lending memory (arena).
 from __future__ import annotations
 
 import operator
+from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -94,6 +95,32 @@ def reads_one(dataset: object) -> bool:
     return str(method.__module__).partition(".")[0] not in ("feedline", "torch")
 
 
+def awaits(dataset: object, depth: int = 8) -> bool:
+    """Whether its samples have to be awaited: `async def __getitem__` or `__getitems__`, its own or of what it wraps.
+
+    Found out without reading anything; a wrapper is looked into if its way of reading is feedline's or torch's own.
+
+    >>> from feedline.datasets import Subset
+    >>> class Remote:
+    ...     async def __getitem__(self, index): return index
+    >>> awaits(Subset(Remote(), [0])), awaits(Subset([1, 2], [0]))
+    (True, False)
+    """
+    one, many = (getattr(type(dataset), name, None) for name in ("__getitem__", "__getitems__"))
+    if iscoroutinefunction(one) or iscoroutinefunction(many):
+        return True
+    if not depth or str(getattr(one, "__module__", "")).partition(".")[0] not in ("feedline", "torch"):
+        return False
+    return any(awaits(part, depth - 1) for part in _inside(dataset))
+
+
+def _inside(dataset: object) -> list[Any]:
+    """What a wrapper wraps, under torch's names."""
+    inside = getattr(dataset, "datasets", None)
+    parts = list(inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list | tuple) else ())
+    return parts if (inner := getattr(dataset, "dataset", None)) is None else [*parts, inner]
+
+
 def described(dataset: object, index: Any) -> str:
     """What the dataset's own `describe(index)` says in one short line; "" if it has none, or one that fails.
 
@@ -125,11 +152,7 @@ def fingerprint_of(dataset: object, depth: int = 8) -> str | None:
     said = getattr(dataset, "fingerprint", None)
     if isinstance(said, str):
         return said
-    inside = getattr(dataset, "datasets", None)
-    parts = list(inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list | tuple) else ())
-    if (inner := getattr(dataset, "dataset", None)) is not None:
-        parts.append(inner)
-    found = [fingerprint_of(part, depth - 1) for part in parts] if depth else []
+    found = [fingerprint_of(part, depth - 1) for part in _inside(dataset)] if depth else []
     return " + ".join(each for each in found if each is not None) or None
 
 

@@ -10,8 +10,10 @@ generators (ambient).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
+from types import CoroutineType
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from feedline.datasets import (
     ConcatDataset,
     Mixture,
     Subset,
+    awaits,
     described,
     read_samples,
     reads_batches,
@@ -27,6 +30,7 @@ from feedline.datasets import (
     reads_one,
 )
 from feedline.errors import add_note
+from feedline.line.concurrent import FetchThreads, Readers, Reading, Wanted
 from feedline.messages import AsGiven, BadSample, Empty, IntArray, Task, error_line
 from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import Key, enter_sample, reading_many
@@ -59,13 +63,29 @@ def _is_plain(dataset: Any) -> bool:
     return type(dataset) is ArrayDataset
 
 
+def readers_of(dataset: Any, stream: bool, threads: int) -> Readers | None:
+    """Who reads several of its samples at a time, if anybody does."""
+    if not stream and awaits(dataset):
+        from feedline.line.coroutines import FetchLoop  # asyncio takes long to import
+
+        return FetchLoop(threads)
+    return FetchThreads(threads) if threads else None
+
+
 class Fetcher:
     """Reads one dataset, task after task."""
 
     def __init__(
-        self, dataset: Any, reader: BatchReader | None, at_once: bool | None = None, row: Row | None = None
+        self,
+        dataset: Any,
+        reader: BatchReader | None,
+        at_once: bool | None = None,
+        row: Row | None = None,
+        readers: Readers | None = None,
     ) -> None:
         self.dataset = dataset
+        self._readers = readers
+        self._awaits = awaits(dataset)
         self._row = unwatched() if row is None else row
         self._read = None if reader is None else reader.read
         self._at_once = reads_many(dataset) if at_once is None else at_once
@@ -95,7 +115,8 @@ class Fetcher:
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
             with reading_many(len(indices), lambda place: _key(task, indices[place], place)):
-                return read_samples(self.dataset, indices.given if isinstance(indices, AsGiven) else list(indices))
+                samples = read_samples(self.dataset, indices.given if isinstance(indices, AsGiven) else list(indices))
+                return self._readers.finish(samples) if self._awaits and self._readers is not None else samples
         except Exception as error:
             self._explain(error, f"dataset.__getitems__({brief(indices)})")
             raise
@@ -108,6 +129,8 @@ class Fetcher:
         self, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None = None
     ) -> list[Any]:
         """The samples at those positions and indices; those that fail go into `bad` if there is such."""
+        if self._readers is not None:
+            return self._several(self._readers, task, wanted, bad)
         dataset, row, samples, first = self._single, self._row, [], task.first
         for position, index in wanted:
             row[PLACE] = position
@@ -123,7 +146,29 @@ class Fetcher:
                     self._explain_one(error, index)
                     raise
                 bad[position] = BadSample.of(error, task, index, position, described(self.dataset, index))
-        return samples
+        return samples if not samples or type(samples[0]) is not CoroutineType else _refused(self.dataset, samples)
+
+    def _several(
+        self, readers: Readers, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None
+    ) -> list[Any]:
+        """The same, several at a time."""
+        keyed = [Wanted(position, index, _key(task, index, position)) for position, index in wanted]
+        if not keyed:
+            return []
+        reading = Reading(self._single, task, keyed, self._row, bad is not None)
+        reading.limit = 1 if task.alone or len(keyed) == 1 else readers.count
+        readers.read(reading)
+        errors, reading.errors = reading.errors, {}  # or an error would keep itself alive
+        for number in sorted(errors, key=lambda number: (isinstance(errors[number], Exception), number)):
+            error, (position, index, _) = errors[number], keyed[number]
+            if not isinstance(error, Exception):
+                raise error
+            if bad is None:
+                self._explain_one(error, index)
+                raise error
+            bad[position] = BadSample.of(error, task, index, position, described(self.dataset, index))
+        samples = [sample for number, sample in enumerate(reading.samples) if number not in errors]
+        return samples if not samples or type(samples[0]) is not CoroutineType else _refused(self.dataset, samples)
 
     def _explain_one(self, error: Exception, index: Any) -> None:
         what = described(self.dataset, index)
@@ -142,6 +187,17 @@ class Fetcher:
         add_note(error, f"feedline: raised by {what}{told}")
 
 
+def _refused(dataset: Any, samples: list[Any]) -> NoReturn:
+    for sample in samples:
+        if type(sample) is CoroutineType:
+            sample.close()  # or Python says that nobody has awaited it
+    name = type(dataset).__qualname__
+    raise TypeError(
+        f"{name}.__getitem__ gave a coroutine but is no coroutine function, so feedline did not await it: write it as "
+        "`async def __getitem__`, and await what it gets from another dataset"
+    )
+
+
 class _Singly:
     """A dataset that has only `__getitems__`, read one by one."""
 
@@ -149,8 +205,16 @@ class _Singly:
         self._dataset = dataset
 
     def __getitem__(self, index: Any) -> Any:
-        (sample,) = read_samples(self._dataset, [index])
+        samples = read_samples(self._dataset, [index])
+        if isawaitable(samples):
+            return _only_one(samples)
+        (sample,) = samples
         return sample
+
+
+async def _only_one(samples: Awaitable[list[Any]]) -> Any:
+    (sample,) = await samples
+    return sample
 
 
 def _as_places(indices: Any) -> IntArray | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from feedline.progress import PLACE, SINCE, Row
+from feedline.progress import AT_ONCE, PLACE, SINCE, Row, place_among
 
 
 class Marks(NamedTuple):
@@ -50,8 +50,13 @@ class Marking:
     def __setitem__(self, item: int, value: int, /) -> None:
         self._row[item] = value
         if item == SINCE:  # the place is written before it
-            self._places.append(self._row[PLACE])
-            self._times.append(value)
+            place = self._row[PLACE]
+            if place_among(place) is None:
+                self._places.append(place)
+                self._times.append(value)
+            elif AT_ONCE not in self._places:  # of several at a time it is not known here how long each takes
+                self._places.append(AT_ONCE)
+                self._times.append(value)
 
     def take(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What has been marked since the last time."""

@@ -11,21 +11,44 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+from collections.abc import Callable
+from types import FrameType
 
 from feedline.arena.segment import BOARD, STRIDE, Segment
 
 ASK = signal.SIGRTMAX - 7 if hasattr(signal, "SIGRTMAX") else 0
 """The signal that asks: a real-time one, which neither Python nor torch nor a dataset is likely to use."""
 _LONGEST = 1 << 16
+OWN = "Where the sample is read (most recent call first):\n"
+"""The line before a stack that the worker itself has added."""
+_fd = -1
+"""Where this worker writes."""
 
 
 def prepare(segment: Segment, number: int) -> None:
     """In a worker: be ready to be asked, and to crash."""
+    global _fd
     # Its own open file, so that its own position; kept open as long as the process lives.
     fd = os.open(f"/proc/self/fd/{segment.fd}", os.O_RDWR | os.O_CLOEXEC)
     os.lseek(fd, _place(number), os.SEEK_SET)
+    _fd = fd
     faulthandler.enable(fd, all_threads=False)
     faulthandler.register(ASK, fd, all_threads=True)
+
+
+def add(stack: Callable[[], str]) -> None:
+    """In a worker that reads several samples at a time: when asked, write down also where the one waited for is read.
+
+    faulthandler sees threads only, and of many does not know which matters; a coroutine that waits is in none.
+    """
+
+    def tell(signum: int, frame: FrameType | None) -> None:
+        if text := stack():
+            os.write(_fd, f"{OWN}{text}\n".encode()[: _LONGEST // 4])
+
+    faulthandler.unregister(ASK)
+    signal.signal(ASK, tell)
+    faulthandler.register(ASK, _fd, all_threads=True, chain=True)
 
 
 def ask(pid: int) -> None:

@@ -11,10 +11,12 @@ import re
 import signal
 from collections.abc import Callable, Sequence
 
+from feedline.line.concurrent import READS
 from feedline.line.fetch import Fetcher, brief, index_list
 from feedline.messages import Task
-from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP
+from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP, place_among
 from feedline.supervise.asking import asked
+from feedline.supervise.last_words import OWN
 from feedline.supervise.shutdown import hint_for, words_for
 from feedline.supervise.watch import Death, Standing
 
@@ -46,6 +48,9 @@ def where(task: Task | None, place: int, describe: Describe, instead: int | None
         return "setting up the dataset or in worker_init_fn"
     assert task is not None
     batch = f"batch {task.seq} of epoch {task.epoch}"
+    at_once = place_among(place)
+    if at_once is not None:
+        return f"{where(task, at_once, describe, instead)}, the first it waits for of several"
     if place >= 0:
         of_how_many = "" if task.indices is None else f", sample {place + 1} of {len(task.indices)}"
         name = sample_name(task, place, describe)
@@ -134,6 +139,7 @@ def _stack_lines(text: str) -> list[str]:
     """The lines that are the user's: what called feedline, and feedline itself, is the same every time."""
     kept: list[str] = []
     ours, theirs = False, 0
+    text = text.rpartition(OWN)[2]
     for line in text.splitlines():
         if not line.startswith(" "):  # another thread begins
             ours, theirs = False, 0
@@ -152,6 +158,6 @@ def _stack_lines(text: str) -> list[str]:
 def _innermost(line: str) -> str:
     """What to say of a stack that ends in feedline: there is no more to see of code that is not Python."""
     function = re.search(r"\bin (\w+)$", line)
-    if function is not None and function[1] == Fetcher.one_by_one.__name__:
+    if function is not None and function[1] in (Fetcher.one_by_one.__name__, READS):
         return "  in dataset.__getitem__, which is not Python code"
     return line

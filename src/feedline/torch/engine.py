@@ -57,6 +57,7 @@ class Own:
     care: Care
     on_epoch_end: Callable[[Stats], object] | None
     across_epochs: bool
+    fetch_threads: int = 0
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -66,6 +67,7 @@ class Own:
             "device": self.device,
             "on_epoch_end": self.on_epoch_end,
             "across_epochs": self.across_epochs,
+            "fetch_threads": self.fetch_threads,
             **vars(self.care),
         }
 
@@ -267,6 +269,7 @@ class Engine:
             workers=self.own.workers,
             shuffle_buffer=self.own.shuffle_buffer,
             care=self.own.care,
+            fetch_threads=self.own.fetch_threads,
             on_epoch_end=self.own.on_epoch_end,
             across_epochs=self.own.across_epochs,
         )
@@ -289,6 +292,7 @@ class Engine:
             registrations=registrations(),
             dialect=TORCH,
             on_error=self.own.care.on_error,
+            fetch_threads=self.own.fetch_threads,
         )
         return keyed(job, self.own.workers)
 

@@ -26,6 +26,8 @@ from feedline.line.collators import check_collate
 from feedline.messages import BadSample
 from feedline.options import (
     check_buffer,
+    check_fetch_threads,
+    check_fetching,
     check_kind,
     check_population,
     check_restart,
@@ -38,6 +40,7 @@ from feedline.stats import Stats
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
 from feedline.torch.known import check_ranks
+from feedline.torch.reading import reads_many
 
 T = TypeVar("T", covariant=True)
 
@@ -55,7 +58,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     feedline's own options are keyword-only: `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
     `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
     `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`),
-    `across_epochs` (False: persistent workers read nothing of an epoch before it begins).
+    `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
+    `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
     `num_workers="auto"`: as many as it takes, found out while it runs (`print(loader.stats())`); `loader.num_workers`
     then is the usual number.
 
@@ -70,6 +74,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
 
     workers: str
     shuffle_buffer: int
+    fetch_threads: int
     device: torch.device | None
 
     def __init__(
@@ -95,6 +100,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         workers: str = "process",
         shuffle_buffer: int = 0,
         collate: Any = None,
+        fetch_threads: int = 0,
         stall_warning: float = 30,
         on_stall: str = "wait",
         on_error: str = "raise",
@@ -112,6 +118,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_care(locals()),
             check_function("on_epoch_end", on_epoch_end),
             check_flag("across_epochs", across_epochs),
+            check_fetch_threads(fetch_threads),
         )
         if isinstance(num_workers, str):  # else torch's checks are the ones
             num_workers = check_count(num_workers, prefetch_factor)
@@ -119,6 +126,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         check_start_method(own.workers, multiprocessing_context)
         check_restart(own.care, timeout)
         check_buffer(own.shuffle_buffer, streams(dataset))
+        batched = batch_size is not None or batch_sampler is not None
+        check_fetching(own.fetch_threads, dataset, streams(dataset), batched, reads_many)
         check_sampler(sampler)
         check_ranks(sampler)
         check_ranks(batch_sampler)

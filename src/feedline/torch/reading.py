@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import StackDataset, Subset, TensorDataset
 
 from feedline.arena.slots import SMALL_LEAF
-from feedline.datasets import Array, Empty, IntArray, Mixture
+from feedline.datasets import Array, Empty, IntArray, Mixture, awaits
 from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many
 from feedline.line.fetch import BatchReader
@@ -50,6 +50,8 @@ def reads_many(dataset: Any) -> bool:
     """Whether `__getitems__` does more than read one by one; torch's Subset and StackDataset always have it."""
     if type(dataset) is Subset:
         return reads_many(dataset.dataset)
+    if type(dataset) in (StackDataset, OwnConcat, Mixture) and awaits(dataset):
+        return False  # many at once would be a list of coroutines
     if type(dataset) is StackDataset:
         parts = dataset.datasets
         return any(reads_many(part) for part in (parts.values() if isinstance(parts, dict) else parts))

@@ -18,7 +18,7 @@ from feedline.ambient import Ambient
 from feedline.errors import FeedlineError, StateError, add_note
 from feedline.line.collate import LeafCollate, register_collate
 from feedline.line.collators import Collator, Making, NothingLeft
-from feedline.line.fetch import Fetcher, brief, index_list
+from feedline.line.fetch import Fetcher, brief, index_list, readers_of
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
 from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks
@@ -51,6 +51,8 @@ class Job:
     on_error: str = "raise"
     marked: bool = False
     """Is it written down when each batch was made?"""
+    fetch_threads: int = 0
+    """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""
     generator_keys: dict[str, int] = field(default_factory=dict)
     """What tells the generators it holds apart, by path (stored_generators)."""
 
@@ -76,7 +78,8 @@ class Body:
         self._gathers = job.batched and job.collate_fn is None and not job.stream
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
         many = job.dialect.reads_many(job.dataset)
-        self._fetcher = Fetcher(job.dataset, reader, many, self._row)
+        self.readers = readers_of(job.dataset, job.stream, job.fetch_threads)
+        self._fetcher = Fetcher(job.dataset, reader, many, self._row, self.readers)
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
@@ -122,6 +125,8 @@ class Body:
         """Be no worker any more."""
         if self._parts is not None:
             self._parts.close()
+        if self.readers is not None:
+            self.readers.close()
         set_worker_info(None, self._own_process)
         self._ambient.close()
 

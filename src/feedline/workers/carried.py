@@ -27,7 +27,7 @@ import numpy as np
 
 from feedline.supervise.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
 from feedline.workers.body import Job
-from feedline.workers.stored_generators import IN_PROCESSES, IN_THREADS, generators, is_foreign
+from feedline.workers.stored_generators import IN_PROCESSES, IN_THREADS, SEVERAL, generators, is_foreign, several_read
 
 REMEDY = (
     "Leave it closed here and open it in each worker, on first use or in worker_init_fn; or leave it out in "
@@ -64,10 +64,12 @@ _STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"
 
 def warnings_about(job: Job, workers: str, context: str | BaseContext | None) -> Iterator[str]:
     """What to warn of before workers are started: one text for each kind of trouble."""
+    if several_read(job):
+        yield from _told(SEVERAL, [found.path for found in generators(job)])
     if not job.num_workers:
         return
     if workers == "thread":
-        if job.num_workers > 1:
+        if job.num_workers > 1 and not several_read(job):
             yield from _told(IN_THREADS, [found.path for found in generators(job)])
         return
     if _start_method(context) == "fork":

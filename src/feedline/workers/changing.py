@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from feedline.datasets import awaits
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
@@ -173,8 +174,10 @@ def only_gathers(job: Job) -> bool:
 
 
 def may_be_alone(job: Job) -> bool:
-    """Would the loop make the same batches without workers? Not if something is set up in each of those."""
-    return job.worker_init_fn is None and not generators(job)
+    """Would the loop make the same batches without workers? Not if something is set up in each of those; and threads
+    that read for the loop would be in the way of a fork."""
+    several = job.fetch_threads > 0 or awaits(job.dataset)
+    return job.worker_init_fn is None and not several and not generators(job)
 
 
 def _spent(of: list[Callable[[], Spent]]) -> Spent:

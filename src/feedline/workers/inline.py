@@ -12,6 +12,7 @@ from functools import partial
 from feedline.ambient import ThisThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
+from feedline.line.concurrent import Readers
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots
@@ -36,7 +37,7 @@ class InlineWorkers:
         self._memory = LocalMemory(pool)
         # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.spent: Callable[[], Spent] = partial(spent_by, [self._row])
-        self.release: Callable[[], None] = partial(_release, ambient, pool)
+        self.release: Callable[[], None] = partial(_release, ambient, pool, self._body.readers)
 
     def processes(self) -> list[tuple[int, int]]:
         return []
@@ -83,7 +84,9 @@ class InlineWorkers:
         raise AssertionError("there is no worker")
 
 
-def _release(ambient: ThisThread, pool: SlotPool | None) -> None:
+def _release(ambient: ThisThread, pool: SlotPool | None, readers: Readers | None) -> None:
     ambient.close()
+    if readers is not None:
+        readers.close()
     if pool is not None:
         pool.close()

@@ -68,11 +68,14 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     use_one_thread()
     gc.freeze()  # what came with the fork stays untouched, and so shared with the parent
     worker = _Worker(wiring, cargo, number)
-    while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
-        if ticket.dismisses:
-            worker.leave()
-            return
-        worker.serve(ticket)
+    try:
+        while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
+            if ticket.dismisses:
+                worker.be_dismissed()
+                return
+            worker.serve(ticket)
+    finally:
+        worker.leave()
 
 
 _leaving = False
@@ -105,6 +108,8 @@ class _Worker:
             self._reducers = job.dialect.reducers
             ambient = Owned((*job.dialect.sources, *sources(job)))
             self._body = Body(job, number, ambient, own_process=True, row=self._row)
+            if self._body.readers is not None:
+                last_words.add(self._body.readers.stack)
             self._body.start()
         except Exception as error:
             add_note(
@@ -130,6 +135,11 @@ class _Worker:
         self._memory.take()
 
     def leave(self) -> None:
+        """The process is about to end."""
+        if self._body is not None and self._body.readers is not None:
+            self._body.readers.leave()
+
+    def be_dismissed(self) -> None:
         """There is no more to do here: its end is no death."""
         self._at(LEAVING)
 

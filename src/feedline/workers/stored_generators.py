@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from feedline.ambient import Source
+from feedline.datasets import awaits
 from feedline.rng import mix
 from feedline.supervise.walking import Found, is_a, module_of, names_of, plain_attribute, walk
 from feedline.workers.body import Job
@@ -27,6 +28,10 @@ from feedline.workers.body import Job
 IN_THREADS = (
     "is a random generator that all worker threads draw from, so which sample gets which draw depends on their timing. "
     "Draw from feedline.rng() instead: that belongs to the sample."
+)
+SEVERAL = (
+    "is a random generator that samples draw from while several are read at a time (fetch_threads, async datasets), so "
+    "which sample gets which draw depends on timing. Draw from feedline.rng() instead: that belongs to the sample."
 )
 IN_PROCESSES = (
     "is a random generator of a kind feedline cannot reseed, so every worker process has a copy and all of them draw "
@@ -68,6 +73,11 @@ def keyed(job: Job, workers: str) -> Job:
     if not job.num_workers or workers == "thread":
         return job
     return replace(job, generator_keys={path: stored.key for path, stored in _stored(job)})
+
+
+def several_read(job: Job) -> bool:
+    """Does a worker read several samples at a time?"""
+    return job.fetch_threads > 1 or (not job.stream and awaits(job.dataset))
 
 
 def _stored(job: Job) -> list[tuple[str, Stored]]:

@@ -136,6 +136,8 @@ class ThreadWorkers:
         pass  # they can be had at any time
 
     def stack_of(self, number: int) -> str:
+        if (stack := self._threads[number].stack()) != "":
+            return stack
         frame = sys._current_frames().get(self._threads[number].thread.ident or 0)
         return "" if frame is None else "".join(reversed(traceback.format_stack(frame)))
 
@@ -205,6 +207,8 @@ class _Worker:
         self.has_left = False
         self.run = 0
         self.task: Task | None = None
+        self.stack: Callable[[], str] = str
+        """Where it reads, if that is not its own thread; empty if it is."""
         self.row: Row = unwatched()
         self.at(INITIALISING)
         arguments = (self, job, number, lane, done, pool, now)
@@ -225,6 +229,8 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
     ambient = PerThread()
     memory = LocalMemory(pool)
     body, broken = _body(job, number, ambient, worker.row)
+    if body is not None and body.readers is not None:
+        worker.stack = body.readers.stack
     worker.at(IDLE)
     try:
         while worker.wanted and (message := lane.get()) is not None and not now.stopping:

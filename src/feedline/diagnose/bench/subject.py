@@ -173,7 +173,14 @@ def _attributes(of: Any, *names: str) -> dict[str, Any]:
 
 def _left_out(loader: Any) -> list[str]:
     """Options that only feedline has."""
-    own = {"workers": "process", "shuffle_buffer": 0, "device": None, "on_error": "raise", "on_stall": "wait"}
+    own = {
+        "workers": "process",
+        "shuffle_buffer": 0,
+        "fetch_threads": 0,
+        "device": None,
+        "on_error": "raise",
+        "on_stall": "wait",
+    }
     given = {name: getattr(loader, name, usual) for name, usual in own.items()}
     differ = [f"{name}={value!r}" for name, value in given.items() if value != own[name]]
     return [f"{', '.join(differ)} left out on both sides: torch has no such option"] if differ else []
