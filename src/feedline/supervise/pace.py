@@ -22,7 +22,7 @@ MARGIN = 1.25
 """So many times what the loop needs on average: batches do not all take the same time."""
 NEWS = 1.3
 """A batch that takes so many times as long (or as short) as when it was settled opens the question again."""
-PATIENCE, LONGEST_PATIENCE, QUIET = 2, 16, 64
+PATIENCE, LONGEST_PATIENCE, QUIET = 4, 32, 64
 """Windows in a row that must bring news: more each time, in vain or not; as at first after a long quiet."""
 CHEAP = 1e-3
 """Seconds: of batches made quicker than that the loop may make more itself than it can take from workers, so that is
