@@ -4,7 +4,8 @@ BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-faults test-integrations test-torch test-sources test-diagnose test-core lint bench pictures soak clean
+.PHONY: demo test test-faults test-integrations test-torch test-sources test-diagnose test-core lint bench bench-peers bench-growth \
+	pictures soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -54,6 +55,14 @@ pictures: .venv/test.done
 bench: .venv/bench.done
 	$(BIN)/python benchmarks/run.py
 
+# Other loaders have an environment of their own. ARGS="--quick" for a look; docs/peers.md.
+PEERS := .venv-peers/bin
+bench-peers: .venv-peers/peers.done .venv-peers/ffmpeg.done
+	PYTHONPATH=src:benchmarks $(PEERS)/python -m peers.run $(ARGS)
+
+bench-growth: .venv/test.done
+	PYTHONPATH=src:benchmarks $(BIN)/python benchmarks/growth.py $(ARGS)
+
 # The report is tried in a real browser. Where none can be installed, those tests are skipped and say so.
 .venv/browser.done:
 	command -v chromium chromium-browser google-chrome || { test "$$(id -u)" = 0 && \
@@ -70,6 +79,19 @@ bench: .venv/bench.done
 		echo "PostgreSQL could not be installed: its tests will be skipped"
 	mkdir -p .venv && touch $@
 
+.venv-peers/peers.done: benchmarks/requirements-peers.txt pyproject.toml
+	test -x $(PEERS)/python || $(PYTHON) -m venv .venv-peers
+	$(PEERS)/python -m pip install --quiet --disable-pip-version-check --no-compile -r benchmarks/requirements-peers.txt -e '.[images]'
+	touch $@
+
+# SPDL decodes with FFmpeg's libraries. Without them its decoder is in the table as failed, with the reason.
+.venv-peers/ffmpeg.done: .venv-peers/peers.done
+	ldconfig -p | grep -q libavfilter || { test "$$(id -u)" = 0 && \
+		DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends \
+		-o DPkg::Lock::Timeout=100 libavfilter8 libavdevice59 >/dev/null 2>&1; } || \
+		echo "FFmpeg's libraries could not be installed: SPDL's decoder will fail"
+	touch $@
+
 # One stamp per extra: what is installed already is not installed again. Not compiled: most of it is never imported.
 .venv/%.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -77,4 +99,4 @@ bench: .venv/bench.done
 	touch $@
 
 clean:
-	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

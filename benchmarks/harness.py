@@ -111,11 +111,12 @@ def serve(workload: Workload) -> None:
 
 def _measure(side: str, measurements: Samples, torch_allowed: bool) -> dict[str, Any]:
     sample = next(measurements)
-    if side != "torch" and "torch" in sys.modules and not torch_allowed:
+    if not side.startswith("torch") and "torch" in sys.modules and not torch_allowed:
         raise RuntimeError(f"the process that measures {side} has imported torch: not a fair comparison")
     return {"sample": sample, "version": _version(side)}
 
 
 def _version(side: str) -> str | None:
-    module = side if side in ("feedline", "torch") else "numpy"
+    first = side.partition(" ")[0]  # torch with another setting is torch
+    module = first if first in ("feedline", "torch") else "numpy"
     return getattr(importlib.import_module(module), "__version__", None)

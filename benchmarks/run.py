@@ -26,6 +26,7 @@ import parquet_rows
 import resume
 import samplers
 import sql
+import stragglers
 import tar_shards
 import tiny_batches
 import torch_first_batch
@@ -46,6 +47,7 @@ WORKLOADS = [
         images,
         first_batch,
         epoch_boundary,
+        stragglers,
         worker_memory,
         large_shuffle,
         object_store,

@@ -16,11 +16,16 @@ PATIENCE = 60
 
 
 class Noted:
-    """Samples that depend on all that decides a batch: index, epoch, seed and the global generator."""
+    """Samples that depend on all that decides a batch: index, epoch, seed and the global generator.
 
-    def __init__(self, size: int, writing: int | None = None) -> None:
+    Who counts reads does without the generator: a worker that finds it drawn from in a piece of a batch throws away
+    the sample it has read (workers.piecework).
+    """
+
+    def __init__(self, size: int, writing: int | None = None, draws: bool = True) -> None:
         self.size = size
         self.writing = writing
+        self.draws = draws
 
     def __len__(self) -> int:
         return self.size
@@ -28,7 +33,7 @@ class Noted:
     def __getitem__(self, index: int) -> Any:
         if self.writing is not None:
             os.write(self.writing, struct.pack("<q", index))
-        return np.array([index, feedline.rng().integers(1 << 30), np.random.randint(1 << 30)])
+        return np.array([index, feedline.rng().integers(1 << 30), np.random.randint(1 << 30) if self.draws else 0])
 
 
 class Reads:

@@ -17,7 +17,9 @@ from noted import Noted, Reads
 
 from feedline import BatchSampler, DataLoader, DistributedSampler, Sampler, StratifiedBatchSampler
 from feedline.ahead import same
-from feedline.messages import Task
+from feedline.loader import _job
+from feedline.messages import Outcome, Task
+from feedline.workers.processes import ProcessWorkers
 
 KEPT: dict[str, Any] = {**FORK, "persistent_workers": True}
 OUT = 4
@@ -38,7 +40,7 @@ def test_the_next_epoch_is_read_before_it_begins_and_only_once(batch_size: int |
     options: dict[str, Any] = {"batch_size": batch_size, "shuffle": True, "seed": 5}
     first, second, third = orders(DataLoader(Noted(20), **{**options, "batch_size": 1}), 3)
     reads, early = Reads(), OUT * (batch_size or 1)
-    with DataLoader(Noted(20, reads.writing), **options, **KEPT) as loader:
+    with DataLoader(Noted(20, reads.writing, draws=False), **options, **KEPT) as loader:
         for expected in (first + second[:early], second[early:] + third[:early]):
             for _ in loader:
                 pass
@@ -48,7 +50,7 @@ def test_the_next_epoch_is_read_before_it_begins_and_only_once(batch_size: int |
 
 def test_all_of_a_short_epoch_is_read_ahead_and_no_more_than_one_epoch() -> None:
     reads = Reads()
-    with DataLoader(Noted(3, reads.writing), batch_size=2, **KEPT) as loader:
+    with DataLoader(Noted(3, reads.writing, draws=False), batch_size=2, **KEPT) as loader:
         list(loader)
         assert sorted(reads.take(6)) == [0, 0, 1, 1, 2, 2]
         list(loader)
@@ -59,14 +61,14 @@ def test_all_of_a_short_epoch_is_read_ahead_and_no_more_than_one_epoch() -> None
 @pytest.mark.parametrize("options", [{**KEPT, "across_epochs": False}, {**THREADS, "persistent_workers": True}, FORK])
 def test_nothing_is_read_ahead(options: dict[str, Any]) -> None:
     reads = Reads()
-    with DataLoader(Noted(10, reads.writing), batch_size=2, **options) as loader:
+    with DataLoader(Noted(10, reads.writing, draws=False), batch_size=2, **options) as loader:
         list(loader)
     assert sorted(reads.rest()) == list(range(10))
 
 
 def test_this_epochs_batches_and_the_next_ones_share_one_credit() -> None:
     reads = Reads()
-    with DataLoader(Noted(8, reads.writing), batch_size=2, **KEPT) as loader:
+    with DataLoader(Noted(8, reads.writing, draws=False), batch_size=2, **KEPT) as loader:
         batches = iter(loader)
         next(batches)
         assert sorted(reads.take(10)) == [0, 0, 1, 1, 2, 3, 4, 5, 6, 7]
@@ -84,7 +86,7 @@ def test_new_workers_are_sent_all_of_it() -> None:
 
 def test_after_an_epoch_that_was_not_foreseen_there_is_a_rest() -> None:
     reads = Reads()
-    with DataLoader(Noted(12, reads.writing), batch_size=2, shuffle=True, **KEPT) as loader:
+    with DataLoader(Noted(12, reads.writing, draws=False), batch_size=2, shuffle=True, **KEPT) as loader:
         list(loader)
         reads.take(20)
         loader.set_epoch(5)
@@ -95,9 +97,9 @@ def test_after_an_epoch_that_was_not_foreseen_there_is_a_rest() -> None:
 
 def test_forever_goes_on_without_a_gap() -> None:
     reads = Reads()
-    with DataLoader(Noted(6, reads.writing), batch_size=2, seed=3, shuffle=True, **KEPT) as loader:
+    with DataLoader(Noted(6, reads.writing, draws=False), batch_size=2, seed=3, shuffle=True, **KEPT) as loader:
         endless = loader.forever(batches_per_epoch=3)
-        again = DataLoader(Noted(6), batch_size=2, seed=3, shuffle=True).forever(batches_per_epoch=3)
+        again = DataLoader(Noted(6, draws=False), batch_size=2, seed=3, shuffle=True).forever(batches_per_epoch=3)
         for seen in (12, 6, 6):
             assert lists(endless) == lists(again)
             assert sorted(reads.take(seen)) == sorted([*range(6)] * (seen // 6))
@@ -206,6 +208,40 @@ def test_an_early_error_is_raised_when_its_turn_comes() -> None:
         assert lists(loader) == epochs[2]
 
 
+class Counted:
+    """A sampler of somebody else's, which knows how often it was asked."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        return 12
+
+    def __iter__(self) -> Any:
+        self.asked += 1
+        return iter(range(12))
+
+
+def test_a_foreign_sampler_is_asked_once_an_epoch_also_when_it_is_shared_out() -> None:
+    for sampler in (alone := Counted(), DistributedSampler(shared := Counted(), num_replicas=2, rank=0)):
+        with DataLoader(Noted(12), batch_size=2, sampler=sampler, **KEPT) as loader:
+            list(loader)
+    assert (alone.asked, shared.asked) == (1, 1)
+
+
+def test_workers_drop_what_was_sent_early_if_it_is_not_wanted() -> None:
+    workers = ProcessWorkers(_job(DataLoader(Noted(4), **KEPT).options), "fork")
+    workers.start()
+    try:
+        workers.submit(Task(0, 1, 0, np.array([0])), early=True)
+        workers.forget()
+        workers.submit(Task(7, 2, 0, np.array([1])))
+        (outcome,) = workers.wait(None)
+        assert isinstance(outcome, Outcome)
+        assert outcome.seq == 7
+    finally:
+        workers.release()
+
+
 class EndsAfter(Sampler):
     """Has no order for the second epoch."""
 
@@ -225,7 +261,7 @@ def test_an_error_of_the_sampler_is_raised_in_its_epoch() -> None:
 
 def test_a_recording_has_no_batch_that_was_made_before_it_began(tmp_path: Path) -> None:
     reads = Reads()
-    with DataLoader(Noted(12, reads.writing), batch_size=2, **KEPT) as loader:
+    with DataLoader(Noted(12, reads.writing, draws=False), batch_size=2, **KEPT) as loader:
         recorder = loader.trace(tmp_path / "first.json")
         list(loader)
         reads.take(20)
@@ -236,7 +272,8 @@ def test_a_recording_has_no_batch_that_was_made_before_it_began(tmp_path: Path) 
     for name in ("first", "second"):
         events = json.loads((tmp_path / f"{name}.json").read_text())["traceEvents"]
         spans = [event for event in events if event["name"] == "fetch"]
-        assert sorted(span["args"]["batch"] for span in spans) == list(range(6))
+        read = [(span["args"]["batch"], index) for span in spans for index in span["args"]["indices"]]
+        assert sorted(read) == sorted((index // 2, str(index)) for index in range(12))
         assert all(span["ts"] >= 0 for span in spans)
 
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few, quick_kinds
 
+import feedline
 from feedline import (
     ConcatDataset,
     DataLoader,
@@ -95,6 +96,7 @@ def batches(dataset: Any, **options: Any) -> list[Any]:
 
 
 ALONE = batches(Drawing(), batch_size=7, fetch_threads=1)
+PLAIN = batches(Drawing(), batch_size=7)
 
 
 @given(count=st.integers(0, 9), kind=st.sampled_from([INLINE, THREADS]))
@@ -169,15 +171,28 @@ def test_where_a_loop_is_running_already() -> None:
     assert at_once == batches(AtOnce())
 
 
-def test_a_loader_inside_a_coroutine_is_its_own() -> None:
-    async def do(index: int) -> float:
+@pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
+def test_a_loader_inside_a_coroutine_is_its_own(kind: dict[str, Any]) -> None:
+    async def draw() -> list[float]:
         await asyncio.sleep(0)
-        own = rng().random() + random.random() * 1e3
-        inner = float(np.sum(batches(Awaited() if index % 2 else Drawing(), batch_size=7, drop_last=True)))
-        await asyncio.sleep(0)
-        return own + inner * 1e6 + random.random() * 1e3 + rng().random()
+        return [rng().random(), random.random()]
 
-    assert batches(Does(do, 4), fetch_threads=1) == batches(Does(do, 4), fetch_threads=4)
+    async def twice(index: int) -> list[float]:
+        return await draw() + await draw()
+
+    async def with_others_between(index: int) -> list[float]:
+        before = await draw()
+        worker = get_worker_info()
+        assert batches(Awaited(), batch_size=7) == ALONE
+        assert batches(Drawing(), batch_size=7) == PLAIN
+        assert batches(Does(lambda index: same_as(worker)), batch_size=12) == [[1] * 12]
+        return before + await draw()
+
+    async def same_as(worker: Any) -> int:
+        return int(get_worker_info() is worker)
+
+    expected = batches(Does(twice, 4), **kind)
+    assert batches(Does(with_others_between, 4), **kind) == expected
 
 
 @quick_kinds
@@ -213,11 +228,11 @@ def test_joined_and_chosen() -> None:
 @pytest.mark.parametrize("named", [False, True])
 def test_side_by_side(named: bool) -> None:
     async def one(index: int) -> int:
+        if index == 5:
+            raise ValueError("no five")  # then the other is not awaited, which Python would complain of
         return index * 10
 
     async def two(index: int) -> int:
-        if index == 5:
-            raise ValueError("no five")
         return index * 100
 
     parts = {"a": Does(one), "b": list(range(12)), "c": Does(two)}
@@ -313,6 +328,27 @@ def test_ctrl_c_cancels_what_is_awaited() -> None:
     assert sorted(ended) == [0, 1, 2]
 
 
+def test_ctrl_c_while_all_wait_cancels_them_too() -> None:
+    begun, ended = [], []
+
+    async def do(index: int) -> None:
+        begun.append(index)
+        if len(begun) == 3:
+            # Not before the loop waits: two turns later it does, for there is nothing else to do.
+            asyncio.get_running_loop().call_later(0.05, other.start)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(index)
+
+    other = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    with DataLoader(Does(do), 3) as loader:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+    assert sorted(ended) == [0, 1, 2]
+    other.join()
+
+
 @pytest.mark.parametrize("how", ["closed", "dropped"])
 @pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
 def test_the_loop_ends_with_its_worker_and_what_runs_on_it_is_cancelled(kind: dict[str, Any], how: str) -> None:
@@ -357,6 +393,16 @@ def test_what_is_sent_to_a_thread_knows_its_sample() -> None:
     assert [batch[:3] for batch in found] == [batch[:3] for batch in ALONE]
 
 
+def test_as_many_may_be_sent_to_threads_as_are_awaited() -> None:
+    meet = threading.Barrier(40)  # Python's own pool has 32 threads at most
+
+    async def do(index: int) -> int:
+        await asyncio.to_thread(meet.wait, PATIENCE)
+        return index
+
+    assert batches(Does(do, 40), batch_size=40, fetch_threads=40) == [list(range(40))]
+
+
 @pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
 def test_a_worker_is_itself_in_its_coroutines(kind: dict[str, Any]) -> None:
     async def do(index: int) -> int:
@@ -392,3 +438,9 @@ def test_a_forked_copy_makes_a_loop_of_its_own() -> None:
     assert loop._ready() is not first
     loop.close()
     first.close()
+
+
+def test_the_doctor_says_that_it_does_not_await() -> None:
+    for patient in (Awaited(), DataLoader(Awaited())):
+        with pytest.raises(OptionError, match="does not await them yet"):
+            feedline.doctor(patient)

@@ -129,6 +129,26 @@ def test_workers_that_come_late_to_an_epoch_that_is_not_the_first() -> None:
         assert pacing.seen == [0] * 18 + [2] * 12
 
 
+class Divided(Dataset[Any]):
+    """Samples that take long enough for workers to share a batch."""
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.02 if index % 16 == 5 else 0.002)
+        return np.full(300, index)
+
+
+@both
+@pytest.mark.parametrize("script", [{1: 3, 2: 0, 4: 2, 6: 1}, {1: 4, 3: 1, 5: 3, 7: 0}], ids=str)
+def test_batches_that_workers_share_while_they_come_and_go(kind: dict[str, Any], script: dict[int, Any]) -> None:
+    with DataLoader(Divided(), batch_size=6, num_workers="auto", persistent_workers=True, **kind) as loader:
+        scripted(loader, script, start=2)
+        for _ in range(2):
+            assert [batch[:, 0].tolist() for batch in loader] == [list(range(at, at + 6)) for at in range(0, 48, 6)]
+
+
 EARLY = [
     ({2: 3, 13: 0}, 1),
     ({12: 2, 15: 0, 16: 4}, 1),

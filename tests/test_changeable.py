@@ -22,6 +22,7 @@ from feedline.workers.changeable import changeable
 
 EPOCH = multiprocessing.Value("i", 0)
 PLAIN = np.arange(3)
+SEVENTY_SEVEN = ctypes.c_int * 77
 
 
 class Holds:
@@ -39,6 +40,11 @@ def found(dataset: Any, **others: Any) -> str | None:
     return changeable(replace(_job(DataLoader(np.arange(3)).options), dataset=dataset, **others))
 
 
+def unwritable(array: Any) -> Any:
+    array.flags.writeable = False
+    return array
+
+
 THINGS: dict[str, Callable[[], Any]] = {
     "Value": lambda: multiprocessing.Value("d", 0.0),
     "RawValue": lambda: multiprocessing.RawValue("i", 0),
@@ -49,7 +55,11 @@ THINGS: dict[str, Callable[[], Any]] = {
     "proxy": lambda: ValueProxy.__new__(ValueProxy),
     "an array on a RawArray": lambda: np.frombuffer(multiprocessing.RawArray("i", 3), np.int32),
     "a view on one": lambda: np.frombuffer(multiprocessing.RawArray("i", 4), np.int32).reshape(2, 2)[1:],
-    "ctypes": lambda: (ctypes.c_int * 3)(),
+    "ctypes": lambda: SEVENTY_SEVEN(),
+    "an array on a class of ctypes that others know, too": lambda: np.frombuffer(
+        multiprocessing.RawArray("i", 77), np.int32
+    ),
+    "an array that this process lets nobody write": lambda: unwritable(np.frombuffer(mmap.mmap(-1, 100), np.uint8)),
     "a mapping": lambda: mmap.mmap(-1, 100),
     "an array on one": lambda: np.frombuffer(mmap.mmap(-1, 100), np.uint8),
     "a memoryview": lambda: memoryview(mmap.mmap(-1, 100)),

@@ -7,6 +7,8 @@ import os
 import random
 import signal
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,6 +244,20 @@ def test_a_forked_copy_starts_threads_of_its_own() -> None:
         threads.read(reading := a_reading(Does(lambda index: None), 4, limit=2))
         assert reading.samples == [0, 1, 2, 3]
         assert not set(old) & set(threads._threads)
+    finally:
+        threads.close()
+
+
+def test_threads_that_are_idle_keep_no_samples() -> None:
+    threads = FetchThreads(2)
+    try:
+        threads.read(reading := a_reading(Does(lambda index: None), 4, limit=2))
+        last = weakref.ref(reading)
+        del reading
+        patience = time.monotonic() + PATIENCE
+        while last() is not None and time.monotonic() < patience:  # they are on their way
+            time.sleep(0.001)
+        assert last() is None
     finally:
         threads.close()
 

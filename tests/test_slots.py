@@ -305,6 +305,38 @@ def test_a_loop_that_keeps_nothing_needs_two_slots(pool: SlotPool) -> None:
 # Closing
 
 
+def test_pieces_of_batches_have_slots_of_their_own_that_can_be_given_back(pool: SlotPool) -> None:
+    small = pool.take(small=True)
+    leaves = fill(small, 1, BIG)
+    pool.put(small)
+    assert pool.occupancy() == (1, 0, 0)  # it waits for others, and is not the user's
+    whole = pool.take()
+    assert whole is not small
+    del leaves
+    pool.put(whole)
+    assert pool.take() is whole
+    assert pool.take(small=True) is small
+    pool.put(small)
+    before = held(pool.segment.fd)
+    pool.give_back_small()
+    assert held(pool.segment.fd) <= before - BIG
+    again = pool.take(small=True)
+    assert again is not small
+    assert fill(again, 2, BIG)[0].tolist() == [2] * BIG
+    pool.put(again)
+    pool.put(whole)
+
+
+def test_slots_of_pieces_that_wait_are_not_retired(pool: SlotPool) -> None:
+    kept, made = [], []
+    for _ in range(3 * slots.MAX_LEASED):
+        slot = pool.take(small=True)
+        kept.append(fill(slot, 1, BIG))
+        made.append(slot)
+        pool.put(slot)
+    assert not any(slot.retired for slot in made)
+
+
 def test_after_close_only_what_is_held_stays(pool: SlotPool) -> None:
     kept = [deliver(pool, number, BIG, SMALL_LEAF)[number % 2] for number in range(30)]
     deliver(pool, 99, 10 * BIG)

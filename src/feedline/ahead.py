@@ -37,34 +37,37 @@ class Ahead:
         self._sent: list[Task] = []
         self._losses = EarlyLosses()
         self._rest = Rest()
+        self._has_looked = False
         self._outdated = False
 
     def __len__(self) -> int:
         """Tasks of the next epoch that are out."""
         return len(self._sent)
 
-    def look(self, foresee: Foresee, guard: Guard) -> None:
-        """All tasks of an epoch are out: see which ones the next one begins with."""
+    def send(self, foresee: Foresee, guard: Guard, room: int) -> None:
+        """All tasks of an epoch are out: send those that the next one begins with, so many in all."""
+        if not self._has_looked:
+            self._has_looked = True
+            self._look(foresee, guard)
+        while self._tasks is not None and len(self._sent) < room:
+            try:
+                task = next(self._tasks)
+            except Exception:  # the end, or an error of the sampler's, as below
+                self._tasks = None
+            else:
+                self._sent.append(guard.submit_early(task))
+
+    def _look(self, foresee: Foresee, guard: Guard) -> None:
         if self._rest.over():
             self._workers, self._losses = guard.workers, guard.early
             with contextlib.suppress(Exception):  # the sampler's, which it will raise again when its epoch begins
                 self._tasks = foresee()
 
-    def send(self, guard: Guard, room: int) -> None:
-        """Send so many of them in all."""
-        while self._tasks is not None and len(self._sent) < room:
-            try:
-                task = next(self._tasks)
-            except Exception:  # the end, or an error of the sampler's, as above
-                self._tasks = None
-            else:
-                self._sent.append(guard.submit_early(task))
-
     def begin(self, workers: Workers) -> None:
         """An epoch begins on those workers: what was sent early is out now, all else is forgotten."""
         if workers is not self._workers:
             self.drop()
-        self._tasks = None
+        self._tasks, self._has_looked = None, False
         workers.forget(keep_early=bool(self._sent))
 
     def settle(self, tasks: list[Task], guard: Guard) -> None:

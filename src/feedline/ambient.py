@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from feedline import mersenne
 from feedline.one_sample import OneSample, being_read
 
 
@@ -28,6 +29,8 @@ class Source(Protocol):
     def seed(self, value: int) -> None: ...
     def save(self) -> Any: ...
     def restore(self, state: Any) -> None: ...
+    def draw(self) -> Any:
+        """A number of at least 63 bits: it tells where the generator stood."""
 
 
 class _PythonRandom:
@@ -40,16 +43,22 @@ class _PythonRandom:
     def restore(self, state: Any) -> None:
         random.setstate(state)
 
+    def draw(self) -> Any:
+        return random.getrandbits(64)
+
 
 class _NumPyRandom:
     def seed(self, value: int) -> None:
         np.random.seed(value & 0xFFFFFFFF)
 
     def save(self) -> Any:
-        return np.random.get_state()
+        return mersenne.save()
 
     def restore(self, state: Any) -> None:
-        np.random.set_state(state)
+        mersenne.restore(state)
+
+    def draw(self) -> Any:
+        return np.random.bytes(8)
 
 
 GLOBAL_SOURCES: list[Source] = [_PythonRandom(), _NumPyRandom()]
@@ -60,6 +69,9 @@ class Ambient(Protocol):
 
     def open(self) -> None: ...
     def enter(self, value: int) -> None: ...
+    def draw(self) -> Any:
+        """A number from each generator: others, as soon as one of them has been drawn from since it was seeded."""
+
     def leave(self) -> None: ...
     def close(self) -> None: ...
 
@@ -76,6 +88,9 @@ class Owned:
     def enter(self, value: int) -> None:
         for source in self._sources:
             source.seed(value)
+
+    def draw(self) -> Any:
+        return [source.draw() for source in self._sources]
 
     def leave(self) -> None:
         pass
@@ -99,6 +114,9 @@ class Borrowed:
             self._saved = [source.save() for source in self._sources]
         for source in self._sources:
             source.seed(value)
+
+    def draw(self) -> Any:
+        return [source.draw() for source in self._sources]
 
     def leave(self) -> None:
         if self._saved is not None:
@@ -133,6 +151,11 @@ class PerThread:
         assert _own.numpy is not None
         _own.python.seed(value)
         _own.numpy.seed(value & 0xFFFFFFFF)
+
+    def draw(self) -> Any:
+        assert _own.python is not None
+        assert _own.numpy is not None
+        return _own.python.getrandbits(64), _own.numpy.bytes(8)
 
     def leave(self) -> None:
         pass
@@ -192,6 +215,9 @@ class ThisThread:
                 self._visiting.open()
             self._current = self._visiting
         self._current.enter(value)
+
+    def draw(self) -> Any:
+        return self._current.draw()
 
     def leave(self) -> None:
         self._current.leave()

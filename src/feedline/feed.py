@@ -23,7 +23,7 @@ from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
 from feedline.observe.trace import trace_of
 from feedline.options import Options
-from feedline.pacing import Pacing, of_a_stream, pacing_for
+from feedline.pacing import of_a_stream, pacing_for
 from feedline.progress import clock
 from feedline.recorder import Recorder, Render
 from feedline.staffing import AutoCount
@@ -35,6 +35,7 @@ from feedline.workers.changing import ChangingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
+from feedline.workers.splitting import SplitWorkers, may_split
 from feedline.workers.threads import ThreadWorkers
 
 
@@ -68,7 +69,7 @@ class Feed:
             for message in warnings_about(job, options.workers, options.multiprocessing_context):
                 self.tell_once(message)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
-        workers = kept or _new_workers(options, job, self._lasting.pacing)
+        workers = kept or self._new_workers(options, job)
         # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
         iterator = kind(
             self._lasting, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None
@@ -134,7 +135,7 @@ class Feed:
         self._marked = job.marked
         workers = self._lasting.workers
         if workers is None:
-            workers = _new_workers(options, job, self._lasting.pacing)
+            workers = self._new_workers(options, job)
             self._may_work_ahead = options.across_epochs and workers.takes_early and changeable(job) is None
             self._lasting.keep(workers)
             try:
@@ -145,18 +146,26 @@ class Feed:
         self._lasting.ahead.begin(workers)
         return workers
 
+    def _new_workers(self, options: Options, job: Job) -> Workers:
+        """Such as the options ask for, still to be started."""
+        pacing = self._lasting.pacing
+        if options.num_workers == 0:
+            return InlineWorkers(job)
+        if pacing is None:
+            return self._sharing(options, job, job.num_workers)
+        job, count = replace(job, num_workers=pacing.most), pacing.setting.workers
+        staff = self._sharing(options, job, count)
+        return ChangingWorkers(job, staff, count, pacing.here, travel=options.workers != "thread")
 
-def _new_workers(options: Options, job: Job, pacing: Pacing | None) -> Workers:
-    """Workers of the kind the options ask for, still to be started."""
-    if options.num_workers == 0:
-        return InlineWorkers(job)
-    if pacing is None:
-        return _staff(options, job, job.num_workers)
-    job, count = replace(job, num_workers=pacing.most), pacing.setting.workers
-    return ChangingWorkers(job, _staff(options, job, count), count, pacing.here, travel=options.workers != "thread")
+    def _sharing(self, options: Options, job: Job, count: int) -> Workers:
+        """Workers that share batches among them where that is possible."""
+        workers, division = _workers_of_kind(options, job, count), self._lasting.division
+        if division.never or not may_split(job):
+            return workers
+        return SplitWorkers(workers, job.dialect.pieces, division, options.in_order)
 
 
-def _staff(options: Options, job: Job, count: int) -> ThreadWorkers | ProcessWorkers:
+def _workers_of_kind(options: Options, job: Job, count: int) -> Workers:
     if options.workers == "thread":
         return ThreadWorkers(job, count)
     return ProcessWorkers(job, options.multiprocessing_context, count)

@@ -28,6 +28,7 @@ from feedline.recorder import Known, Recorder
 from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.contract import Workers
+from feedline.workers.division import Division
 
 KEPT = 100
 """Epochs that are kept one by one."""
@@ -56,6 +57,7 @@ class Lasting:
         self.mishaps = Mishaps()
         self.memory = MemoryWatch()
         self.collated = Collated()
+        self.division = Division()
         self.ahead = Ahead()
         self.meters: deque[Meter] = deque(maxlen=KEPT)
         self.flow_before = Flow()
@@ -85,8 +87,9 @@ class Lasting:
 
     def heed(self, notice: Notice) -> None:
         """Take in what a worker said beside its batch."""
-        if notice.marks is not None and (recording := self.recording) is not None:
-            recording.made(notice.marks)
+        if notice.marks and (recording := self.recording) is not None:
+            for marks in notice.marks:
+                recording.made(marks)
         if notice.warning is not None:
             self.tell_once(notice.warning)
         if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:

@@ -249,8 +249,8 @@ class BatchIterator(Iterator[Any]):
         while len(self._delivery) < self._credits and (task := self._next_task()) is not None:
             self._expect(task)
             self._guard.submit(task)
-        if not self._more and not self._owned:
-            self._work_ahead()
+        if not self._more and self._foresee is not None:  # places that are free from now on are the next epoch's
+            self._lasting.ahead.send(self._foresee, self._guard, self._credits - len(self._delivery))
 
     def _expect(self, task: Task) -> None:
         self._delivery.expect(task.seq)
@@ -265,14 +265,6 @@ class BatchIterator(Iterator[Any]):
             tasks.append(task)
         if ahead:
             ahead.settle(tasks, self._guard)
-
-    def _work_ahead(self) -> None:
-        """All tasks are out: places that are free from now on are the next epoch's."""
-        ahead = self._lasting.ahead
-        if self._foresee is not None:
-            foresee, self._foresee = self._foresee, None
-            ahead.look(foresee, self._guard)
-        ahead.send(self._guard, self._credits - len(self._delivery))
 
     def _next_task(self) -> Task | None:
         while self._more:

@@ -11,6 +11,7 @@ import pickle
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 from feedline.datasets import Array, Empty, IntArray
@@ -55,6 +56,13 @@ class Task(NamedTuple):
     """For a part of a stream that is opened in its middle: where it stands, as `Outcome.stream` once said."""
     stride: int = 1
     """From one index's place in the epoch to the next one's: several ranks take turns."""
+    piece_of: int = -1
+    """The number of the batch that this is a piece of (workers.splitting); a piece's own number is nobody else's."""
+
+    @property
+    def batch(self) -> int:
+        """The number of the batch, of which this may be a piece."""
+        return self.seq if self.piece_of < 0 else self.piece_of
 
     @property
     def shard(self) -> int:
@@ -154,14 +162,26 @@ class Tally:
     """1 if none were left, so that there is no batch."""
 
 
+class Apart(Enum):
+    """Why a piece of a batch is none: the batch has to be made by one worker."""
+
+    ONCE = 1
+    """This one has: its samples differ, or cannot be collated."""
+    ALWAYS = 2
+    """All of them: what is in a sample depends on those before it (it draws from a global generator), or a batch is of
+    a kind that is not put together again."""
+
+
 class Notice(NamedTuple):
     """What a worker has to say beside its batch: rare, so all of it shares one field of the outcome."""
 
     warning: str | None = None
     """Something the user should be warned of once."""
     tally: Tally | None = None
-    marks: Marks | None = None
-    """When it was made, while somebody records."""
+    marks: tuple[Marks, ...] = ()
+    """When it (or each of its pieces) was made, while somebody records."""
+    apart: Apart | None = None
+    """Of a piece of a batch: that it is of no use."""
 
 
 class Outcome(NamedTuple):
@@ -190,7 +210,7 @@ class Outcome(NamedTuple):
 
 def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     """The same, and when it was made."""
-    return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=marks))
+    return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

@@ -103,7 +103,7 @@ class Pacing:
     def _pass_over(self, workers: ChangingWorkers) -> None:
         self._skip -= 1
         if not self._skip:
-            if workers.ready():
+            if workers.ready() >= workers.count:
                 self._before = workers.spent()
             else:
                 self._skip = 1

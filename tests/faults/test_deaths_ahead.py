@@ -20,8 +20,9 @@ KEPT: dict[str, Any] = {**FORK, "persistent_workers": True, "batch_size": 2, "sh
 SIZE = 12
 
 
-def plain(size: int = SIZE, **options: Any) -> DataLoader:
-    return DataLoader(Noted(size), **{**{name: KEPT[name] for name in ("batch_size", "shuffle", "seed")}, **options})
+def plain(size: int = SIZE, draws: bool = True, **options: Any) -> DataLoader:
+    same = {name: KEPT[name] for name in ("batch_size", "shuffle", "seed")}
+    return DataLoader(Noted(size, draws=draws), **{**same, **options})
 
 
 def lists(batches: Any) -> list[Any]:
@@ -93,8 +94,8 @@ def test_a_death_nobody_asks_for_is_not_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("epoch", [1, 5])
 def test_all_workers_die_between_two_epochs(epoch: int) -> None:
-    reads, again = Reads(), plain()
-    with DataLoader(Noted(SIZE, reads.writing), **KEPT) as loader:
+    reads, again = Reads(), plain(draws=False)
+    with DataLoader(Noted(SIZE, reads.writing, draws=False), **KEPT) as loader:
         assert lists(loader) == lists(again)
         reads.take(SIZE + 8)
         for process in loader.stats().workers:

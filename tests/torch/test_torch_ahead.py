@@ -160,15 +160,20 @@ def test_a_sampler_of_the_users_own_is_not_asked_ahead() -> None:
 def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: bool) -> None:
     reads = Reads()
     sampler: Any = DistributedSampler(range(40), num_replicas=2, rank=0)
-    with DataLoader(Noted(40, reads.writing), 2, sampler=sampler, **KEPT) as loader:
+    with DataLoader(Noted(40, reads.writing, draws=False), 2, sampler=sampler, **KEPT) as loader:
         for epoch in range(3):
             if told:
                 sampler.set_epoch(epoch)
+            order = list(sampler)
             if epoch == 2 and not told:  # 1 was foreseen in vain; after that nothing for an epoch
                 reads.so_far()
             list(loader)
-            if told or epoch == 2:
-                reads.take(20 if told and epoch else 20 + EARLY)
+            if epoch == 2 and not told:
+                assert sorted(reads.take(20 + EARLY)) == sorted(order + order[:EARLY])
+            elif told:
+                expected = order[EARLY:] if epoch else order
+                sampler.set_epoch(epoch + 1)
+                assert sorted(reads.take(len(expected) + EARLY)) == sorted(expected + list(sampler)[:EARLY])
     assert reads.rest() == []
 
 

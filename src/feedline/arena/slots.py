@@ -35,11 +35,12 @@ LEAST_ROOM = 1 << 15
 class Slot:
     """A place for one batch: a range of the segment, its mapping here, and the leases on it."""
 
-    __slots__ = ("capacity", "id", "leases", "mapping", "owner", "retired", "segment")
+    __slots__ = ("capacity", "id", "leases", "mapping", "owner", "retired", "segment", "small")
 
-    def __init__(self, segment: Segment, number: int) -> None:
+    def __init__(self, segment: Segment, number: int, small: bool = False) -> None:
         self.segment = segment
         self.id = number
+        self.small = small
         self.capacity = 0
         self.mapping: Mapping | None = None
         self.leases: set[Lease] = set()
@@ -167,6 +168,8 @@ class SlotPool:
         self.segment = Segment()
         self._lock = threading.Lock()
         self._free: list[Slot] = []
+        self._small: list[Slot] = []  # free, too
+        self._lent: list[Slot] = []  # small ones with leases: not the user's, but of pieces that wait for others
         self._out: set[Slot] = set()
         self._leased: list[Slot] = []
         self._retired: list[Slot] = []
@@ -176,11 +179,16 @@ class SlotPool:
         self._closed = False
         self._owner = os.getpid()
 
-    def take(self) -> Slot:
-        """A slot nobody uses: the one freed last, whose pages are warm, or a new one."""
+    def take(self, small: bool = False) -> Slot:
+        """A slot nobody uses: the one freed last, whose pages are warm, or a new one.
+
+        Small ones are for pieces of batches. There are many, and a slot never shrinks: if whole batches were made in
+        them now and then, each would grow to the size of one.
+        """
         with self._lock:
             self._collect()
-            slot = self._free.pop() if self._free else self._new()
+            free = self._small if small else self._free
+            slot = free.pop() if free else self._new(small)
             self._out.add(slot)
             return slot
 
@@ -191,15 +199,26 @@ class SlotPool:
             if self._closed:
                 slot.retire()
             elif slot.leases:
-                self._leased.append(slot)
+                (self._lent if slot.small else self._leased).append(slot)
             else:
-                self._free.append(slot)
+                (self._small if slot.small else self._free).append(slot)
+
+    def give_back_small(self) -> None:
+        """Nothing is made in pieces any more: let go of the memory of small slots that are free."""
+        if self.inherited:  # see close
+            return
+        with self._lock:
+            self._collect()
+            for slot in self._small:
+                slot.retire()
+            self._spare_numbers.extend(slot.id for slot in self._small)
+            self._small = []
 
     def occupancy(self) -> tuple[int, int, int]:
         """Slots being filled or delivered, held by the user, and free."""
         with self._lock:
             self._collect()
-            return len(self._out), len(self._leased), len(self._free)
+            return len(self._out) + len(self._lent), len(self._leased), len(self._free) + len(self._small)
 
     @property
     def crowded(self) -> bool:
@@ -220,19 +239,18 @@ class SlotPool:
             if self._closed:
                 return
             self._closed = True
-            for slot in (*self._free, *self._leased, *self._out):
+            for slot in (*self._free, *self._small, *self._leased, *self._lent, *self._out):
                 slot.retire()
-            self._free, self._leased, self._retired = [], [], []
+            self._free, self._small, self._leased, self._lent, self._retired = [], [], [], [], []
             self.segment.close()
 
     def _collect(self) -> None:
         if self._leased:
-            ended = [slot for slot in self._leased if not slot.leases]
-            if ended:
-                self._leased = [slot for slot in self._leased if slot not in ended]
-                self._free.extend(ended)
+            self._leased = _still_leased(self._leased, self._free)
+        if self._lent:
+            self._lent = _still_leased(self._lent, self._small)
 
-    def _new(self) -> Slot:
+    def _new(self, small: bool) -> Slot:
         while len(self._leased) > MAX_LEASED:
             oldest = self._leased.pop(0)
             oldest.retire()
@@ -240,9 +258,9 @@ class SlotPool:
         if len(self._retired) > self._sweep_at:
             self._sweep()
         if self._spare_numbers:
-            return Slot(self.segment, self._spare_numbers.pop())
+            return Slot(self.segment, self._spare_numbers.pop(), small)
         self._numbers += 1
-        return Slot(self.segment, self._numbers - 1)
+        return Slot(self.segment, self._numbers - 1, small)
 
     def _sweep(self) -> None:
         # Only when the list has doubled: a user who keeps everything must not pay for a scan per batch.
@@ -252,11 +270,19 @@ class SlotPool:
         self._sweep_at = 2 * len(self._retired) + 64
 
 
+def _still_leased(slots: list[Slot], free: list[Slot]) -> list[Slot]:
+    """Those of them; the others go to the free ones."""
+    ended = [slot for slot in slots if not slot.leases]
+    free.extend(ended)
+    return [slot for slot in slots if slot not in ended] if ended else slots
+
+
 class LocalMemory:
     """Memory for batches that are made and used in one process: a slot is taken only when a leaf is large."""
 
-    def __init__(self, pool: SlotPool | None) -> None:
+    def __init__(self, pool: SlotPool | None, small: bool = False) -> None:
         self._pool = pool
+        self._small = small
         self._slot: Slot | None = None
         self._writer: Writer | None = None
 
@@ -266,7 +292,7 @@ class LocalMemory:
             if prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF or not self._can_lend():
                 return np.empty(shape, dtype)
             assert self._pool is not None
-            self._slot = self._pool.take()
+            self._slot = self._pool.take(self._small)
             self._writer = Writer(self._slot, leased=True)
         return self._writer.empty(shape, dtype)
 

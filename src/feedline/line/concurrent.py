@@ -118,8 +118,9 @@ class Reading:
 
     def first_reader(self) -> Any:
         """Who reads the first sample that is not finished; None if nobody does."""
-        with self._lock:
-            return self._by[self._first] if self._first < self._next else None
+        # Without the lock: a signal's handler asks, and may have interrupted whoever holds it.
+        first = self._first
+        return self._by[first] if first < self._next else None
 
     def _finish(self, number: int) -> None:
         self._running -= 1

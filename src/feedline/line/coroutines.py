@@ -46,6 +46,7 @@ class FetchLoop:
         self._generators = BySample()
         self._spare: list[OneSample] = []
         self._current: Reading | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._thread = 0  # that runs the loop
 
     def read(self, reading: Reading) -> None:
@@ -70,7 +71,7 @@ class FetchLoop:
 
     def stack(self) -> str:
         reading = self._current
-        task = None if reading is None else reading.first_reader()
+        task = self._task if reading is None else reading.first_reader()
         if task is None:
             return ""
         frames, waits = _awaiting(task.get_coro())
@@ -101,14 +102,11 @@ class FetchLoop:
 
     def _drive(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> Any:
         self._thread = threading.get_ident()
-        task = loop.create_task(coroutine)
+        task = self._task = loop.create_task(coroutine)
         try:
-            return loop.run_until_complete(task)
-        except BaseException:
-            if not task.done():  # Ctrl-C, or told to leave
-                task.cancel()
-                loop.run_until_complete(asyncio.wait({task}, timeout=STOP_SECONDS))
-            raise
+            return loop.run_until_complete(task)  # what Ctrl-C leaves unfinished is cancelled when the loop is closed
+        finally:
+            self._task = None
 
     def _ready(self) -> asyncio.AbstractEventLoop:
         if self._loop is not None and self._owner != os.getpid():

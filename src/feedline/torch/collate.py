@@ -55,6 +55,11 @@ def _function_for(kind: type) -> Any:
     return next((function for types, function in fn_map.items() if issubclass(kind, types)), None)
 
 
+def is_all_stock() -> bool:
+    """Is there no registration of the user's at all?"""
+    return all(function in _STOCK for function in _stock.default_collate_fn_map.values())
+
+
 def collate_without_shared_files() -> None:
     """In a worker process: torch's default_collate, when a custom collate_fn calls it, stacks in ordinary memory.
 
@@ -108,6 +113,9 @@ _STOCK = (
     _stack_by_thread,
     _stock.collate_numpy_array_fn,
     _stock.collate_numpy_scalar_fn,
+    _stock.collate_float_fn,
+    _stock.collate_int_fn,
+    _stock.collate_str_fn,
     None,
 )
 

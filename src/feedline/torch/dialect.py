@@ -6,6 +6,7 @@ from torch.utils.data import default_convert
 
 from feedline.torch.collate import collate_into, own
 from feedline.torch.collators import TENSORS
+from feedline.torch.pieces import PIECES
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
 from feedline.torch.worker import TorchGenerator, acting, enter_thread, enter_worker
@@ -17,6 +18,7 @@ TORCH = Dialect(
     convert=default_convert,
     batch_reader=batch_reader,
     arrays=TENSORS,
+    pieces=PIECES,
     reads_many=reads_many,
     sources=(TorchGenerator(),),
     reducers=REDUCERS,

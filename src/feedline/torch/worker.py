@@ -38,6 +38,9 @@ class TorchGenerator:
     def restore(self, state: Any) -> None:
         torch.default_generator.set_state(state)
 
+    def draw(self) -> Any:
+        return torch.empty((), dtype=torch.int64, device="cpu").random_(generator=torch.default_generator).item()
+
 
 class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
     """torch's own answer; looking at who and how many tells the stream reader that the dataset shards itself."""

@@ -30,6 +30,7 @@ from feedline.worker_info import WorkerInfo, acting_as, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
 from feedline.workers.own_share import watch_for_sharing
 from feedline.workers.parts import Part, Parts
+from feedline.workers.piecework import Piecework
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Body:
         if job.stream:
             self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
         self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
+        self._piecework = Piecework(job.dialect, self._fetcher, ambient, self._row, reader is None and not many)
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
@@ -139,7 +141,9 @@ class Body:
         began = clock()
         outcome = self._run(task, empty)
         indices = None if task.indices is None else tuple(index_list(task))
-        return with_marks(outcome, Marks(task.seq, task.epoch, self._worker, began, clock(), indices, *marking.take()))
+        return with_marks(
+            outcome, Marks(task.batch, task.epoch, self._worker, began, clock(), indices, *marking.take())
+        )
 
     def _run(self, task: Task, empty: Empty) -> Outcome:
         if self._broken is not None:
@@ -158,7 +162,7 @@ class Body:
     def failed(self, task: Task, error: BaseException) -> Outcome:
         """The outcome of a task that raised."""
         error = _raisable(error)
-        add_note(error, f"feedline: in {self._who}, making batch {task.seq} of epoch {task.epoch}")
+        add_note(error, f"feedline: in {self._who}, making batch {task.batch} of epoch {task.epoch}")
         return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
 
     def _run_gather(self, task: Task, empty: Empty) -> Outcome | None:
@@ -174,6 +178,8 @@ class Body:
         assert task.indices is not None
         if self._draws:
             self._seed(task)
+        if task.piece_of >= 0:
+            return self._piecework.run(task, empty, self._seed)
         if self._salvage is not None:
             return self._run_salvage(self._salvage, task, empty)
         if self._gathers and not task.alone:
@@ -314,7 +320,7 @@ class Body:
         return tree if self._own_process else self._job.dialect.own(tree, empty, self._job.dataset)
 
     def _seed(self, task: Task) -> None:
-        self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))
+        self._ambient.enter(task_seed(task.seed, task.epoch, task.batch))
 
 
 def _note_indices(error: Exception, names: Any) -> None:

@@ -122,22 +122,16 @@ def _can_be_written(value: Any) -> bool | None:
 
 
 def _shared_array(value: Any) -> bool | None:
-    """An array, or a view on one, that can be written and whose memory is not its own."""
-    while is_a(type(base := np.ndarray.base.__get__(value)), np.ndarray):
-        value = base
+    """Who cannot write through this array may through another one, so it is its memory that counts."""
     if is_a(type(value), np.memmap) and plain_attribute(value, "mode") == "c":
         return None  # what is written stays in the process that writes it
-    return True if np.ndarray.flags.__get__(value).writeable and _shared_base(base) else None
+    return _shared_base(np.ndarray.base.__get__(value))
 
 
 def _shared_view(value: memoryview) -> bool | None:
-    return True if not value.readonly and _shared_base(value.obj) else None
+    return _shared_base(value.obj)
 
 
-def _shared_base(base: Any) -> bool:
-    while type(base) is memoryview:
-        base = base.obj
-    if is_a(type(base), np.ndarray):
-        return bool(_shared_array(base))
-    check = None if base is None else _recognise(type(base))
-    return bool(check is not None and check(base))
+def _shared_base(base: Any) -> bool | None:
+    check = _recognise(type(base))
+    return None if check is None else check(base)

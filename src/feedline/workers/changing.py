@@ -8,9 +8,8 @@ Not its job: how many there should be (supervise.pace), when to look (pacing).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from feedline.datasets import awaits
 from feedline.messages import Outcome, Task
@@ -26,16 +25,6 @@ from feedline.workers.stored_generators import generators
 OPENED = "while it was read in this process the dataset has opened something that no worker may share"
 
 
-class Staff(Workers, Protocol):
-    """Workers of one kind whose number can be changed."""
-
-    def resize(self, count: int) -> None:
-        """Have so many from now on; those who are dismissed do what was sent before."""
-
-    def ready(self) -> int:
-        """How many have got as far as their first task."""
-
-
 class CannotHire(Exception):
     """There are no more workers to be had; why."""
 
@@ -49,9 +38,10 @@ class ReadHere:
 class ChangingWorkers:
     """The contract, kept by as many as there are at the moment. Those that `travel` take the dataset with them."""
 
-    def __init__(self, job: Job, staff: Staff, count: int, here: ReadHere, travel: bool) -> None:
+    def __init__(self, job: Job, staff: Workers, count: int, here: ReadHere, travel: bool) -> None:
         self.forked = staff.forked
         self.takes_early = staff.takes_early
+        self.pool = staff.pool
         self._job = job
         self._staff = staff
         self._started = False
@@ -88,9 +78,9 @@ class ChangingWorkers:
             if self._started:
                 self._staff.resize(count)
             else:
-                self._staff.count = count
-                self._staff.start()
+                self._staff.start()  # of none: so late, what can fail fails for want of workers
                 self._started = True
+                self._staff.resize(count)
         except OSError as error:
             if not self._there():
                 raise
@@ -106,9 +96,8 @@ class ChangingWorkers:
     def _there(self) -> int:
         return len(self._staff.standing())
 
-    def ready(self) -> bool:
-        """Have all got as far as their first task?"""
-        return self._staff.ready() >= self.count if self.count else True
+    def ready(self) -> int:
+        return self._staff.ready()
 
     def _be_alone(self) -> None:
         if self._alone is None:
@@ -138,6 +127,9 @@ class ChangingWorkers:
         if self._started and not self._staff.count:  # in the stead of one that was sent when there were some
             self._staff.resize(1)
         self._staff.submit(task, urgent, early)
+
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        self._staff.submit_first(tasks)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         return self._staff.wait(timeout)

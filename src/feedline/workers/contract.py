@@ -7,9 +7,10 @@ Not its job: order and limits (loop), what a task does (body), what to do about 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from feedline.arena.slots import SlotPool
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
@@ -25,6 +26,9 @@ class Workers(Protocol):
     @property
     def do(self) -> Callable[[Task], Outcome] | None:
         """Without workers: does a task on the spot, and the calls below are for nobody. None where there are some."""
+
+    pool: SlotPool | None
+    """Where batches lie, if there is shared memory."""
 
     forked: bool
     """Are they copies of this process, which share its memory as long as neither writes?"""
@@ -44,6 +48,16 @@ class Workers(Protocol):
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         """Hand out one task; an urgent one goes out before all others when its worker is revived. The outcome of an
         early one, of the next epoch, is kept until `forget` says whether it is wanted."""
+
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        """Hand out these tasks, in order, before all that nobody has taken yet."""
+
+    def resize(self, count: int) -> None:
+        """Have so many from now on, of those the job allows for; who is dismissed does what was sent before. Not for a
+        stream, whose parts have their workers."""
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         """What is there, or else the next to come; empty if nothing came within `timeout` seconds."""

@@ -19,6 +19,8 @@ from feedline.line.collators import Arrays
 from feedline.line.collators.arrays import NUMPY as NUMPY_ARRAYS
 from feedline.line.fetch import BatchReader, batch_reader
 from feedline.line.own import own
+from feedline.line.pieces import NUMPY as NUMPY_PIECES
+from feedline.line.pieces import Pieces
 from feedline.messages import Empty
 from feedline.worker_info import WorkerInfo
 
@@ -52,6 +54,8 @@ class Dialect:
     """How to read a whole batch from a dataset at once, if it can be."""
     arrays: Arrays
     """The framework's arrays, for collators."""
+    pieces: Pieces
+    """How a batch is made in pieces by several workers, and put together."""
     reads_many: Callable[[Any], bool] = reads_many
     """Does the dataset's `__getitems__` do more than read one sample after the other?"""
     sources: tuple[Source, ...] = ()
@@ -68,4 +72,4 @@ class Dialect:
     """While that lasts, what else says who a worker process (or the loop itself) is says this."""
 
 
-NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader, NUMPY_ARRAYS)
+NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader, NUMPY_ARRAYS, NUMPY_PIECES)

@@ -6,7 +6,7 @@ Not its job: prefetching.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from feedline.ambient import ThisThread
@@ -33,7 +33,7 @@ class InlineWorkers:
         pool = SlotPool() if segment.available else None
         self._row = unwatched()
         self._body = Body(job, None, ambient, own_process=False, row=self._row)
-        self._pool = pool
+        self.pool = pool
         self._memory = LocalMemory(pool)
         # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.spent: Callable[[], Spent] = partial(spent_by, [self._row])
@@ -59,6 +59,15 @@ class InlineWorkers:
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         raise AssertionError("there is no worker")
 
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        raise AssertionError("there is no worker")
+
+    def resize(self, count: int) -> None:
+        raise AssertionError("there is no worker")
+
+    def ready(self) -> int:
+        return 0
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         raise AssertionError("there is no worker")
 
@@ -69,7 +78,7 @@ class InlineWorkers:
         return []  # whoever could look is the one at work
 
     def slots(self) -> Slots:
-        return Slots() if self._pool is None else Slots(*self._pool.occupancy())
+        return Slots() if self.pool is None else Slots(*self.pool.occupancy())
 
     def ask_stacks(self) -> None:
         pass

@@ -15,13 +15,13 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.packing import unpack
-from feedline.arena.slots import Slot
+from feedline.arena.slots import Slot, SlotPool
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent
@@ -48,6 +48,7 @@ class ProcessWorkers:
         self.forked = self._context.get_start_method() == "fork"
         self._parcel: Parcel | None = None
         self._crew = Crew(job.num_workers, job.dialect.preload)
+        self.pool: SlotPool | None = self._crew.pool
         self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
         self._serial = 0
         self.takes_early = not job.stream
@@ -116,7 +117,7 @@ class ProcessWorkers:
         if early:
             self._early_run = self._run + 1
         run = self._early_run if early else self._run
-        slot = self._crew.pool.take()
+        slot = self._crew.pool.take(small=task.piece_of >= 0)
         data = dump_task(task)
         slot.room(len(data)).view(0, len(data))[:] = data
         self._serial += 1
@@ -124,13 +125,21 @@ class ProcessWorkers:
         ticket = TaskTicket(self._serial, run, slot.id, slot.capacity, len(data))
         self._crew.lane_of(task.shard).post(ticket, urgent)
 
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        for lane in self._crew.lanes:
+            lane.recall()
+        for task in reversed(tasks):
+            self.submit(task, urgent=True)
+        for lane in self._crew.lanes:
+            lane.flush()
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         self._check_owner()
         crew = self._crew
         deadline = None if timeout is None else time.monotonic() + timeout
         dead: list[int] = []
         while True:
-            if self._aside and (kept := self._from_aside(self._run)):
+            if self._aside and (kept := self._from_aside()):
                 return kept
             tickets = receive_done(crew.done[0])
             if tickets:
@@ -179,12 +188,11 @@ class ProcessWorkers:
         later = max(self._run, self._early_run)
         self._run = later if keep_early and later > self._run else later + 1
         self._crew.set_run(self._run)
-        self._from_aside(self._run - 1)  # whose slots are free again
 
-    def _from_aside(self, run: int) -> list[Outcome | Death]:
-        """Take what was put aside up to that run; outcomes as far as they are wanted."""
-        due = [each for each in self._aside if each[1].run <= run]
-        self._aside = [each for each in self._aside if each[1].run > run]
+    def _from_aside(self) -> list[Outcome | Death]:
+        """Take what was put aside and is early no more; outcomes as far as they are wanted."""
+        due = [each for each in self._aside if each[1].run <= self._run]
+        self._aside = [each for each in self._aside if each[1].run > self._run]
         return [outcome for ticket, sent in due if (outcome := self._open(ticket, sent)) is not None]
 
     def standing(self) -> list[Standing]:

@@ -15,6 +15,7 @@ import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,12 @@ _NUMPY = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 
 class Stored:
-    """A generator in the dataset, as a source: how to seed it, and a number for the state it came with."""
+    """A generator in the dataset, as a source: how to seed it, how to draw, a number for the state it came with."""
 
-    def __init__(self, reseed: Callable[[int, int], object], key: int) -> None:
+    def __init__(self, reseed: Callable[[int, int], object], key: int, draw: Callable[[], Any]) -> None:
         self._reseed = reseed
         self.key = key
+        self.draw = draw
 
     def seed(self, value: int) -> None:
         self._reseed(self.key, value)
@@ -133,20 +135,20 @@ def _bits(generator: Any) -> Any:
 
 def _numpy(generator: Any) -> Stored:
     bits = _bits(generator)
-    return Stored(lambda key, seed: _seed_bits(bits, key, seed), _key(bits))
+    return Stored(lambda key, seed: _seed_bits(bits, key, seed), _key(bits), bits.random_raw)
 
 
 def _numpy_legacy(generator: Any) -> Stored:
     bits = _bits(generator)
     if type(bits) is np.random.MT19937:
-        return Stored(lambda key, seed: generator.seed(_words(key, seed)), _key(bits))
+        return Stored(lambda key, seed: generator.seed(_words(key, seed)), _key(bits), bits.random_raw)
 
     def reseed(key: int, seed: int) -> None:
         _seed_bits(bits, key, seed)
         # Of normal draws, which come in pairs, it keeps the second for later.
         generator.set_state({**generator.get_state(legacy=False), "has_gauss": 0})
 
-    return Stored(reseed, _key(bits))
+    return Stored(reseed, _key(bits), bits.random_raw)
 
 
 def _key(bits: Any) -> int:
@@ -169,7 +171,8 @@ def _words(*numbers: int) -> list[int]:
 def _python(generator: random.Random) -> Stored:
     twin = random.Random()
     twin.setstate(generator.getstate())
-    return Stored(lambda key, seed: generator.seed(key << 64 | seed), twin.getrandbits(64))
+    draw = partial(generator.getrandbits, 64)
+    return Stored(lambda key, seed: generator.seed(key << 64 | seed), twin.getrandbits(64), draw)
 
 
 def _torch(generator: Any) -> Stored:
@@ -178,4 +181,10 @@ def _torch(generator: Any) -> Stored:
     return Stored(
         lambda key, seed: generator.manual_seed(mix(key, seed) & 0x7FFFFFFFFFFFFFFF),
         int.from_bytes(digest, "little"),
+        partial(_draw_torch, generator),
     )
+
+
+def _draw_torch(generator: Any) -> Any:
+    torch = sys.modules["torch"]
+    return torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator).item()

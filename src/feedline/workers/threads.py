@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -54,7 +54,7 @@ class ThreadWorkers:
         self._job = job
         self.count = job.num_workers if count is None else count
         self._owner = os.getpid()
-        self._pool = SlotPool() if segment.available else None
+        self.pool = SlotPool() if segment.available else None
         self._lanes: list[Lane] = [queue.SimpleQueue() for _ in range(self.count if job.stream else 1)]
         self._done: Done = queue.SimpleQueue()
         self._now = _Now()
@@ -103,6 +103,10 @@ class ThreadWorkers:
         for message in waiting:
             lane.put(message)
 
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        for task in reversed(tasks):
+            self.submit(task, urgent=True)
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         self._check_owner()
         found: list[Outcome | Death] = []
@@ -130,7 +134,7 @@ class ThreadWorkers:
         return [worker.stands(number) for number, worker in sorted(self._threads.items())]
 
     def slots(self) -> Slots:
-        return Slots() if self._pool is None else Slots(*self._pool.occupancy())
+        return Slots() if self.pool is None else Slots(*self.pool.occupancy())
 
     def ask_stacks(self) -> None:
         pass  # they can be had at any time
@@ -153,7 +157,7 @@ class ThreadWorkers:
 
     def revive(self, number: int, elsewhere: bool) -> None:
         lane = self._lanes[number % len(self._lanes)]
-        worker = self._threads[number] = _Worker(self._job, number, lane, self._done, self._pool, self._now)
+        worker = self._threads[number] = _Worker(self._job, number, lane, self._done, self.pool, self._now)
         self._rows.append(worker.row)
 
     def _check_owner(self) -> None:
@@ -178,8 +182,8 @@ class ThreadWorkers:
         self._threads = {}
         self._done.put(None)
         self._done = queue.SimpleQueue()
-        if self._pool is not None:
-            self._pool.close()
+        if self.pool is not None:
+            self.pool.close()
 
 
 def _emptied(lane: Lane) -> list[tuple[int, Task]]:
@@ -227,7 +231,7 @@ class _Worker:
 def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, now: _Now) -> None:
     # A function of what it needs: a running thread must not keep a dropped loader alive.
     ambient = PerThread()
-    memory = LocalMemory(pool)
+    memory, of_pieces = LocalMemory(pool), LocalMemory(pool, small=True)
     body, broken = _body(job, number, ambient, worker.row)
     if body is not None and body.readers is not None:
         worker.stack = body.readers.stack
@@ -238,7 +242,7 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
             if run == now.run:  # else its consumer has left
                 began = worker.at(PREPARING)
                 worker.run, worker.task = run, task
-                outcome = _outcome(body, broken, task, memory)
+                outcome = _outcome(body, broken, task, memory if task.piece_of < 0 else of_pieces)
                 count_making(worker.row, began, clock())
                 if worker.wanted:  # else another has been given the task
                     done.put((run, outcome))

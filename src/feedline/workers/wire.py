@@ -73,9 +73,9 @@ def _received(duplicate: Any) -> Descriptor:
 
 def dump_task(task: Task) -> bytes:
     """A task as bytes. Indices go raw: pickling a small array costs more than all the rest."""
-    seq, epoch, seed, indices, first, avoid, alone, shards, _, stride = task
+    seq, epoch, seed, indices, first, avoid, alone, shards, _, stride, piece_of = task
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
-    rare = task[5:] if avoid or alone or shards or stride > 1 else ()
+    rare = task[5:] if avoid or alone or shards or stride > 1 or piece_of >= 0 else ()
     return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, first, rare), protocol=5)
 
 

@@ -177,6 +177,7 @@ def _left_out(loader: Any) -> list[str]:
         "workers": "process",
         "shuffle_buffer": 0,
         "fetch_threads": 0,
+        "across_epochs": True,
         "device": None,
         "on_error": "raise",
         "on_stall": "wait",

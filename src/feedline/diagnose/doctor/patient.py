@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from feedline.datasets import awaits
 from feedline.diagnose.doctor.evidence import Setting
 from feedline.diagnose.doctor.probe import Initialising
 from feedline.diagnose.target import Construction
+from feedline.errors import OptionError
 from feedline.line.collators.collator import Collator
 from feedline.line.last_batch import lone_sample
 from feedline.line.sampler import is_ours
@@ -96,6 +98,11 @@ class Patient:
 
 def patient_of(what: Any, batch_size: int | None, label: str | None, construction: Construction | None) -> Patient:
     """Of a dataset or a loader; OptionError if it is neither."""
+    if awaits(getattr(what, "dataset", what)):
+        raise OptionError(
+            "the doctor reads samples one by one and does not await them yet: give it a dataset whose __getitem__ is "
+            "a plain function (for example one that calls asyncio.run)"
+        )
     given: dict[str, Any] = {"label": label}
     if isinstance(what, DataLoader):
         return _of_ours(what, given, construction)

@@ -1,0 +1,180 @@
+"""What `make bench-peers` measured, as it is shown on docs/peers.md: medians and ratios, the table, the picture.
+
+Takes: the facts of docs/measured/peers.json. Gives: `rows` (data), `peers_table` and `peers_set_up` (Markdown),
+`peers_picture`.
+Promises: a ratio is "times as fast as feedline", below 1 where feedline is faster, and the best of feedline's own sides
+is what others are compared with; who could not take part is there with the reason.
+Not its job: measuring (benchmarks/peers), putting it into the page (make_pages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from feedline.diagnose.bench.comparing import compared, is_noisy, noise_of
+from feedline.drawing.svg import Drawing, colour
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One side in one workload. `ratio`: times as fast as feedline, with the lowest and highest of the pairs."""
+
+    workload: str
+    side: str
+    value: float | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    noisy: bool = False
+    why: str = ""
+    """Why there is no value."""
+
+
+def is_ours(side: str) -> bool:
+    return side.startswith("feedline")
+
+
+def rows(facts: Facts) -> list[Row]:
+    """All sides of all workloads, the fastest first, and those without a value last.
+
+    >>> found = rows({"workloads": [{"title": "text", "resumes": False, "failures": {"b": "no wheel"}, "absent": {},
+    ...     "values": {"feedline": [10, 12, 11], "a": [22, 20, 33]}, "noise": {"feedline": [0], "a": [0]}}]})
+    >>> [(row.side, row.ratio, row.high, row.why) for row in found]
+    [('a', 2.0, 3.0, ''), ('feedline', None, None, ''), ('b', None, None, 'no wheel')]
+    """
+    return [row for workload in facts["workloads"] for row in _rows(workload)]
+
+
+def _rows(workload: Facts) -> list[Row]:
+    title, more, values = workload["title"], not workload["resumes"], workload["values"]
+    measured = {side: found for side, found in values.items() if found and side not in workload["failures"]}
+    ours = [side for side in measured if is_ours(side)]
+    best = (max if more else min)(ours, key=lambda side: median(measured[side])) if ours else None
+    found = [_row(title, side, best, measured, workload, more) for side in measured]
+    found.sort(key=lambda row: row.value or 0.0, reverse=more)
+    reasons = {**workload["failures"], **workload["absent"]}
+    return found + [Row(title, side, None, why=_short(why)) for side, why in reasons.items()]
+
+
+def _row(
+    title: str, side: str, best: str | None, measured: Mapping[str, list[float]], workload: Facts, more: bool
+) -> Row:
+    noise = workload["noise"]
+    noisy = is_noisy(noise_of(noise.get(side, []), noise.get(best, [])))
+    value = float(median(measured[side]))
+    if best is None or side == best:
+        return Row(title, side, value, noisy=noisy)
+    found = compared(measured[side], measured[best], more)
+    return Row(title, side, value, found.ratio, found.lowest, found.highest, noisy)
+
+
+def _short(why: str) -> str:
+    """The end of an error tells most, and a cell has one line."""
+    line = " ".join(why.replace("|", "/").split())
+    return line if len(line) <= 160 else f"…{line[-159:]}"
+
+
+# --- in words ---
+
+
+def peers_table(facts: Facts) -> str:
+    """One table for each workload."""
+    parts = []
+    for workload in facts["workloads"]:
+        found = [row for row in rows({"workloads": [workload]}) if row.side not in workload["absent"]]
+        unit = "to the first batch" if workload["resumes"] else "samples/s"
+        lines = [
+            f"**{workload['title']}**",
+            "",
+            f"| | {unit} | times as fast as feedline | spread |",
+            "|---|---|---|---|",
+        ]
+        lines += [_line(row, workload["resumes"]) for row in found]
+        lines += ["", _absent(workload["absent"])] if workload["absent"] else []
+        parts.append("\n".join(lines))
+    return "\n\n".join([_head(facts), *parts])
+
+
+def _head(facts: Facts) -> str:
+    machine, turns = facts["machine"], facts["repeats"]
+    quick = " **A quick run: a look, not a result.**" if facts["quick"] else ""
+    noisy = any(row.noisy for row in rows(facts))
+    doubt = " “?”: other programs used over 10 % of the machine meanwhile, do not trust that ratio." if noisy else ""
+    return (
+        f"Measured on {facts['date']} in {facts['seconds']} s, {turns} turn{'s' * (turns > 1)} each, medians. "
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']}, {machine['kernel']}, "
+        f"Python {facts['python']}, NumPy {facts['numpy']}.{doubt}{quick}"
+    )
+
+
+def _line(row: Row, resumes: bool) -> str:
+    name = f"**{row.side}**" if is_ours(row.side) else row.side
+    if row.value is None:
+        return f"| {name} | failed: {row.why} | | |"
+    value = f"{1000 * row.value:.3g} ms" if resumes else f"{row.value:,.0f}"
+    if row.ratio is None:
+        return f"| {name} | {value} | {'1' if is_ours(row.side) else '—'} | |"
+    return f"| {name} | {value} | {_times(row.ratio)}{'?' * row.noisy} | {_times(row.low)}–{_times(row.high)} |"
+
+
+def _times(ratio: float | None) -> str:
+    """Two digits say enough.
+
+    >>> _times(0.0213), _times(1.96), _times(26.14), _times(140.2)
+    ('0.021', '2', '26', '140')
+    """
+    return f"{ratio or 0:.0f}" if (ratio or 0) >= 10 else f"{ratio or 0:.2g}"
+
+
+def _absent(reasons: Mapping[str, str]) -> str:
+    """Those with the same reason together."""
+    together: dict[str, list[str]] = {}
+    for side, why in reasons.items():
+        together.setdefault(why, []).append(side)
+    return "Not asked: " + "; ".join(f"{', '.join(sides)} ({why})" for why, sides in together.items()) + "."
+
+
+def peers_set_up(facts: Facts) -> str:
+    """Versions, and how each was set up."""
+    lines = ["| library | version | set up as |", "|---|---|---|"]
+    lines += [f"| [{side['name']}]({side['page']}) | {side['version']} | {side['how']} |" for side in facts["sides"]]
+    return "\n".join(lines)
+
+
+# --- drawn ---
+
+WIDTH, LEFT, RIGHT, TOP = 760, 16, 290, 64
+LINE, HEAD, APART = 17, 24, 14
+SMALL = 11
+
+
+def peers_picture(facts: Facts) -> Drawing:
+    """A bar for each side, as long as it is fast beside the fastest of its workload."""
+    all_groups = [([row for row in _rows(each) if row.value], each["resumes"]) for each in facts["workloads"]]
+    groups = [(group, resumes) for group, resumes in all_groups if group]
+    height = TOP + sum(HEAD + LINE * len(group) + APART for group, _ in groups)
+    drawing = Drawing(WIDTH, height, "feedline beside other loaders: the longer, the faster")
+    drawing.text(LEFT, 24, drawing.title, bold=True)
+    drawing.legend(LEFT, 46, [(colour(0), "feedline"), (colour(1), "another library")])
+    top = float(TOP)
+    for group, resumes in groups:
+        _draw_group(drawing, group, resumes, top)
+        top += HEAD + LINE * len(group) + APART
+    return drawing
+
+
+def _draw_group(drawing: Drawing, group: list[Row], resumes: bool, top: float) -> None:
+    drawing.text(LEFT, top + 14, group[0].workload, size=SMALL, bold=True)
+    speeds = [1 / (row.value or 1) if resumes else row.value or 0.0 for row in group]
+    for number, (row, speed) in enumerate(zip(group, speeds, strict=True)):
+        y, long = top + HEAD + LINE * number, (WIDTH - LEFT - RIGHT) * speed / max(speeds)
+        drawing.box(LEFT, y, max(long, 1), LINE - 4, colour(0 if is_ours(row.side) else 1), rounded=2)
+        value = f"{1000 * (row.value or 0):.3g} ms" if resumes else f"{row.value:,.0f}/s"
+        ratio = "" if row.ratio is None else f" ({_times(row.ratio)}{'?' * row.noisy})"
+        label = f"{row.side} {value}{ratio}"
+        drawing.text(LEFT + max(long, 1) + 6, y + LINE - 6, label, "faint", size=SMALL)

@@ -1,0 +1,43 @@
+"""Pieces of a batch of tensors, put together again.
+
+Takes: collated pieces. Gives: the batch torch's default_collate would have made of all samples.
+Promises: plain, contiguous tensors only; anything else is a `Misfit`, and one worker makes the batch.
+Not its job: NumPy's arrays and the containers (line.pieces).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from feedline.datasets import Empty
+from feedline.line.pieces import Joining, Misfit, Pieces
+from feedline.torch.collate import collate_into, is_all_stock
+from feedline.torch.tensors import empty_tensor, is_plain
+
+
+class _Tensors(Joining):
+    def leaf(self, parts: Sequence[Any]) -> Any:
+        first = parts[0]
+        if not all(isinstance(part, torch.Tensor) and is_plain(part) and part.is_contiguous() for part in parts):
+            raise Misfit("no plain tensors")
+        if first.dim() == 0 or any(
+            part.dtype is not first.dtype or part.shape[1:] != first.shape[1:] for part in parts
+        ):
+            raise Misfit("several types or shapes")
+        out = empty_tensor((sum(map(len, parts)), *first.shape[1:]), first.dtype, self.empty)
+        start = 0
+        for part in parts:
+            out[start : start + len(part)] = part
+            start += len(part)
+        return out
+
+
+def join(pieces: Sequence[Any], empty: Empty) -> Any:
+    """The batch that was made in these pieces."""
+    return _Tensors(empty).tree(pieces)
+
+
+PIECES = Pieces(collate_into, join, is_all_stock)

@@ -1,0 +1,120 @@
+"""NumPy's global generator, saved and put back: to the last bit, whatever has been drawn before and in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import few
+
+from feedline.ambient import PerThread
+from feedline.mersenne import Kept, restore, save
+
+DRAWS = {
+    "rand": lambda count: np.random.rand(count),
+    "randn": lambda count: np.random.randn(count),
+    "integers": lambda count: np.random.randint(0, 2**31, count),
+    "shuffle": lambda count: np.random.permutation(count),
+    "seed": lambda count: np.random.seed(count),
+    "state": lambda count: np.random.set_state(np.random.RandomState(count).get_state()),
+}
+draws = st.lists(st.tuples(st.sampled_from(sorted(DRAWS)), st.integers(0, 1300)), max_size=4)
+
+
+def state() -> tuple[Any, ...]:
+    """To the last bit."""
+    name, words, *rest = np.random.get_state()
+    return name, words.tolist(), *rest  # type: ignore[union-attr]
+
+
+def draw(many: list[tuple[str, int]]) -> None:
+    for name, count in many:
+        DRAWS[name](count)
+
+
+@pytest.fixture(autouse=True)
+def _put_back() -> Iterator[None]:
+    generator, kept = np.random.get_bit_generator(), np.random.get_state()
+    yield
+    np.random.set_bit_generator(generator)
+    np.random.set_state(kept)
+
+
+@settings(max_examples=few(200))
+@given(st.integers(0, 2**32 - 1), draws, draws)
+def test_saving_changes_nothing_and_restoring_brings_all_of_it_back(seed: int, before: Any, between: Any) -> None:
+    np.random.seed(seed)
+    draw(before)
+    was = state()
+    kept = save()
+    assert state() == was
+    assert isinstance(kept, Kept) == (was[3] == 0)  # the quick way, unless a normal number is to come
+    draw(between)
+    restore(kept)
+    assert state() == was
+    restore(kept)  # it is a value: nothing has been drawn from it
+    assert state() == was
+
+
+@pytest.mark.parametrize("place", [0, 1, 620, 621, 622, 623, 624])
+@pytest.mark.parametrize("pending", [False, True])
+def test_every_place_among_the_words(place: int, pending: bool) -> None:
+    words = np.random.RandomState(3).get_state()[1]  # type: ignore[index]
+    np.random.set_state(("MT19937", words, place, int(pending), 0.75 if pending else 0.0))
+    was = state()
+    kept = save()
+    assert state() == was
+    np.random.randn(3)
+    restore(kept)
+    assert state() == was
+
+
+def test_a_generator_of_another_kind_is_saved_too() -> None:
+    np.random.set_bit_generator(np.random.PCG64(5))
+    kept = save()
+    drawn = np.random.rand(3).tolist()
+    restore(kept)
+    assert np.random.rand(3).tolist() == drawn
+
+
+def test_a_generator_that_was_exchanged_meanwhile_comes_back() -> None:
+    np.random.seed(7)
+    mine, was = np.random.get_bit_generator(), state()
+    kept = save()
+    np.random.set_bit_generator(np.random.MT19937(5))
+    np.random.randn()
+    restore(kept)
+    assert np.random.get_bit_generator() is mine
+    assert state() == was
+
+
+def test_two_generators_are_told_apart() -> None:
+    one, two = np.random.MT19937(1), np.random.MT19937(2)
+    drawn = {}
+    for name, generator in (("one", one), ("two", two), ("one", one)):
+        np.random.set_bit_generator(generator)
+        kept = save()
+        drawn.setdefault(name, np.random.rand())
+        restore(kept)
+        assert np.random.rand() == drawn[name]
+        restore(kept)
+
+
+def test_in_a_worker_thread_it_is_the_threads_own() -> None:
+    np.random.seed(7)
+    was = state()
+    ambient = PerThread()
+    ambient.open()
+    try:
+        ambient.enter(5)
+        kept = save()
+        drawn = np.random.rand()
+        restore(kept)
+        assert np.random.rand() == drawn
+    finally:
+        ambient.close()
+    assert state() == was
