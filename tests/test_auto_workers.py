@@ -167,6 +167,29 @@ def test_batches_made_early_for_the_next_epoch_come_whoever_is_there_then(script
         assert ours == epochs_of(alone, second)
 
 
+def test_what_was_made_early_is_not_made_again_by_the_loop() -> None:
+    with DataLoader(Pids(), num_workers="auto", persistent_workers=True, **FORK) as loader:
+        scripted(loader, {2: 3, 38: 0})
+        list(loader)
+        made_by = [int(batch[0][0]) for batch in loader]
+    assert os.getpid() not in made_by[:1]
+    assert set(made_by[10:]) == {os.getpid()}
+
+
+def test_workers_that_nobody_needs_are_there_until_that_is_certain() -> None:
+    job = job_of(Pids(), num_workers=MOST)
+    workers = ChangingWorkers(job, ProcessWorkers(job, "fork", 2), 2, ReadHere(), travel=True)
+    try:
+        workers.start()
+        workers.resize(0)
+        assert len(workers.processes()) == 2
+        while workers.processes():
+            workers.tidy()
+        assert workers.do is not None
+    finally:
+        workers.release()
+
+
 def epochs_of(loader: Any, second: int) -> list[Any]:
     first = told(loader)
     loader.set_epoch(second)  # perhaps not the one that was foreseen
@@ -284,6 +307,31 @@ def test_no_worker_is_forked_with_a_file_that_was_opened_here(tmp_path: Path) ->
     assert [change.workers for change in chosen.changes] == [0, 1, 1]  # the one there was goes on, and no others come
     assert "has opened something" in chosen.changes[-1].reason
     data.file.close()
+
+
+class Noting(ThreadWorkers):
+    def revive(self, number: int, elsewhere: bool) -> None:
+        self.elsewhere = elsewhere
+
+
+def test_nor_in_the_place_of_a_dead_one(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(40)))
+    data = Opens(path)
+    job = job_of(data, num_workers=MOST)
+    staff = Noting(job, 0)
+    workers = ChangingWorkers(job, staff, 0, ReadHere(), travel=True)
+    try:
+        workers.start()
+        workers.revive(0, elsewhere=False)
+        assert not staff.elsewhere
+        assert workers.do is not None
+        workers.do(Task(0, 0, 1, [1, 2]))
+        workers.revive(0, elsewhere=False)
+        assert staff.elsewhere  # it gets no copy of this process
+    finally:
+        workers.release()
+        data.file.close()
 
 
 def test_nor_in_the_next_epoch(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from feedline.arena.limits import room
 from feedline.cpus import look
+from feedline.messages import Task
 from feedline.observe.meter import Meter, Spent
 from feedline.pacing import FIRST_SECONDS, ROUNDS, SECONDS, Pacing
 from feedline.supervise.pace import Means, Pace, Setting, Window
@@ -105,6 +106,18 @@ def test_a_window_goes_on_in_the_next_epoch_unless_the_last_was_left(
     give(pacing, workers, [(10**9, 500), (0, 30)])
     assert len(pace.shown) == ended
     assert not ended or pace.shown[0][0].wait == pytest.approx(0.030)
+
+
+def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: ChangingWorkers) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    assert workers.do is not None
+    workers.do(Task(0, 0, 1, np.arange(4)))
+    assert sum(workers.spent())
+    pacing.end(workers)
+    pacing.begin(workers)
+    give(pacing, workers, [(0, 100)] * (1 + ROUNDS))
+    assert pace.shown[0][0].making == 0.0
 
 
 def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, workers: ChangingWorkers) -> None:
