@@ -504,10 +504,14 @@ def test_a_wrong_number_is_refused_and_auto_named(wrong: Any) -> None:
         DataLoader(np.arange(8), num_workers=-1)
 
 
+def one_of(kind: dict[str, Any], job: Job) -> Any:
+    return ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+
+
 @both
 def test_staff_is_as_many_as_was_asked_for(kind: dict[str, Any]) -> None:
     job = job_of(Noisy(), num_workers=MOST)
-    staff: Any = ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+    staff = one_of(kind, job)
     try:
         staff.start()
         for count in (3, 1, 0, 4, 2, 2, 6, 1):
@@ -525,7 +529,7 @@ def test_staff_is_as_many_as_was_asked_for(kind: dict[str, Any]) -> None:
 @both
 def test_should_more_leave_than_were_to_others_come(kind: dict[str, Any]) -> None:
     job = job_of(Noisy(), num_workers=MOST)
-    staff: Any = ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+    staff = one_of(kind, job)
     try:
         staff.start()
         if kind is THREADS:
@@ -559,7 +563,7 @@ class Gated(Dataset[Any]):
 def test_who_was_dismissed_and_is_wanted_again_stays(kind: dict[str, Any], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     job = job_of(Gated(tmp_path / "gate"), num_workers=MOST)
-    staff: Any = ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+    staff = one_of(kind, job)
     try:
         staff.start()
         staff.submit(Task(0, 0, 1, [0]))

@@ -148,6 +148,9 @@ def test_after_a_death_there_are_always_workers() -> None:
     pace = paced()
     pace.keep_workers()
     assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(pace, SETTLED)
+    alone = paced(0)
+    alone.keep_workers()
+    assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(alone, SETTLED)
 
 
 def test_more_ahead_where_workers_wait_for_a_place() -> None:

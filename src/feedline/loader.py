@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from feedline.care import Care
 from feedline.datasets import fingerprint_of
@@ -63,7 +63,7 @@ class DataLoader:
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int | str = 0,
+        num_workers: int | Literal["auto"] = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         drop_last: bool = False,
         timeout: float = 0,

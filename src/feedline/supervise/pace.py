@@ -158,6 +158,8 @@ class Pace:
         """What to go on with after that window."""
         if means.short and (less := self._with_less_memory()) is not None:
             return self._be(less, None, f"memory is short: {_mb(means.free)} of {_mb(means.limit)} left")
+        if not self.setting.workers and not self._may_be_alone:
+            return self._be(Setting(1, self.setting.prefetch), None, "workers have died, and the loop must not")
         trial, self._trial = self._trial, None
         if trial is not None and (back := self._after(trial, seen)) is not None:
             return back
@@ -255,11 +257,7 @@ class Pace:
         if seen.fed:
             fewer = max(1, seen.need)
             if fewer <= 0.75 * workers:
-                yield (
-                    Setting(fewer, prefetch),
-                    LESS,
-                    f"{fewer} can make a batch in every step",
-                )
+                yield Setting(fewer, prefetch), LESS, f"{fewer} can make a batch in every step"
             return
         if not workers and seen.making <= HANDING:
             return
