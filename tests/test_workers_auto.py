@@ -420,7 +420,7 @@ def test_where_a_process_dies_there_are_no_threads_to_take_this_one_along(tmp_pa
 
 def test_tasks_of_the_next_epoch_are_taken_once_it_is_settled_who_makes_them() -> None:
     loader, choosing = DataLoader(Quick(), batch_size=4, **AUTO), Choosing()
-    workers = ChoosingWorkers(_job(loader.options), partial(_workers_of, loader.options), choosing)
+    workers = ChoosingWorkers(_job(loader.options), partial(_workers_of, loader.options), choosing, loader.options.num_workers)
     taken = []
     for now in (UNDECIDED, Choice("thread", "so it is"), Choice("process", "so it is")):
         choosing.now = now
@@ -439,7 +439,7 @@ class Stepwise:
         self.job = job = _job(loader.options)
         self.choosing = Choosing()
         self.choosing.now = Choice("thread", "so it is")
-        self.workers = ChoosingWorkers(job, partial(_workers_of, loader.options), self.choosing)
+        self.workers = ChoosingWorkers(job, partial(_workers_of, loader.options), self.choosing, job.num_workers)
         self.workers.start()
         self.workers.submit(self.tasks[5])
         self.workers.submit(self.tasks[0])
@@ -498,7 +498,7 @@ def test_what_is_sent_once_more_is_waited_for(stepwise: Stepwise) -> None:
     workers.submit(stepwise.tasks[1])
     assert stepwise.seqs(1) == [1]
     choosing.now = UNDECIDED
-    again = ChoosingWorkers(stepwise.job, workers._make, choosing)
+    again = ChoosingWorkers(stepwise.job, workers._make, choosing, stepwise.job.num_workers)
     again.start()
     again.submit_first(stepwise.tasks[2:4])
     assert again._out == {2, 3}

@@ -24,8 +24,9 @@ from feedline.messages import Notice
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter
 from feedline.observe.recording import Recording
+from feedline.pacing import Pacing
 from feedline.recorder import Known, Recorder
-from feedline.stats import Flow, Stats
+from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.choosing import Choosing
 from feedline.workers.contract import Workers
@@ -68,6 +69,9 @@ class Lasting:
         self.recorders: list[Recorder] = []
         self.latest: Callable[[], Iteration | None] = lambda: None
         """The epoch begun last, as long as somebody has its iterator."""
+        self.pacing: Pacing | None = None
+        """With num_workers="auto", of data with indices: how many workers there are."""
+        self.chosen: Callable[[], Chosen | None] = lambda: None
         self._warned: dict[str, object] = {}
         self._lock = threading.Lock()  # a loader may be read, and asked for its stats, in several threads at once
         self._owner = os.getpid()
@@ -132,6 +136,7 @@ class Lasting:
             errors=self.mishaps.count,
             kind=self.kind.now.kind,
             why_kind=self.kind.now.why,
+            chosen=self.chosen(),
         )
 
     def known(self) -> Known:

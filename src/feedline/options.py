@@ -17,6 +17,7 @@ from feedline.care import Care, check_care
 from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_seed, check_whole
 from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
+from feedline.staffing import check_count
 from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
@@ -65,7 +66,7 @@ class Options:
 
 def check_options(given: dict[str, Any]) -> Options:
     """Check what was passed to DataLoader, torch's exclusions among them, and fill in what follows from it."""
-    dataset, num_workers = given["dataset"], check_whole("num_workers", given["num_workers"], least=0)
+    dataset, num_workers = given["dataset"], check_count(given["num_workers"], given["prefetch_factor"])
     stream = _is_stream(dataset)
     options = Options(
         dataset=dataset,

@@ -34,7 +34,8 @@ from feedline.workers.trial import LOOKS, TASKS
 
 NONE = Choice("")
 UNDECIDED = Choice("process", "it is still being seen whether threads would do")
-Make = Callable[[str, Job], Workers]
+Make = Callable[[str, Job, int], Workers]
+"""So many workers of a kind."""
 
 
 class Choosing:
@@ -111,12 +112,12 @@ class ChoosingWorkers:
 
     do = None
 
-    def __init__(self, job: Job, make: Make, choosing: Choosing) -> None:
+    def __init__(self, job: Job, make: Make, choosing: Choosing, count: int) -> None:
         self._job = job
         self._make = make
         self._choosing = choosing
-        self.count = job.num_workers
-        self._now = make("process", replace(job, on_trial=True))
+        self.count = count
+        self._now = make("process", replace(job, on_trial=True), count)
         self._next: Workers | None = None
         self._out: set[int] = set()  # the numbers of the tasks that those at work now have
         self._ends = [self._now.release]
@@ -156,6 +157,13 @@ class ChoosingWorkers:
             self._begin_threads()
             self._change_over()
 
+    def resize(self, count: int) -> None:
+        self.count = count
+        (self._next or self._now).resize(count)
+
+    def ready(self) -> int:
+        return (self._next or self._now).ready()
+
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         if early:  # there will be no change-over
             self._now.submit(task, early=True)
@@ -192,7 +200,7 @@ class ChoosingWorkers:
             self._begin_threads()
 
     def _begin_threads(self) -> None:
-        threads = self._make("thread", self._job)
+        threads = self._make("thread", self._job, self.count)
         self._ends.append(threads.release)
         self._spent.append(threads.spent)
         threads.start()

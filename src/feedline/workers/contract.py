@@ -55,6 +55,13 @@ class Workers(Protocol):
     def submit_first(self, tasks: Sequence[Task]) -> None:
         """Hand out these tasks, in order, before all that nobody has taken yet."""
 
+    def resize(self, count: int) -> None:
+        """Have so many from now on, of those the job allows for; who is dismissed does what was sent before. Not for a
+        stream, whose parts have their workers."""
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         """What is there, or else the next to come; empty if nothing came within `timeout` seconds."""
 

@@ -22,6 +22,7 @@ from feedline.messages import Failure, Outcome, Task
 from feedline.progress import (
     IDLE,
     INITIALISING,
+    LEAVING,
     PLACE,
     PREPARING,
     SENDING,
@@ -70,6 +71,9 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     worker = _Worker(wiring, cargo, number)
     try:
         while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
+            if ticket.dismisses:
+                worker.be_dismissed()
+                return
             worker.serve(ticket)
     finally:
         worker.leave()
@@ -138,6 +142,10 @@ class _Worker:
         """The process is about to end."""
         if self._body is not None and self._body.readers is not None:
             self._body.readers.leave()
+
+    def be_dismissed(self) -> None:
+        """There is no more to do here: its end is no death."""
+        self._at(LEAVING)
 
     def _serve(self, ticket: TaskTicket, slot: Slot) -> Packed:
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))

@@ -122,6 +122,13 @@ class SplitWorkers:
     def submit_first(self, tasks: Sequence[Task]) -> None:
         self._workers.submit_first(tasks)
 
+    def resize(self, count: int) -> None:
+        self._workers.resize(count)
+        self.count = self._race.workers = self._workers.count
+
+    def ready(self) -> int:
+        return self._workers.ready()
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         if self._used_small and not self._wholes and not self._dropped:
             self._used_small = False
