@@ -420,7 +420,9 @@ def test_where_a_process_dies_there_are_no_threads_to_take_this_one_along(tmp_pa
 
 def test_tasks_of_the_next_epoch_are_taken_once_it_is_settled_who_makes_them() -> None:
     loader, choosing = DataLoader(Quick(), batch_size=4, **AUTO), Choosing()
-    workers = ChoosingWorkers(_job(loader.options), partial(_workers_of, loader.options), choosing, loader.options.num_workers)
+    workers = ChoosingWorkers(
+        _job(loader.options), partial(_workers_of, loader.options), choosing, loader.options.num_workers
+    )
     taken = []
     for now in (UNDECIDED, Choice("thread", "so it is"), Choice("process", "so it is")):
         choosing.now = now
