@@ -1,12 +1,11 @@
 """Grain, by its Dataset interface: https://google-grain.readthedocs.io/en/latest/tutorials/dataset_basic_tutorial.html
 
-No reading threads for what is in memory (so says ReadOptions' own documentation), threads for what waits, processes
-(`mp_prefetch`) for what computes; shards as ArrayRecord files, the format it recommends.
+No reading threads for what is in memory (so says ReadOptions' own documentation), threads for what waits or copies
+without Python's lock, processes (`mp_prefetch`) for what computes; shards as ArrayRecord files, as it recommends.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import grain
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from peers.measure import Batches
+from peers.measure import Batches, seconds_to_go_on
 from peers.workloads import (
-    DEPTH,
     RESUME_BATCH,
     Large,
     Numbers,
@@ -78,6 +76,9 @@ def batches(workload: str) -> Batches:
         return iter(_shuffled(Rows()).batch(256).to_iter_dataset(in_memory))
     if workload == "text":
         return iter(_shuffled(Texts()).batch(64, batch_fn=padded).to_iter_dataset(in_memory))
+    if workload == "large":
+        two = grain.ReadOptions(num_threads=2, prefetch_buffer_size=4)  # of batches
+        return iter(_shuffled(Large()).batch(64).to_iter_dataset(two))
     if workload.startswith("wait"):
         threads = int(workload[5:])
         reading = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
@@ -91,27 +92,24 @@ def _in_processes(workload: str) -> grain.IterDataset[Any]:
         data = _shuffled(Texts()).batch(64, batch_fn=padded)
     elif workload == "shards":
         data = _arrays().batch(64)
-    elif workload == "jpeg":
-        data = _shuffled(Pictures(folder_of_pictures())).batch(32)
     else:
-        data = _shuffled(Large()).batch(64)
+        data = _shuffled(Pictures(folder_of_pictures())).batch(32)
     # Batches are what is read ahead here, and processes are what works: one thread in each of them.
     reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
     return data.to_iter_dataset(reading).mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
 
 
-def resume() -> Iterator[float]:
-    def make() -> grain.DatasetIterator[Any]:
-        in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-        return iter(_shuffled(Numbers()).batch(RESUME_BATCH).to_iter_dataset(in_memory))
+class Resumable:
+    """An iterator and its state, by torch's names."""
 
-    iterator = make()
-    for _ in range(DEPTH):
-        next(iterator)
-    state = iterator.get_state()
-    while True:
-        again = make()
-        started = time.perf_counter()
-        again.set_state(state)
-        next(again)
-        yield time.perf_counter() - started
+    def __init__(self) -> None:
+        in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+        self.iterator = iter(_shuffled(Numbers()).batch(RESUME_BATCH).to_iter_dataset(in_memory))
+        self.state_dict, self.load_state_dict = self.iterator.get_state, self.iterator.set_state
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.iterator
+
+
+def resume() -> Iterator[float]:
+    return seconds_to_go_on(Resumable)

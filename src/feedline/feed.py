@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from feedline.ahead import Foresee
 from feedline.lasting import Lasting
@@ -28,6 +29,7 @@ from feedline.stats import Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
+from feedline.workers.choosing import ChoosingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
@@ -60,7 +62,8 @@ class Feed:
         began = clock()
         job = replace(job, marked=self._lasting.recording is not None)
         if self._lasting.workers is None:
-            for message in warnings_about(job, options.workers, options.multiprocessing_context):
+            self._lasting.kind.begin(options.workers, job, options.multiprocessing_context)
+            for message in warnings_about(job, self._lasting.kind.now.kind, options.multiprocessing_context):
                 self.tell_once(message)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
         workers = kept or self._new_workers(options, job)
@@ -118,9 +121,12 @@ class Feed:
             self.drop_kept()  # those there are were told to mark nothing
         self._marked = job.marked
         workers = self._lasting.workers
+        if isinstance(workers, ChoosingWorkers) and workers.outdated:
+            self.drop_kept()
+            workers = None
         if workers is None:
             workers = self._new_workers(options, job)
-            self._may_work_ahead = options.across_epochs and workers.takes_early and changeable(job) is None
+            self._may_work_ahead = options.across_epochs and changeable(job) is None
             self._lasting.keep(workers)
             try:
                 workers.start()
@@ -131,16 +137,16 @@ class Feed:
         return workers
 
     def _new_workers(self, options: Options, job: Job) -> Workers:
-        """Such as the options ask for, still to be started; they share batches among them where that is possible."""
-        workers, division = _workers_of_kind(options, job), self._lasting.division
+        """Of the kind asked for, or chosen, still to be started; they share batches among them where possible."""
+        make, kind = partial(_workers_of, options), self._lasting.kind
+        workers = ChoosingWorkers(job, make, kind) if kind.is_open else make(kind.now.kind, job)
+        division = self._lasting.division
         if division.never or not may_split(job):
             return workers
         return SplitWorkers(workers, job.dialect.pieces, division, options.in_order)
 
 
-def _workers_of_kind(options: Options, job: Job) -> Workers:
-    if options.num_workers == 0:
+def _workers_of(options: Options, kind: str, job: Job) -> Workers:
+    if not kind:
         return InlineWorkers(job)
-    if options.workers == "thread":
-        return ThreadWorkers(job)
-    return ProcessWorkers(job, options.multiprocessing_context)
+    return ThreadWorkers(job) if kind == "thread" else ProcessWorkers(job, options.multiprocessing_context)

@@ -41,10 +41,11 @@ class DataLoader:
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
-    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
-    `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn),
-    `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
-    `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
+    seed and epoch; drawn at random if None), `workers` ("process", "thread", or "auto": whichever does better, see
+    docs/workers.md), `shuffle_buffer` (for streams), `collate` (how each field becomes a batch:
+    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn), `across_epochs` (False: persistent workers
+    read nothing of an epoch before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a
+    time, for samples that wait; docs/latency.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset

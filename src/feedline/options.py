@@ -21,6 +21,8 @@ from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
+AUTO = "auto"
+"""The kind is for feedline to choose."""
 
 
 @dataclass(frozen=True)
@@ -292,10 +294,10 @@ def check_kind(value: Any) -> str:
     """A kind of workers."""
     if not isinstance(value, str):
         raise OptionTypeError(
-            f"workers says of which kind they are, {' or '.join(map(repr, KINDS))}; got {value!r}. "
+            f"workers says of which kind they are, {' or '.join(map(repr, (*KINDS, AUTO)))}; got {value!r}. "
             "How many there are is num_workers."
         )
-    return check_choice("workers", value, KINDS)
+    return check_choice("workers", value, (*KINDS, AUTO))
 
 
 def check_restart(care: Care, timeout: float) -> None:

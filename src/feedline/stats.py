@@ -155,6 +155,10 @@ class Stats:
     collate: CollateStats = CollateStats()
     errors: int = 0
     """Samples that failed and were left out or replaced (`on_error`)."""
+    kind: str = ""
+    """Of the workers: "process" or "thread"; empty without workers."""
+    why_kind: str = ""
+    """Why they are of that kind, if feedline chose it (`workers="auto"`)."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -225,6 +229,9 @@ def _lines(stats: Stats) -> Iterator[str]:
     yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
     if flow.num_workers:
         yield f"  {flow.queued:.2g} batches ready on average, {flow.num_workers} workers, {flow.restarts} replaced"
+    if stats.why_kind:
+        plural = {"process": "processes", "thread": "threads"}[stats.kind]
+        yield f"  {plural}, because {stats.why_kind}"
     for worker in stats.workers:
         memory = f"{worker.total / 1e6:,.0f} MB, {worker.own / 1e6:,.0f} its own"
         yield f"  worker {worker.worker} (pid {worker.pid}): {memory}"

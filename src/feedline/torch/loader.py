@@ -54,10 +54,10 @@ class _Epoch:
 class DataLoader(torch.utils.data.DataLoader[T]):
     """A drop-in for `torch.utils.data.DataLoader`: the same options and the same order, another engine.
 
-    feedline's own options are keyword-only: `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
-    `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
-    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`),
-    `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
+    feedline's own options are keyword-only: `workers` ("process", "thread", or "auto": whichever does better, see
+    docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate` (how
+    each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
+    `loader.collate_fn`), `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
     `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
 
     >>> import torch

@@ -39,6 +39,7 @@ from feedline.workers.body import Body, Job, remedy_for
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
 from feedline.workers.stored_generators import sources
+from feedline.workers.trial import LOOKING, Trial
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
 
 
@@ -94,6 +95,7 @@ class _Worker:
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
+        self._trial: Trial | None = None
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         self._began = 0
@@ -107,6 +109,8 @@ class _Worker:
             if self._body.readers is not None:
                 last_words.add(self._body.readers.stack)
             self._body.start()
+            if job.on_trial and number < LOOKING:
+                self._trial = Trial(job)
         except Exception as error:
             add_note(
                 error,
@@ -158,6 +162,8 @@ class _Worker:
     def _run(self, task: Task, writer: Writer) -> Outcome:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
+        if self._trial is not None and not self._trial.over:
+            return self._trial.run(self._body, task, writer.empty)
         return self._body.run(task, writer.empty)
 
     def _at(self, place: int) -> int:

@@ -144,10 +144,10 @@ class ThreadWorkers:
         self._now.stopping = True
         if self._owner != os.getpid():
             return
-        for number in self._threads:
+        for number in list(self._threads):
             self._lanes[number % len(self._lanes)].put(None)
         deadline = time.monotonic() + STOP_SECONDS
-        for worker in self._threads.values():
+        for worker in list(self._threads.values()):
             thread = worker.thread
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
@@ -166,6 +166,7 @@ def _emptied(lane: Lane) -> list[tuple[int, Task]]:
     with contextlib.suppress(queue.Empty):
         while (message := lane.get_nowait()) is not None:
             found.append(message)
+        lane.put(None)  # another thread closes the loader: a worker is to see that
     return found
 
 
