@@ -154,7 +154,7 @@ def test_after_an_error_no_more_is_begun_and_what_is_under_way_is_waited_for() -
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
-@quick_kinds
+@pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
 def test_bad_samples_are_passed_over_as_without(kind: dict[str, Any], on_error: str) -> None:
     def do(index: int) -> None:
         if index % 5 == 1:
