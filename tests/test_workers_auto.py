@@ -478,6 +478,11 @@ def test_what_a_process_has_in_hand_is_waited_for(stepwise: Stepwise, tmp_path: 
     assert not workers.processes()
 
 
+def test_processes_that_are_about_to_end_take_nothing_of_the_next_epoch(stepwise: Stepwise) -> None:
+    assert stepwise.workers.processes()
+    assert not stepwise.workers.takes_early, "threads would never hear of it, and the next epoch would wait for good"
+
+
 def test_a_task_that_a_process_has_lost_goes_to_a_process_again(stepwise: Stepwise, tmp_path: Path) -> None:
     workers = stepwise.workers
     (tmp_path / "told").touch()

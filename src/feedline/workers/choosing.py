@@ -132,7 +132,8 @@ class ChoosingWorkers:
     @property
     def takes_early(self) -> bool:
         """Not before it is settled that they stay: threads could not take over what processes were given early."""
-        return self._now.takes_early and not self._choosing.is_open and not self.outdated
+        stay = not self._choosing.is_open and not self.outdated and self._next is None
+        return stay and self._now.takes_early
 
     @property
     def outdated(self) -> bool:
