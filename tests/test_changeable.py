@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import told_elsewhere as elsewhere
 
 from feedline import ArrayDataset, DataLoader, SharedList, Subset
 from feedline.loader import _job
@@ -45,6 +46,10 @@ def unwritable(array: Any) -> Any:
     return array
 
 
+def defaulting(event: Any) -> Any:
+    return lambda *, default=event: default.is_set()
+
+
 THINGS: dict[str, Callable[[], Any]] = {
     "Value": lambda: multiprocessing.Value("d", 0.0),
     "RawValue": lambda: multiprocessing.RawValue("i", 0),
@@ -65,13 +70,14 @@ THINGS: dict[str, Callable[[], Any]] = {
     "a memoryview": lambda: memoryview(mmap.mmap(-1, 100)),
     "in a list in a dict": lambda: {"settings": [1, {"epoch": multiprocessing.Value("i", 0)}]},
     "in a function": lambda: partial(print, multiprocessing.Event()),
+    "a default of a function": lambda: defaulting(multiprocessing.Event()),
 }
 
 
 @pytest.mark.parametrize("name", THINGS)
 def test_what_is_shared_is_found(name: str) -> None:
     thing = THINGS[name]()
-    assert (found(Holds(thing)) or "").startswith("dataset.thing")
+    assert (found(Holds(thing)) or "").startswith(("dataset.thing", "a default of"))
     assert found(Subset(Holds(thing), [0])) is not None
 
 
@@ -126,6 +132,53 @@ def test_what_its_methods_name_in_their_module_is_found(kind: type[Holds]) -> No
     assert found(kind(None)) in ("EPOCH", "dataset.shared")
 
 
+class FromElsewhere(Holds):
+    def __getitem__(self, index: int) -> int:
+        return elsewhere.TOLD_EPOCH.value
+
+
+class ImportedWhenNeeded(Holds):
+    def __getitem__(self, index: int) -> int:
+        import told_elsewhere
+
+        return told_elsewhere.TOLD_EPOCH.value
+
+
+class ByItsFunction(Holds):
+    def __getitem__(self, index: int) -> int:
+        return elsewhere.told_epoch()
+
+
+class ByAClass(Holds):
+    def __getitem__(self, index: int) -> int:
+        return elsewhere.MoreSettings.epoch.value
+
+
+class ByAnObject(Holds):
+    def __getitem__(self, index: int) -> int:
+        return elsewhere.Reader().epoch()
+
+
+class NotThat(Holds):
+    def __getitem__(self, index: int) -> int:
+        return elsewhere.plain(index) + elsewhere.NamesItself().number()
+
+
+@pytest.mark.parametrize("kind", [FromElsewhere, ImportedWhenNeeded, ByItsFunction, ByAClass, ByAnObject])
+def test_what_its_methods_name_in_another_module_is_found(kind: type[Holds]) -> None:
+    assert (found(kind(None)) or "").lower().endswith("epoch")
+
+
+def test_a_method_may_know_it_from_the_function_its_class_is_made_in() -> None:
+    epoch = multiprocessing.Value("i", 0)
+
+    class Local(Holds):
+        def __getitem__(self, index: int) -> int:
+            return epoch.value
+
+    assert (found(Local(None)) or "").endswith("'s variable epoch")
+
+
 def test_also_in_collate_fn_and_worker_init_fn() -> None:
     event = multiprocessing.Event()
     assert found(Holds(0), collate_fn=lambda batch: event.is_set()) == "collate_fn's variable event"
@@ -141,5 +194,6 @@ def test_what_is_ones_own_is_none() -> None:
         Holds(np.frombuffer(b"sixteen bytes...", np.uint8)),
         Holds([memoryview(b"abc"), {"a": 1}, print, multiprocessing.get_context("fork")]),
         NamesPlain(lambda: PLAIN),
+        NotThat(None),
     ]
     assert [found(dataset) for dataset in plain] == [None] * len(plain)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import multiprocessing
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -199,6 +201,8 @@ def test_who_draws_between_epochs_gets_what_torch_would_give() -> None:
 
 
 def test_tensors_in_shared_memory_can_be_changed() -> None:
-    for thing, is_shared in ((torch.ones(3), False), (torch.ones(3).share_memory_(), True)):
+    shared = torch.from_numpy(np.frombuffer(multiprocessing.RawArray("i", 3), np.int32))  # which torch does not know
+    assert not shared.is_shared()
+    for thing, is_shared in ((torch.ones(3), False), (torch.ones(3).share_memory_(), True), (shared[1:], True)):
         job = _job(feedline.DataLoader([thing]).options)
         assert (changeable(job) is not None) is is_shared

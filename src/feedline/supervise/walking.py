@@ -161,6 +161,11 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
                 yield inner
 
 
+def attributes_of(kind: type) -> dict[str, Any]:
+    """What a class and its bases have, by name, as it is stored."""
+    return {name: part for each in reversed(_mro(kind)) for name, part in list(_namespace(each).items())}
+
+
 def _openers(kind: type, few: int) -> list[Opener]:
     """How to get at the parts of that class's instances."""
     openers: list[Opener] = []

@@ -2,22 +2,25 @@
 
 Takes: a job. Gives: the path of the first such thing: a value, event, queue or proxy of multiprocessing, shared memory,
 a tensor or an array in it, a mapping that can be written.
-Promises: looks without running the dataset's code (walking). Also where its methods name something of their module.
+Promises: looks without running the dataset's code (walking). Also at what its methods were defined with, and at what
+they name, in their module or in another one.
 Not its job: what is outside both processes (a file, a database): a worker that looks there is not found out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import sys
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from feedline.supervise.walking import is_a, methods_of, module_of, names_of, plain_attribute, walk
+from feedline.supervise.walking import attributes_of, is_a, methods_of, module_of, names_of, plain_attribute, walk
 from feedline.workers.body import Job
 
 _CONTEXTS = "multiprocessing.context"
@@ -35,6 +38,9 @@ _LIBRARIES = sys.stdlib_module_names | {
     "PIL",
     "cv2",
     "scipy",
+    "pandas",
+    "sklearn",
+    "tqdm",
 }
 """Whose functions hold nothing that a user could tell a worker by."""
 
@@ -61,27 +67,86 @@ class _Seen:
 
     def __init__(self) -> None:
         self._functions: list[types.FunctionType] = []
+        self._mapped: list[tuple[int, int]] | None = None
 
     def recognise(self, kind: type) -> Check | None:
         if kind is types.FunctionType:
             return self._note
         self._functions += methods_of(kind)
-        return _recognise(kind)
+        check = _recognise(kind)
+        return self._tensor if check is _shared_tensor else check
 
     def _note(self, function: types.FunctionType) -> None:
         self._functions.append(function)
 
+    def _tensor(self, value: Any) -> bool | None:
+        return _shared_tensor(value) or self._is_mapped(value)
+
+    def _is_mapped(self, value: Any) -> bool | None:
+        """torch takes a tensor on another's memory (`torch.from_numpy`) for one of its own: ask the system."""
+        if self._mapped is None:
+            self._mapped = _shared_ranges()
+        address = sys.modules["torch"].Tensor.data_ptr(value)
+        return True if any(start <= address < end for start, end in self._mapped) else None
+
     def named(self) -> Iterator[tuple[str, Any]]:
-        """What those functions name in their modules; while it is looked through, more may be found."""
+        """What those functions hold and name; while it is looked through, more may be found."""
         done: set[tuple[int, str]] = set()
+        looked_at: set[int] = set()
         for function in self._functions:
-            space: dict[str, Any] = function.__globals__
-            if str(space.get("__name__")).partition(".")[0] in _LIBRARIES:
+            if id(function) in looked_at or _is_library(function.__globals__):
                 continue
-            for name in _names_in(function.__code__):
-                if name in space and (id(space), name) not in done and len(done) < MOST_NAMED:
-                    done.add((id(space), name))
-                    yield name, space[name]
+            looked_at.add(id(function))
+            yield from _defined_with(function)
+            for name, value, where in self._called(function):
+                if len(done) == MOST_NAMED:
+                    return
+                if (where, name) not in done:
+                    done.add((where, name))
+                    yield name, value
+
+    def _called(self, function: types.FunctionType) -> Iterator[tuple[str, Any, int]]:
+        """What it names in its module, and in modules and classes that it names: the name, the thing, where it is."""
+        names = list(dict.fromkeys(_names_in(function.__code__)))
+        imported = [(name, sys.modules[name]) for name in names if name in sys.modules]  # perhaps inside of it
+        spaces = {id(function.__globals__): ("", function.__globals__)}
+        spaces |= {id(module): (f"{name}.", _space_of(module)) for name, module in imported}
+        waiting = deque(spaces.items())
+        while waiting:
+            where, (prefix, space) = waiting.popleft()
+            for name in names if prefix == "" or not _is_library(space) else ():
+                if name not in space:
+                    continue
+                value = space[name]
+                if (inner := _space_of(value)) and id(value) not in spaces:
+                    spaces[id(value)] = f"{prefix}{name}.", inner
+                    waiting.append((id(value), spaces[id(value)]))
+                    if is_a(type(value), type) and not _is_library(inner):
+                        self._functions += methods_of(value)
+                yield prefix + name, value, where
+
+
+def _space_of(value: Any) -> dict[str, Any]:
+    """What a module or a class has, by name; nothing of anything else."""
+    if is_a(type(value), types.ModuleType):
+        found: dict[str, Any] = types.ModuleType.__getattribute__(value, "__dict__")  # a lazy one's own may import
+        return found
+    return attributes_of(value) if is_a(type(value), type) else {}
+
+
+def _is_library(space: dict[str, Any]) -> bool:
+    """Is it the space of a module of theirs, or of a class that is from one?"""
+    module = space["__name__"] if "__name__" in space else space.get("__module__")
+    return str(module).partition(".")[0] in _LIBRARIES
+
+
+def _defined_with(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Its default arguments, and the variables of the function around it."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # never set
+            yield f"{function.__qualname__}'s variable {name}", cell.cell_contents
+    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        yield f"a default of {function.__qualname__}", value
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
@@ -114,6 +179,18 @@ def _shared_tensor(value: Any) -> bool | None:
     torch = sys.modules["torch"]
     kind: Any = torch.Tensor if is_a(type(value), torch.Tensor) else torch.UntypedStorage
     return True if kind.is_shared(value) else None
+
+
+def _shared_ranges() -> list[tuple[int, int]]:
+    """Where in this process memory lies that others may see and change; nothing where the system does not say."""
+    ranges = []
+    with contextlib.suppress(OSError), open("/proc/self/maps") as lines:
+        for line in lines:
+            addresses, may, *_ = line.split(None, 2)
+            if may[1] == "w" and may[3] == "s":
+                start, _, end = addresses.partition("-")
+                ranges.append((int(start, 16), int(end, 16)))
+    return ranges
 
 
 def _can_be_written(value: Any) -> bool | None:
