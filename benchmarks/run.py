@@ -17,6 +17,7 @@ import first_batch
 import images
 import in_memory
 import jpeg
+import kinds_of_workers
 import large_samples
 import large_shuffle
 import latency
@@ -62,6 +63,7 @@ WORKLOADS = [
         sql,
         tar_shards,
         parquet_rows,
+        kinds_of_workers,
     )
 ]
 

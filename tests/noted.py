@@ -36,6 +36,11 @@ class Noted:
         return np.array([index, feedline.rng().integers(1 << 30), np.random.randint(1 << 30) if self.draws else 0])
 
 
+def stacked(samples: list[Any]) -> Any:
+    """A collate_fn, so that each batch is made by one worker and each of its samples read once."""
+    return np.stack(samples)
+
+
 class Reads:
     """Both ends of the pipe, in the process that looks."""
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, THREADS, few
-from noted import Noted, Reads
+from noted import Noted, Reads, stacked
 
 from feedline import BatchSampler, DataLoader, DistributedSampler, Sampler, StratifiedBatchSampler
 from feedline.ahead import same
@@ -21,7 +21,7 @@ from feedline.loader import _job
 from feedline.messages import Outcome, Task
 from feedline.workers.processes import ProcessWorkers
 
-KEPT: dict[str, Any] = {**FORK, "persistent_workers": True}
+KEPT: dict[str, Any] = {**FORK, "persistent_workers": True, "collate_fn": stacked}
 OUT = 4
 """Tasks that may be out: two workers, two each."""
 
@@ -123,6 +123,26 @@ def samplers(kind: str, size: int) -> dict[str, Any]:
 
 
 KINDS = ["shuffle", "in order", "stratified", "ranks", "ranks in batches", "foreign", "foreign, shared out"]
+
+
+@pytest.mark.parametrize("kind", ["stratified", "ranks", "ranks in batches"])
+def test_every_sampler_of_ours_is_foreseen(kind: str) -> None:
+    plain = DataLoader(Noted(24), seed=7, **samplers(kind, 24))
+    first, second = lists(plain), lists(plain)
+    early = [sample[0] for batch in second[:OUT] for sample in batch]
+    reads = Reads()
+    with DataLoader(Noted(24, reads.writing), seed=7, **samplers(kind, 24), **KEPT) as loader:
+        assert lists(loader) == first
+        expected = [sample[0] for batch in first for sample in batch] + early
+        assert sorted(reads.take(len(expected))) == sorted(expected)
+        batches = iter(loader)
+        assert lists(itertools.islice(batches, len(second) - OUT)) == second[:-OUT]  # all are out, and nothing else
+        expected = [sample[0] for batch in second[OUT:] for sample in batch]
+        assert sorted(reads.take(len(expected))) == sorted(expected)
+        batches.close()  # type: ignore[attr-defined]
+    assert reads.rest() == []
+
+
 ACTIONS = st.one_of(
     st.just(("whole", 0)),
     st.just(("whole", 0)),
@@ -162,12 +182,17 @@ class Run:
         self.seen.append(loader.epoch)
 
 
-@settings(max_examples=few(50))
-@given(st.sampled_from(KINDS), st.integers(3, 24), st.lists(ACTIONS, min_size=2, max_size=6))
+@settings(max_examples=few(40))
+@given(
+    st.sampled_from(KINDS),
+    st.integers(3, 24),
+    st.sampled_from([None, stacked]),
+    st.lists(ACTIONS, min_size=2, max_size=6),
+)
 def test_whatever_is_done_the_batches_and_states_are_those_without(
-    kind: str, size: int, actions: list[tuple[str, int]]
+    kind: str, size: int, collate_fn: Any, actions: list[tuple[str, int]]
 ) -> None:
-    plain, ahead = Run(kind, size), Run(kind, size, **KEPT)
+    plain, ahead = Run(kind, size), Run(kind, size, **{**KEPT, "collate_fn": collate_fn})
     with ahead.loader:
         for action in actions:
             plain.do(*action)

@@ -195,7 +195,7 @@ def test_a_loader_inside_a_coroutine_is_its_own(kind: dict[str, Any]) -> None:
     assert batches(Does(with_others_between, 4), **kind) == expected
 
 
-@quick_kinds
+@pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
 def test_many_at_once(kind: dict[str, Any]) -> None:
     drawn = [[[*range(first, min(first + 4, 9))]] for first in (0, 4, 8)]
     found = batches(AtOnce(), **kind)

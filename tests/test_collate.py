@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from bitwise import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -125,19 +126,6 @@ class Recorder:
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         self.given.append(np.empty(shape, dtype))
         return self.given[-1]
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal in type, structure, dtype, shape and every bit."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return repr(one) == repr(other)  # nan too
 
 
 def leaves(tree: Any) -> Iterator[np.ndarray[Any, Any]]:

@@ -23,7 +23,8 @@ import feedline
 from feedline import DataLoader, OptionError, get_worker_info, rng
 from feedline.line.concurrent import FetchThreads, Reading, Wanted
 from feedline.messages import Task
-from feedline.progress import PLACE, SINCE, among, place_among, unwatched
+from feedline.observe.marks import Marking
+from feedline.progress import AT_ONCE, COLLATING, PLACE, SINCE, among, place_among, unwatched
 
 PATIENCE = 30.0
 
@@ -35,9 +36,7 @@ class Drawing:
         return 23
 
     def __getitem__(self, index: int) -> Any:
-        first = random.random()
-        np.random.rand()
-        return index, rng().random(), first, np.random.rand(), random.random()
+        return index, rng().random(), random.random(), random.random(), np.random.rand(), np.random.rand()
 
 
 class Does:
@@ -76,8 +75,8 @@ def test_nor_does_it_in_processes() -> None:
 
 
 def test_no_two_samples_draw_the_same() -> None:
-    columns = [np.concatenate([np.asarray(batch)[place] for batch in ALONE]) for place in range(5)]
-    assert all(len(set(column.tolist())) == 23 for column in columns)
+    columns = np.concatenate([np.asarray(batch) for batch in ALONE], axis=1)
+    assert len(set(columns[1:].ravel().tolist())) == 5 * 23  # nor the same twice
     with DataLoader(Drawing(), 7, fetch_threads=3, seed=3) as loader:
         first, second = ([np.asarray(batch)[2].tolist() for batch in loader] for _ in range(2))
     assert first != second  # another epoch
@@ -155,7 +154,7 @@ def test_after_an_error_no_more_is_begun_and_what_is_under_way_is_waited_for() -
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
-@quick_kinds
+@pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
 def test_bad_samples_are_passed_over_as_without(kind: dict[str, Any], on_error: str) -> None:
     def do(index: int) -> None:
         if index % 5 == 1:
@@ -308,6 +307,14 @@ def test_a_generator_that_samples_share_is_warned_of() -> None:
     with pytest.warns(UserWarning, match=r"dataset\.own is a random generator .* several are read at a time"):
         batches(data, fetch_threads=2)
     batches(data, fetch_threads=1)
+
+
+def test_a_batch_that_is_recorded_is_read_in_one_piece() -> None:
+    marking = Marking(unwatched())
+    for place, time_ in ((among(2), 5), (among(4), 6), (COLLATING, 9)):
+        marking[PLACE] = place
+        marking[SINCE] = time_
+    assert marking.take() == ((AT_ONCE, COLLATING), (5, 9))
 
 
 def test_what_is_recorded_does_not_pretend_to_know_each_samples_time(tmp_path: Path) -> None:

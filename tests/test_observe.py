@@ -288,7 +288,7 @@ def test_a_trace_has_each_batch_where_it_was_made(kind, tmp_path):
     assert by_batch == expected
     waits = [(span["args"]["epoch"], span["args"]["batch"], span["args"]["samples"]) for span in spans_in(path, "wait")]
     assert waits == [(*key, len(indices)) for key, indices in expected.items()]
-    assert len(spans_in(path, "collate")) == 14
+    assert len(spans_in(path, "collate")) == len(fetched) >= 14
     assert len(spans_in(path, "compute")) == 12
     assert sorted(int(span["args"]["index"]) for span in spans_in(path, "sample")) == sorted([*range(40)] * 2)
     rows = {event["args"]["name"] for event in events_in(path) if event["name"] == "thread_name"}

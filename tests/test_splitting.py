@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from bitwise import same
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import FORK, SPAWN, THREADS, few
@@ -38,21 +40,6 @@ class Point(NamedTuple):
 class Record:
     values: Any
     label: int
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal in type, structure, dtype and every bit."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, Record):
-        return same(vars(one), vars(other))
-    return bool(one == other)
 
 
 numbers = st.one_of(
@@ -339,7 +326,7 @@ class Faulty(Samples):
 
 
 def told(dataset: Any, **options: Any) -> list[Any]:
-    """Batches and errors, and what their notes say but who it was."""
+    """Batches and errors, with all that their notes say but which worker it was."""
     found: list[Any] = []
     iterator = iter(DataLoader(dataset, batch_size=4, **options))
     while True:
@@ -348,7 +335,9 @@ def told(dataset: Any, **options: Any) -> list[Any]:
         except StopIteration:
             return found
         except Exception as error:
-            found.append((type(error), str(error), [note for note in error.__notes__ if "in worker" not in note]))
+            found.append(
+                (type(error), str(error), [re.sub("thread [0-9]", "thread", note) for note in error.__notes__])
+            )
 
 
 @pytest.mark.parametrize("how", ["raises", "raises once", "ragged", "float"])

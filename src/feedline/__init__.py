@@ -73,7 +73,7 @@ from feedline.practice.micro_batches import accumulate
 from feedline.practice.noise import gradient_noise
 from feedline.rng import rng
 from feedline.shared_list import SharedList
-from feedline.stats import CollateStats, Flow, Stats, WorkerMemory
+from feedline.stats import Change, Chosen, CollateStats, Flow, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info
 from feedline.workers.one_thread import threads_per_worker
 
@@ -101,6 +101,8 @@ __all__ = [
     "BlockSampler",
     "BucketBatchSampler",
     "ChainDataset",
+    "Change",
+    "Chosen",
     "CollateError",
     "CollateStats",
     "CollateTypeError",

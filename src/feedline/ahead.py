@@ -58,7 +58,7 @@ class Ahead:
                 self._sent.append(guard.submit_early(task))
 
     def _look(self, foresee: Foresee, guard: Guard) -> None:
-        if self._rest.over():
+        if guard.workers.takes_early and self._rest.over():
             self._workers, self._losses = guard.workers, guard.early
             with contextlib.suppress(Exception):  # the sampler's, which it will raise again when its epoch begins
                 self._tasks = foresee()

@@ -11,6 +11,7 @@ Not its job: deriving the number (rng), torch's or another framework's generator
 from __future__ import annotations
 
 import functools
+import os
 import random
 import threading
 from collections.abc import Callable, Iterable
@@ -292,8 +293,14 @@ class _Switch:
             self._replaced.append((module, name, original, ours))
             setattr(module, name, ours)
 
+    def after_fork(self) -> None:
+        """In the child: the lock may be held by a thread that is not there."""
+        self._lock = threading.Lock()
+
 
 _switch = _Switch()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_switch.after_fork)
 
 
 def _by_thread(original: Callable[..., Any], method: str, own: str) -> Callable[..., Any]:

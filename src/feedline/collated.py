@@ -6,6 +6,7 @@ Not its job: counting within a batch (line.collators).
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 from feedline.messages import Tally
@@ -26,9 +27,14 @@ class Collated:
         self._batches = 0
         self._shares: deque[float] = deque(maxlen=KEPT)
         self._hinted = False
+        self._lock = threading.Lock()  # a loader may be read in several threads at once
 
     def take(self, tally: Tally) -> str | None:
         """Count a batch; a hint, if it is time for one."""
+        with self._lock:
+            return self._take(tally)
+
+    def _take(self, tally: Tally) -> str | None:
         self._room += tally.room
         self._filled += tally.filled
         self._cut += tally.cut
@@ -47,14 +53,15 @@ class Collated:
 
     def stats(self) -> CollateStats:
         """The counts so far."""
-        return CollateStats(
-            padding=self._padding / self._places if self._places else None,
-            padding_of_batches=tuple(self._shares),
-            fill=self._filled / self._room if self._room else None,
-            cut=self._cut,
-            dropped=self._dropped,
-            emptied=self._emptied,
-        )
+        with self._lock:
+            return CollateStats(
+                padding=self._padding / self._places if self._places else None,
+                padding_of_batches=tuple(self._shares),
+                fill=self._filled / self._room if self._room else None,
+                cut=self._cut,
+                dropped=self._dropped,
+                emptied=self._emptied,
+            )
 
 
 def nothing_valid(dropped: int) -> str:

@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from feedline.ahead import Foresee
 from feedline.lasting import Lasting
@@ -22,12 +23,16 @@ from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
 from feedline.observe.trace import trace_of
 from feedline.options import Options
+from feedline.pacing import of_a_stream, pacing_for
 from feedline.progress import clock
 from feedline.recorder import Recorder, Render
+from feedline.staffing import AutoCount
 from feedline.stats import Stats
 from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
+from feedline.workers.changing import ChangingWorkers
+from feedline.workers.choosing import ChoosingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.processes import ProcessWorkers
@@ -59,8 +64,11 @@ class Feed:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         began = clock()
         job = replace(job, marked=self._lasting.recording is not None)
+        if isinstance(options.num_workers, AutoCount):
+            self._pace(options, job)
         if self._lasting.workers is None:
-            for message in warnings_about(job, options.workers, options.multiprocessing_context):
+            self._lasting.kind.begin(options.workers, job, options.multiprocessing_context)
+            for message in warnings_about(job, self._lasting.kind.now.kind, options.multiprocessing_context):
                 self.tell_once(message)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
         workers = kept or self._new_workers(options, job)
@@ -73,6 +81,8 @@ class Feed:
         try:
             if kept is None:
                 workers.start()
+            if self._lasting.pacing is not None and isinstance(workers, ChangingWorkers):
+                self._lasting.pacing.begin(workers)
             self._lasting.memory.begin(workers.processes())
         except BaseException:
             iterator.close()
@@ -80,6 +90,14 @@ class Feed:
         if workers.processes():  # the start of threads is nothing to speak of
             iterator.started(clock() - began)
         return iterator
+
+    def _pace(self, options: Options, job: Job) -> None:
+        lasting = self._lasting
+        if options.stream:
+            lasting.chosen = partial(of_a_stream, options)
+        elif lasting.pacing is None:
+            lasting.pacing = pacing_for(options, job)
+            lasting.chosen = lasting.pacing.chosen
 
     @property
     def errors(self) -> list[BadSample]:
@@ -118,9 +136,12 @@ class Feed:
             self.drop_kept()  # those there are were told to mark nothing
         self._marked = job.marked
         workers = self._lasting.workers
+        if isinstance(workers, ChoosingWorkers) and workers.outdated:
+            self.drop_kept()
+            workers = None
         if workers is None:
             workers = self._new_workers(options, job)
-            self._may_work_ahead = options.across_epochs and workers.takes_early and changeable(job) is None
+            self._may_work_ahead = options.across_epochs and changeable(job) is None
             self._lasting.keep(workers)
             try:
                 workers.start()
@@ -131,16 +152,26 @@ class Feed:
         return workers
 
     def _new_workers(self, options: Options, job: Job) -> Workers:
-        """Such as the options ask for, still to be started; they share batches among them where that is possible."""
-        workers, division = _workers_of_kind(options, job), self._lasting.division
+        """Such as the options ask for, still to be started."""
+        pacing = self._lasting.pacing
+        if options.num_workers == 0:
+            return InlineWorkers(job)
+        if pacing is None:
+            return self._sharing(options, job, job.num_workers)
+        job, count = replace(job, num_workers=pacing.most), pacing.setting.workers
+        staff = self._sharing(options, job, count)
+        return ChangingWorkers(job, staff, count, pacing.here, travel=self._lasting.kind.now.kind != "thread")
+
+    def _sharing(self, options: Options, job: Job, count: int) -> Workers:
+        """Of the kind asked for, or chosen; they share batches among them where that is possible."""
+        make, kind, division = partial(_workers_of, options), self._lasting.kind, self._lasting.division
+        workers = ChoosingWorkers(job, make, kind, count) if kind.is_open else make(kind.now.kind, job, count)
         if division.never or not may_split(job):
             return workers
         return SplitWorkers(workers, job.dialect.pieces, division, options.in_order)
 
 
-def _workers_of_kind(options: Options, job: Job) -> Workers:
-    if options.num_workers == 0:
-        return InlineWorkers(job)
-    if options.workers == "thread":
-        return ThreadWorkers(job)
-    return ProcessWorkers(job, options.multiprocessing_context)
+def _workers_of(options: Options, kind: str, job: Job, count: int) -> Workers:
+    if kind == "thread":
+        return ThreadWorkers(job, count)
+    return ProcessWorkers(job, options.multiprocessing_context, count)

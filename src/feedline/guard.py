@@ -68,6 +68,10 @@ class Guard:
         """Is a worker that is stuck replaced?"""
         return self._care.on_stall == "restart"
 
+    def hired(self) -> None:
+        """There are new workers: whether they come to life is to be seen."""
+        self._may_be_unborn = True
+
     def submit(self, task: Task) -> None:
         """Give out a task; samples known to be deadly are left out."""
         self.workers.submit(self.careful(task))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 import weakref
 from collections import deque
@@ -23,9 +24,11 @@ from feedline.messages import Notice
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter
 from feedline.observe.recording import Recording
+from feedline.pacing import Pacing
 from feedline.recorder import Known, Recorder
-from feedline.stats import Flow, Stats
+from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
+from feedline.workers.choosing import Choosing
 from feedline.workers.contract import Workers
 from feedline.workers.division import Division
 
@@ -61,10 +64,16 @@ class Lasting:
         self.meters: deque[Meter] = deque(maxlen=KEPT)
         self.flow_before = Flow()
         """Of all epochs whose meters are not kept any more."""
+        self.kind = Choosing()
+        """Of the workers."""
         self.recorders: list[Recorder] = []
         self.latest: Callable[[], Iteration | None] = lambda: None
         """The epoch begun last, as long as somebody has its iterator."""
-        self._warned: set[str] = set()
+        self.pacing: Pacing | None = None
+        """With num_workers="auto", of data with indices: how many workers there are."""
+        self.chosen: Callable[[], Chosen | None] = lambda: None
+        self._warned: dict[str, object] = {}
+        self._lock = threading.Lock()  # a loader may be read, and asked for its stats, in several threads at once
         self._owner = os.getpid()
         self._workers: Workers | None = None
         self._stop_workers: Callable[[], object] | None = None
@@ -77,8 +86,8 @@ class Lasting:
 
     def tell_once(self, message: str) -> None:
         """Warn, unless that has been said before."""
-        if message not in self._warned:
-            self._warned.add(message)
+        mine = object()
+        if self._warned.setdefault(message, mine) is mine:  # in one step: of two threads one says it
             tell(message)
 
     def heed(self, notice: Notice) -> None:
@@ -93,9 +102,10 @@ class Lasting:
 
     def new_meter(self, meter: Meter) -> Meter:
         """The next epoch's."""
-        if len(self.meters) == KEPT:
-            self.flow_before = self.flow_before.plus(self.meters[0].flow())
-        self.meters.append(meter)
+        with self._lock:
+            if len(self.meters) == KEPT:
+                self.flow_before = self.flow_before.plus(self.meters[0].flow())
+            self.meters.append(meter)
         if (recording := self.recording) is not None:
             recording.meters.append(meter)
         return meter
@@ -110,16 +120,23 @@ class Lasting:
         """How the loader is doing."""
         latest = self.latest()
         workers = self.workers if latest is None else latest
-        epochs = [meter.flow() for meter in self.meters]
+        processes = [] if workers is None else workers.processes()
+        ended = not processes and self.kind.now.kind == "thread"  # those there may have been are none of the workers
+        with self._lock:
+            before, meters = self.flow_before, list(self.meters)
+        epochs = [meter.flow() for meter in meters]
         if latest is not None:
             epochs[-1] = latest.flow()
         return Stats(
             epoch=epochs[-1] if epochs else Flow(),
-            total=reduce(Flow.plus, epochs, self.flow_before),
+            total=reduce(Flow.plus, epochs, before),
             epochs=tuple(epochs),
-            workers=self.memory.now([] if workers is None else workers.processes()),
+            workers=() if ended else self.memory.now(processes),
             collate=self.collated.stats(),
             errors=self.mishaps.count,
+            kind=self.kind.now.kind,
+            why_kind=self.kind.now.why,
+            chosen=self.chosen(),
         )
 
     def known(self) -> Known:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from feedline.care import Care
 from feedline.datasets import fingerprint_of
@@ -41,10 +41,12 @@ class DataLoader:
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
-    seed and epoch; drawn at random if None), `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
-    `collate` (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn),
-    `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
-    `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
+    seed and epoch; drawn at random if None), `num_workers="auto"` (as many as it takes, found out while it runs:
+    `print(loader.stats())`), `workers` ("process", "thread", or "auto": whichever does better, see docs/workers.md),
+    `shuffle_buffer` (for streams), `collate` (how each field becomes a batch:
+    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn), `across_epochs` (False: persistent workers
+    read nothing of an epoch before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a
+    time, for samples that wait; docs/latency.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -62,7 +64,7 @@ class DataLoader:
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | Literal["auto"] = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         drop_last: bool = False,
         timeout: float = 0,

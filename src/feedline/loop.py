@@ -27,9 +27,11 @@ from feedline.messages import Outcome, Task
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording
 from feedline.options import Options
+from feedline.pacing import Pacing
 from feedline.progress import clock
 from feedline.stats import Flow
 from feedline.supervise.memory import Setting
+from feedline.workers.changing import ChangingWorkers
 from feedline.workers.contract import Workers
 
 
@@ -63,7 +65,8 @@ class BatchIterator(Iterator[Any]):
         self._passed = passed
         self._length = length
         self._delivery = Delivery(options.in_order)
-        self._credits = workers.credits(options.prefetch_factor)
+        self._pacing = lasting.pacing if isinstance(workers, ChangingWorkers) else None
+        self._take_pace()
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None
@@ -110,7 +113,24 @@ class BatchIterator(Iterator[Any]):
         self.samples_given = outcome.size if self._batched else None
         if self._recording is not None:
             self._record(self._recording, outcome)
+        if self._pacing is not None:
+            self._follow(self._pacing)
         return outcome.batch
+
+    def _take_pace(self) -> None:
+        prefetch = self._options.prefetch_factor if self._pacing is None else self._pacing.setting.prefetch
+        self._credits = self._workers.credits(prefetch)
+
+    def _follow(self, pacing: Pacing) -> None:
+        assert isinstance(self._workers, ChangingWorkers)
+        try:
+            if pacing.gave(self._meter, self._workers):
+                self._take_pace()
+                self._guard.hired()
+                self.fill()
+        except BaseException as error:
+            self._abandon(error)
+            raise
 
     def _record(self, recording: Recording, outcome: Outcome) -> None:
         epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
@@ -153,6 +173,8 @@ class BatchIterator(Iterator[Any]):
 
     def _leave(self, over: str) -> None:
         if self._over is None:
+            if self._pacing is not None and isinstance(self._workers, ChangingWorkers):
+                self._pacing.end(self._workers)
             self._over = over
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
@@ -168,7 +190,13 @@ class BatchIterator(Iterator[Any]):
             )
 
     def _next_outcome(self) -> Outcome | None:
-        return self._next_of_workers() if self._workers.do is None else self._next_done_here(self._workers.do)
+        if self._workers.do is None:
+            return self._next_of_workers()
+        if self._takes_over:
+            self._take_over()
+        if len(self._delivery) and (outcome := self._next_of_workers()) is not None:  # of workers there were
+            return outcome
+        return self._next_done_here(self._workers.do)
 
     def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
         """Taken, done and counted in one go: nothing else is ever under way."""

@@ -16,9 +16,22 @@ from typing import Any, NamedTuple
 
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
+from feedline.gil import Looks
 from feedline.observe.marks import Marks
 
-__all__ = ["Array", "AsGiven", "BadSample", "Empty", "Failure", "IntArray", "Notice", "Outcome", "Tally", "Task"]
+__all__ = [
+    "Array",
+    "AsGiven",
+    "BadSample",
+    "Empty",
+    "Failure",
+    "Findings",
+    "IntArray",
+    "Notice",
+    "Outcome",
+    "Tally",
+    "Task",
+]
 
 LONGEST_ERROR = 1_000
 LONGEST_TRACE = 10_000
@@ -162,6 +175,16 @@ class Tally:
     """1 if none were left, so that there is no batch."""
 
 
+class Findings(NamedTuple):
+    """What a worker process has seen of its work while it is tried whether threads would do (workers/trial)."""
+
+    looks: Looks = Looks()
+    not_shared: str = ""
+    """Why threads must not share the dataset, should that have come out."""
+    batches: float = 0.0
+    """So much of a batch was made meanwhile; 0 if it does not count."""
+
+
 class Apart(Enum):
     """Why a piece of a batch is none: the batch has to be made by one worker."""
 
@@ -182,6 +205,7 @@ class Notice(NamedTuple):
     """When it (or each of its pieces) was made, while somebody records."""
     apart: Apart | None = None
     """Of a piece of a batch: that it is of no use."""
+    findings: Findings | None = None
 
 
 class Outcome(NamedTuple):
@@ -211,6 +235,11 @@ class Outcome(NamedTuple):
 def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     """The same, and when it was made."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))
+
+
+def with_findings(outcome: Outcome, findings: Findings) -> Outcome:
+    """The same, and what was seen meanwhile."""
+    return outcome._replace(notice=(outcome.notice or Notice())._replace(findings=findings))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

@@ -13,6 +13,7 @@ import json
 import logging
 import operator
 import os
+import threading
 from collections import deque
 from datetime import datetime, timezone
 from typing import Any
@@ -40,11 +41,13 @@ class Mishaps:
         self._read = 0
         self._different: set[Any] = set()
         self._file = _Lines()
+        self._lock = threading.Lock()  # a loader may be read in several threads at once
 
     @property
     def samples(self) -> list[BadSample]:
         """The bad samples, oldest first; the last 10,000."""
-        return list(self._kept)
+        with self._lock:
+            return list(self._kept)
 
     @property
     def count(self) -> int:
@@ -54,19 +57,23 @@ class Mishaps:
     def take(self, outcome: Outcome, care: Care) -> None:
         """Count an outcome's samples and tell of the bad ones; TooManyErrors if that is enough."""
         bad = outcome.bad
-        self._read += outcome.size + outcome.dropped + sum(sample.replacement is None for sample in bad)
+        with self._lock:
+            self._count(outcome, care)
         if bad:
-            self._bad += len(bad)
-            self._kept.extend(bad)
-            if care.max_errors is not None and isinstance(
-                care.max_errors, int
-            ):  # else nobody wants to know, and there may be many
-                self._different.update(map(_key, bad))
             for sample in bad:
                 log.warning("%s; %s", _told(sample), _done_about(sample))
             if care.error_log is not None:
                 self._file.write(care.error_log, bad)
         self.judge(care)
+
+    def _count(self, outcome: Outcome, care: Care) -> None:
+        bad = outcome.bad
+        self._read += outcome.size + outcome.dropped + sum(sample.replacement is None for sample in bad)
+        self._bad += len(bad)
+        self._kept.extend(bad)
+        limit = care.max_errors
+        if limit is not None and isinstance(limit, int):  # else nobody wants to know, and there may be many
+            self._different.update(map(_key, bad))
 
     def judge(self, care: Care, at_end: bool = False) -> None:
         """Were there more than `max_errors`? A share is judged when enough have been read, or at an epoch's end."""

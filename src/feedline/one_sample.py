@@ -50,7 +50,7 @@ class OneSample:
             self._numpy = np.random.RandomState()
         if not self._numpy_is_ready:
             self._numpy_is_ready = True
-            value = mix(self._task, self._place)
+            value = mix(self._task, self._place, 1)  # by the same number both would draw the same
             self._numpy.seed([value & 0xFFFFFFFF, value >> 32])  # 32 bits alone meet by chance among 10,000 samples
         return self._numpy
 

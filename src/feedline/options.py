@@ -17,10 +17,13 @@ from feedline.care import Care, check_care
 from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_seed, check_whole
 from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
+from feedline.staffing import check_count
 from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
+AUTO = "auto"
+"""The kind is for feedline to choose."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Options:
 
 def check_options(given: dict[str, Any]) -> Options:
     """Check what was passed to DataLoader, torch's exclusions among them, and fill in what follows from it."""
-    dataset, num_workers = given["dataset"], check_whole("num_workers", given["num_workers"], least=0)
+    dataset, num_workers = given["dataset"], check_count(given["num_workers"], given["prefetch_factor"])
     stream = _is_stream(dataset)
     options = Options(
         dataset=dataset,
@@ -292,10 +295,10 @@ def check_kind(value: Any) -> str:
     """A kind of workers."""
     if not isinstance(value, str):
         raise OptionTypeError(
-            f"workers says of which kind they are, {' or '.join(map(repr, KINDS))}; got {value!r}. "
+            f"workers says of which kind they are, {' or '.join(map(repr, (*KINDS, AUTO)))}; got {value!r}. "
             "How many there are is num_workers."
         )
-    return check_choice("workers", value, KINDS)
+    return check_choice("workers", value, (*KINDS, AUTO))
 
 
 def check_restart(care: Care, timeout: float) -> None:

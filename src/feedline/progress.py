@@ -18,9 +18,9 @@ index being read if it is not the one the task names at that place (a neighbour,
 nanoseconds that whoever was in this place has spent on reading samples, making batches and handing them over.
 """
 
-PREPARING, AT_ONCE, COLLATING, SENDING, INITIALISING, SETTING_UP, IDLE = range(-1, -8, -1)
+PREPARING, AT_ONCE, COLLATING, SENDING, INITIALISING, SETTING_UP, IDLE, LEAVING = range(-1, -9, -1)
 """Instead of a place: about to begin; all samples in one call; making the batch; handing it over; in worker_init_fn;
-being born; waiting for a task."""
+being born; waiting for a task; dismissed, and on its way out."""
 
 _AMONG = -100
 """From here downwards: the sample at that place is the first, of several that are being read, that is not finished."""

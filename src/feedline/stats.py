@@ -44,6 +44,7 @@ class Flow:
     epoch: int = 0
     """The (latest) epoch's number."""
     num_workers: int = 0
+    """At the end, should it have changed."""
     seconds: float = 0.0
     """From the first time a batch was asked for until the latest batch was had, the start of workers included."""
     waiting: float = 0.0
@@ -66,6 +67,8 @@ class Flow:
     """Batches that were ready when one was asked for, on average."""
     restarts: int = 0
     """Workers that died or were stuck, and were replaced."""
+    staffed: float = 0.0
+    """Workers times seconds; not `num_workers` times `seconds` where workers came and went."""
 
     @property
     def samples_per_second(self) -> float:
@@ -91,7 +94,8 @@ class Flow:
     def utilisation(self) -> float:
         """The share of their time that workers worked; without workers, 0."""
         spent = self.fetching + self.collating + self.sending
-        return min(1.0, spent / (self.seconds * self.num_workers)) if self.seconds and self.num_workers else 0.0
+        available = self.staffed or self.seconds * self.num_workers
+        return min(1.0, spent / available) if self.num_workers and available else 0.0
 
     def __str__(self) -> str:
         busy = f"; workers busy {self.utilisation:.0%}" if self.num_workers else ""
@@ -110,8 +114,44 @@ class Flow:
 
 _ADDED = (
     *("seconds", "waiting", "batches", "samples", "bytes", "restarts"),
-    *("fetching", "collating", "sending", "transferring", "delivering"),
+    *("fetching", "collating", "sending", "transferring", "delivering", "staffed"),
 )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A step of `num_workers="auto"`: what it took, after how many batches, and why.
+
+    >>> Change(batches=12, workers=2, prefetch_factor=2, reason="with 1 worker the loop waited 90 %").workers
+    2
+    """
+
+    batches: int
+    workers: int
+    prefetch_factor: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What `num_workers="auto"` has chosen. `print` it.
+
+    >>> print(Chosen(4, 2, "the loop waits 2 % of its time", settled=True))
+    4 workers, 2 batches ahead each (chosen): the loop waits 2 % of its time
+    """
+
+    workers: int
+    prefetch_factor: int
+    reason: str
+    settled: bool = False
+    """Or is something being tried out?"""
+    changes: tuple[Change, ...] = ()
+    """How it came to that: the last 100 steps."""
+
+    def __str__(self) -> str:
+        many = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        what = f"{many}, {self.prefetch_factor} batches ahead each" if self.workers else "no workers"
+        return f"{what} ({'chosen' if self.settled else 'on trial'}): {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -155,6 +195,12 @@ class Stats:
     collate: CollateStats = CollateStats()
     errors: int = 0
     """Samples that failed and were left out or replaced (`on_error`)."""
+    kind: str = ""
+    """Of the workers: "process" or "thread"; empty without workers."""
+    why_kind: str = ""
+    """Why they are of that kind, if feedline chose it (`workers="auto"`)."""
+    chosen: Chosen | None = None
+    """With `num_workers="auto"`: how many there are, and why."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -225,6 +271,11 @@ def _lines(stats: Stats) -> Iterator[str]:
     yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
     if flow.num_workers:
         yield f"  {flow.queued:.2g} batches ready on average, {flow.num_workers} workers, {flow.restarts} replaced"
+    if stats.why_kind:
+        plural = {"process": "processes", "thread": "threads"}[stats.kind]
+        yield f"  {plural}, because {stats.why_kind}"
+    if stats.chosen is not None:
+        yield f"  {stats.chosen}"
     for worker in stats.workers:
         memory = f"{worker.total / 1e6:,.0f} MB, {worker.own / 1e6:,.0f} its own"
         yield f"  worker {worker.worker} (pid {worker.pid}): {memory}"

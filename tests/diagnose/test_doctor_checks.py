@@ -24,9 +24,9 @@ from feedline.diagnose.doctor.evidence import (
     Reading,
     Run,
     Setting,
-    Trial,
 )
 from feedline.diagnose.findings import Finding
+from feedline.gil import Looks
 from feedline.supervise.growth import MB
 
 IMAGE = Field("[0]", ARRAY, "uint8", (8, 8, 3), 192)
@@ -199,9 +199,10 @@ def test_a_pickle_without_end() -> None:
 
 # Speed
 
-PYTHON = Trial(one=1.0, two=0.98, cpu_one=1.0, cpu_two=1.0, possible=1.9)
-RELEASING = Trial(one=1.0, two=0.52, cpu_one=1.0, cpu_two=1.0, possible=1.9)
-WAITING = Trial(one=1.0, two=0.5, cpu_one=0.01, cpu_two=0.01, possible=1.9)
+PYTHON = Looks(32, 31, seconds=1.0, computing=1.0)
+BOTH = Looks(32, 16, seconds=1.0, computing=1.0)
+RELEASING = Looks(32, 4, seconds=1.0, computing=1.0)
+WAITING = Looks(32, 1, seconds=1.0, computing=0.01)
 
 
 def timed(*seconds: float, **more: Any) -> Evidence:
@@ -209,17 +210,17 @@ def timed(*seconds: float, **more: Any) -> Evidence:
 
 
 def test_threads() -> None:
-    def said(trial: Trial, threads: bool = False) -> list[tuple[str, str]]:
-        seen = timed(0.01, trial=trial, setting=Setting(threads=threads))
+    def said(looks: Looks, threads: bool = False) -> list[tuple[str, str]]:
+        seen = timed(0.01, looks=looks, setting=Setting(threads=threads))
         return [(each.id, each.severity) for each in speed.check_threads(seen)]
 
     assert said(PYTHON) == [("python-bound", "note")]
     assert said(PYTHON, threads=True) == [("python-bound", "warning")]
+    assert said(BOTH, threads=True) == []
     assert said(RELEASING) == [("threads-help", "ok")]
     assert said(WAITING) == [("threads-help", "ok")]
-    for trial in (PYTHON, RELEASING, WAITING._replace(cpu_one=0.3)):  # a machine that had no second CPU to spare
-        assert said(trial._replace(possible=1.1)) == []
-    assert said(WAITING._replace(possible=1.1)) == [("threads-help", "ok")]  # which it does not need
+    for looks in (PYTHON, RELEASING):
+        assert said(looks._replace(looked=7, held=7 * looks.held // 32)) == [], "too few"
 
 
 def test_a_slow_first_time_is_no_slow_sample() -> None:

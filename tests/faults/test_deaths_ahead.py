@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from kinds import FORK
-from noted import Noted, Reads
+from noted import Noted, Reads, stacked
 
 from feedline import DataLoader, WorkerDied
 
-KEPT: dict[str, Any] = {**FORK, "persistent_workers": True, "batch_size": 2, "shuffle": True, "seed": 4}
+ORDER: dict[str, Any] = {"batch_size": 2, "shuffle": True, "seed": 4}
+KEPT: dict[str, Any] = {**FORK, **ORDER, "persistent_workers": True, "collate_fn": stacked}
 SIZE = 12
 
 

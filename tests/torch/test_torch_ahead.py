@@ -124,7 +124,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=few(50))
+@settings(max_examples=few(40))
 @given(st.sampled_from(KINDS), st.integers(4, 20), st.lists(ACTIONS, min_size=2, max_size=6))
 def test_whatever_is_done_batches_states_and_draws_are_those_without(
     kind: str, size: int, actions: list[tuple[str, int]]
@@ -175,6 +175,14 @@ def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: boo
                 sampler.set_epoch(epoch + 1)
                 assert sorted(reads.take(len(expected) + EARLY)) == sorted(expected + list(sampler)[:EARLY])
     assert reads.rest() == []
+
+
+def test_it_can_be_switched_off() -> None:
+    reads = Reads()
+    with DataLoader(Noted(10, reads.writing), 2, across_epochs=False, **KEPT) as loader:
+        list(loader)
+        assert loader.across_epochs is False
+    assert sorted(reads.rest()) == list(range(10))
 
 
 def test_who_draws_between_epochs_gets_what_torch_would_give() -> None:

@@ -54,10 +54,16 @@ def test_torchs_wrappers_are_looked_into(wrap: Any) -> None:
     assert batches(wrap(Awaited())) == batches(wrap(Plain()))
 
 
+class Many(Awaited):
+    async def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [await self[index] for index in indices]
+
+
 def test_side_by_side() -> None:
-    stacked = data.StackDataset(Awaited(), Plain())
-    (first, second), *_ = DataLoader(stacked, 4)
-    assert first[0].tolist() == second[0].tolist()
+    for stacked in (data.StackDataset(Awaited(), Plain()), data.StackDataset(Many(), Many())):
+        (first, second), *_ = DataLoader(stacked, 4)
+        assert first[0].tolist() == second[0].tolist()
+    assert len(list(DataLoader(feedline.ConcatDataset([Many(), Many()]), 4))) == 5
 
 
 def test_options() -> None:

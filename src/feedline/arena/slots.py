@@ -264,9 +264,12 @@ class SlotPool:
 
     def _sweep(self) -> None:
         # Only when the list has doubled: a user who keeps everything must not pay for a scan per batch.
-        ended = [slot for slot in self._retired if not slot.leases]
-        self._spare_numbers.extend(slot.id for slot in ended)
-        self._retired = [slot for slot in self._retired if slot.leases]
+        ended = {slot for slot in self._retired if not slot.leases}
+        for slot in ended:
+            # A leaf that ended while its slot was being retired may have given nothing back: neither knew of the other.
+            self.segment.free(slot.id, 0, STRIDE)
+            self._spare_numbers.append(slot.id)
+        self._retired = [slot for slot in self._retired if slot not in ended]
         self._sweep_at = 2 * len(self._retired) + 64
 
 

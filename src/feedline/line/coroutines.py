@@ -126,7 +126,8 @@ class FetchLoop:
 
     async def _read_all(self, reading: Reading) -> None:
         ended = _Ended(count := min(reading.limit, len(reading.wanted)))
-        readers = [asyncio.ensure_future(self._read_on(reading, ended)) for _ in range(count)]
+        start = asyncio.get_running_loop().create_task
+        readers = [start(self._read_on(reading, ended)) for _ in range(count)]
         try:
             await ended.all
         except asyncio.CancelledError:  # Ctrl-C, or told to leave

@@ -56,17 +56,21 @@ class Meter:
         self._transferring = 0
         self._epoch = epoch
         self._workers = workers
+        self._staffed = self._staffed_since = 0
         self._before = spent
         self._spent = spent
         self._batches = self._samples = 0
         self._bytes = self._bytes_each = 0.0
         self._queued = 0
-        self._first = self.latest = self._gave = self.queued = 0
+        self._first = self.latest = self.given = self.queued = 0
         self._waiting = 0
+        self.step = 0
+        """`latest` is when the user last asked, `given` when a batch was last had, and this what lay between."""
 
     def asked(self, queued: int = 0) -> None:
         """The user wants a batch; so many were ready."""
         self.latest = clock()
+        self.step = self.latest - self.given
         self.queued = queued
         self._queued += queued
         if not self._first:
@@ -81,20 +85,25 @@ class Meter:
         if self._batches <= 2 or not self._batches % WEIGHED:
             self._bytes_each = weight(batch) / size
         self._bytes += size * self._bytes_each  # only added to: who reads a counter takes less for a new beginning
-        self._gave = clock()
-        self._waiting += self._gave - self.latest
+        self.given = clock()
+        self._waiting += self.given - self.latest
 
     def moved(self, nanoseconds: int) -> None:
         """The user waited for a batch that was here to be somewhere else."""
         self._transferring += nanoseconds
         self._waiting += nanoseconds
-        self._gave = clock()
+        self.given = clock()
 
     def gave_none(self) -> None:
         """There are no more batches, nobody wants them any more, or instead of one there was an error."""
-        if self.latest > self._gave:
-            self._gave = clock()
-            self._waiting += self._gave - self.latest
+        if self.latest > self.given:
+            self.given = clock()
+            self._waiting += self.given - self.latest
+
+    def staff(self, workers: int) -> None:
+        """From the latest batch on there are so many workers."""
+        self._staffed += self._workers * (self.given - max(self._first, self._staffed_since))
+        self._workers, self._staffed_since = workers, self.given
 
     def take(self, spent: Spent) -> None:
         """What the workers have spent so far."""
@@ -106,7 +115,7 @@ class Meter:
         return Flow(
             epoch=self._epoch,
             num_workers=self._workers,
-            seconds=max(0, self._gave - self._first) / 1e9,
+            seconds=max(0, self.given - self._first) / 1e9,
             waiting=self._waiting / 1e9,
             batches=self._batches,
             samples=self._samples,
@@ -118,7 +127,12 @@ class Meter:
             delivering=max(0, self._waiting - self.blocked - self._transferring) / 1e9,
             queued=self._queued / self._batches if self._batches else 0.0,
             restarts=self.restarts,
+            staffed=self._worker_seconds(),
         )
+
+    def _worker_seconds(self) -> float:
+        since = max(self._first, self._staffed_since)
+        return (self._staffed + self._workers * max(0, self.given - since)) / 1e9
 
 
 def weight(batch: Any, deepest: int = 8) -> int:

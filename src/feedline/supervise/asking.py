@@ -16,7 +16,8 @@ from typing import Any
 MOMENT = 0.5
 """Seconds."""
 
-_stuck: list[tuple[Callable[[Any], str], threading.Thread]] = []
+_stuck: tuple[tuple[Callable[[Any], str], threading.Thread], ...] = ()
+"""Replaced whole. Of two loops that do so at once one may win: then a dataset that is stuck is asked once more."""
 
 
 def asked(describe: Callable[[Any], str], index: Any) -> str:
@@ -25,8 +26,9 @@ def asked(describe: Callable[[Any], str], index: Any) -> str:
     >>> asked(lambda index: f"photos/{index}.jpg", 17)
     'photos/17.jpg'
     """
-    _stuck[:] = [(each, thread) for each, thread in _stuck if thread.is_alive()]
-    if any(each is describe for each, _ in _stuck):  # or a report on many workers would take a moment for each
+    global _stuck
+    stuck = _stuck = tuple((each, thread) for each, thread in _stuck if thread.is_alive())
+    if any(each is describe for each, _ in stuck):  # or a report on many workers would take a moment for each
         return ""
     said: list[str] = []
 
@@ -41,5 +43,5 @@ def asked(describe: Callable[[Any], str], index: Any) -> str:
         return ""
     thread.join(MOMENT)
     if thread.is_alive():
-        _stuck.append((describe, thread))
+        _stuck = (*_stuck, (describe, thread))
     return said[0] if said else ""

@@ -13,21 +13,26 @@ import fcntl
 import os
 import select
 import signal
+import threading
 
 _ends: tuple[int, int] | None = None
+_lock = threading.Lock()
 
 
 def reading_end() -> int:
     """The descriptor to give to workers."""
     global _ends
-    if _ends is None:
-        _ends = os.pipe()
-    return _ends[0]
+    with _lock:  # two loaders may start their workers at once, each in a thread of its own
+        if _ends is None:
+            _ends = os.pipe()
+        return _ends[0]
 
 
 def _in_forked_child() -> None:
-    # The child is not the parent: it must not keep the pipe's writing end open.
-    global _ends
+    # The child is not the parent: it must not keep the pipe's writing end open. The lock may be held by a thread that
+    # it does not have.
+    global _ends, _lock
+    _lock = threading.Lock()
     if _ends is not None:
         os.close(_ends[1])
         _ends = None

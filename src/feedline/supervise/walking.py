@@ -138,7 +138,7 @@ def is_a(kind: type, *others: type) -> bool:
     return not set(_mro(kind)).isdisjoint(others)
 
 
-def _own_attributes(value: Any) -> dict[str, Any]:
+def own_attributes(value: Any) -> dict[str, Any]:
     """The instance's own dictionary; empty if it has none."""
     descriptor = class_attribute(type(value), "__dict__")
     found = descriptor.__get__(value) if type(descriptor) in _C_ATTRIBUTES else None
@@ -148,7 +148,7 @@ def _own_attributes(value: Any) -> dict[str, Any]:
 def plain_attribute(value: Any, name: str) -> Any:
     """An attribute that is stored (in the instance, a slot, or by C code); None if it is not there or is computed."""
     descriptor = class_attribute(type(value), name)
-    return descriptor.__get__(value) if type(descriptor) in _C_ATTRIBUTES else _own_attributes(value).get(name)
+    return descriptor.__get__(value) if type(descriptor) in _C_ATTRIBUTES else own_attributes(value).get(name)
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:

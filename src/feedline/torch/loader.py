@@ -13,7 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.utils.data
@@ -35,6 +35,7 @@ from feedline.options import (
     check_start_method,
 )
 from feedline.recorder import Recorder
+from feedline.staffing import check_count
 from feedline.stats import Stats
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, Own, streams
@@ -54,11 +55,13 @@ class _Epoch:
 class DataLoader(torch.utils.data.DataLoader[T]):
     """A drop-in for `torch.utils.data.DataLoader`: the same options and the same order, another engine.
 
-    feedline's own options are keyword-only: `workers` ("process" or "thread"), `shuffle_buffer` (for streams),
-    `device` (batches arrive there, copied one ahead), `collate` (how each field becomes a batch:
-    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is `loader.collate_fn`),
-    `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
+    feedline's own options are keyword-only: `workers` ("process", "thread", or "auto": whichever does better, see
+    docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate` (how
+    each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
+    `loader.collate_fn`), `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
     `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
+    `num_workers="auto"`: as many as it takes, found out while it runs (`print(loader.stats())`); `loader.num_workers`
+    then is the usual number.
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset
@@ -81,7 +84,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | Literal["auto"] = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
@@ -117,6 +120,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_flag("across_epochs", across_epochs),
             check_fetch_threads(fetch_threads),
         )
+        if isinstance(num_workers, str):  # else torch's checks are the ones
+            num_workers = check_count(num_workers, prefetch_factor)
         collate_fn = check_collate(collate, collate_fn, compose)
         check_start_method(own.workers, multiprocessing_context)
         check_restart(own.care, timeout)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +23,7 @@ from feedline import worker_info
 from feedline.torch.collate import collate_by_thread, collate_without_shared_files
 
 _Stock: Any = _utils.worker.WorkerInfo
+_changing = threading.Lock()
 
 
 class TorchGenerator:
@@ -72,10 +75,19 @@ def enter_thread(info: worker_info.WorkerInfo) -> None:
     long before, so it is the function itself that from now on looks which thread calls it.
     """
     function: Any = _utils.worker.get_worker_info
-    if isinstance(function, types.FunctionType) and not hasattr(_utils.worker, "_feedline_answer"):
-        collate_by_thread()
-        _utils.worker._feedline_answer = _answer_here  # type: ignore[attr-defined]
-        function.__code__ = _asked.__code__
+    with _changing:  # nobody goes on to read before all of it is done, whoever does it
+        if isinstance(function, types.FunctionType) and not hasattr(_utils.worker, "_feedline_answer"):
+            collate_by_thread()
+            _utils.worker._feedline_answer = _answer_here  # type: ignore[attr-defined]
+            function.__code__ = _asked.__code__
+
+
+def _in_forked_child() -> None:
+    global _changing
+    _changing = threading.Lock()  # it may be held by a thread that the child does not have
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _asked() -> Any:  # with the globals of torch's module

@@ -88,6 +88,30 @@ def hazards(dataset: Any) -> Iterator[tuple[str, list[str]]]:
             yield what, paths
 
 
+def not_shared(dataset: Any) -> str:
+    """What is open in it, by its path, that threads must not share; empty if nothing is."""
+    found = walk(dataset, "dataset", _recognise_for_threads)
+    mapped = {each.holder for each in found if each.what is _MAPPING}
+    opened = (FILE, PIPE, SOCKET, CONNECTION)
+    return next((each.path for each in found if each.what in opened and not _only_mapped(each, mapped)), "")
+
+
+def lost_in_fork(dataset: Any, context: str | BaseContext | None) -> str:
+    """What threads can use and a forked worker cannot, a held lock or running threads, by its path; or nothing."""
+    if _start_method(context) != "fork":
+        return ""
+    found = dict(hazards(dataset))
+    return next((found[what][0] for what in (LOCK, THREADS) if what in found), "")
+
+
+def _recognise_for_threads(kind: type) -> Callable[[Any], str | None] | None:
+    return _harmless if is_a(kind, _thread._local) else _recognise(kind)  # each thread has its own of what is in there
+
+
+def _harmless(value: Any) -> str:
+    return _HARMLESS
+
+
 def _only_mapped(each: Found[str], mapped: set[str]) -> bool:
     return each.what is FILE and each.holder in mapped
 

@@ -27,11 +27,13 @@ class Workers(Protocol):
     def do(self) -> Callable[[Task], Outcome] | None:
         """Without workers: does a task on the spot, and the calls below are for nobody. None where there are some."""
 
-    pool: SlotPool | None
-    """Where batches lie, if there is shared memory."""
+    @property
+    def pool(self) -> SlotPool | None:
+        """Where batches lie, if there is shared memory."""
 
-    forked: bool
-    """Are they copies of this process, which share its memory as long as neither writes?"""
+    @property
+    def forked(self) -> bool:
+        """Are they copies of this process, which share its memory as long as neither writes?"""
 
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of each worker that is a process, while it is there."""
@@ -42,8 +44,9 @@ class Workers(Protocol):
     def start(self) -> None:
         """Have them ready to take tasks."""
 
-    takes_early: bool
-    """Can they be given tasks of an epoch that has not begun?"""
+    @property
+    def takes_early(self) -> bool:
+        """Can they be given tasks of an epoch that has not begun?"""
 
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         """Hand out one task; an urgent one goes out before all others when its worker is revived. The outcome of an
@@ -51,6 +54,13 @@ class Workers(Protocol):
 
     def submit_first(self, tasks: Sequence[Task]) -> None:
         """Hand out these tasks, in order, before all that nobody has taken yet."""
+
+    def resize(self, count: int) -> None:
+        """Have so many from now on, of those the job allows for; who is dismissed does what was sent before. Not for a
+        stream, whose parts have their workers."""
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         """What is there, or else the next to come; empty if nothing came within `timeout` seconds."""

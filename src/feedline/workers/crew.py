@@ -14,15 +14,16 @@ import os
 import selectors
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
 from feedline.observe.meter import Spent, spent_by
-from feedline.progress import PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
+from feedline.progress import INITIALISING, LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
@@ -30,7 +31,7 @@ from feedline.workers.body import Job
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, without_unimportable_main
 from feedline.workers.warm import processes_from
-from feedline.workers.wire import Descriptor, TaskTicket, open_without_waiting, send_task, unread_tasks
+from feedline.workers.wire import LEAVE, Descriptor, TaskTicket, open_without_waiting, send_task, unread_tasks
 
 
 class Crew:
@@ -74,7 +75,7 @@ class Crew:
         if self._board is not None:
             self._board[0] = run
 
-    def hire(self, numbers: range, cargo: Job | Parcel, context: BaseContext) -> None:
+    def hire(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
         """Start processes in those places, all at the same time."""
         forked = isinstance(cargo, Job)
         origin: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
@@ -106,6 +107,22 @@ class Crew:
         process.start()
         self.members[number] = member = open_member(process)
         self.selector.register(member.end, selectors.EVENT_READ, number)
+
+    def staying(self) -> list[int]:
+        """Those that have not been dismissed, as far as they have said."""
+        return [number for number in self.members if self.row(number)[PLACE] != LEAVING]
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
+        return sum(self.row(number)[PLACE] not in (SETTING_UP, INITIALISING, LEAVING) for number in self.members)
+
+    def vacant(self) -> Iterator[int]:
+        """Places that nobody has."""
+        return (number for number in range(self.count) if number not in self.members)
+
+    def has_ended(self, number: int) -> bool:
+        """Has that process come to its end, dismissed or not?"""
+        return bool(wait([self.members[number].end], 0))
 
     def bury(self, number: int) -> tuple[int | None, int | None, int]:
         """Clear the place of a process that has ended; its pid, exit code and, if the system says, its most memory."""
@@ -190,6 +207,13 @@ class Lane:
     def recall(self) -> None:
         """Take back what no worker has read: it waits here, in order, until the next flush."""
         self.waiting.extendleft(reversed(unread_tasks(self._recalling)))
+
+    def dismiss(self, count: int) -> None:
+        """Have so many of those who read here leave after the tasks sent so far; earlier leave unread is taken back."""
+        self.recall()
+        self.waiting = deque(ticket for ticket in self.waiting if not ticket.dismisses)
+        self.waiting.extend([LEAVE] * max(0, count))
+        self.flush()
 
     def close(self) -> None:
         """Let go of the pipe."""

@@ -120,7 +120,7 @@ class Race:
     """
 
     def __init__(self, workers: int) -> None:
-        self._workers = workers
+        self.workers = workers
         self._out: dict[int, None] = {}
         self._past = 0
         self._uneven_for = 0
@@ -139,7 +139,7 @@ class Race:
             self._past = 0
         else:
             self._past += 1
-            if self._past >= self._workers:
+            if self._past >= self.workers:
                 self._uneven_for = REMEMBERED
         del self._out[number]
 

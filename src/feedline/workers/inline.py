@@ -62,6 +62,12 @@ class InlineWorkers:
     def submit_first(self, tasks: Sequence[Task]) -> None:
         raise AssertionError("there is no worker")
 
+    def resize(self, count: int) -> None:
+        raise AssertionError("there is no worker")
+
+    def ready(self) -> int:
+        return 0
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         raise AssertionError("there is no worker")
 

@@ -22,6 +22,7 @@ from feedline.messages import Failure, Outcome, Task
 from feedline.progress import (
     IDLE,
     INITIALISING,
+    LEAVING,
     PLACE,
     PREPARING,
     SENDING,
@@ -39,6 +40,7 @@ from feedline.workers.body import Body, Job, remedy_for
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
 from feedline.workers.stored_generators import sources
+from feedline.workers.trial import LOOKING, Trial
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
 
 
@@ -69,6 +71,9 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     worker = _Worker(wiring, cargo, number)
     try:
         while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
+            if ticket.dismisses:
+                worker.be_dismissed()
+                return
             worker.serve(ticket)
     finally:
         worker.leave()
@@ -94,6 +99,7 @@ class _Worker:
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
+        self._trial: Trial | None = None
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         self._began = 0
@@ -107,6 +113,8 @@ class _Worker:
             if self._body.readers is not None:
                 last_words.add(self._body.readers.stack)
             self._body.start()
+            if job.on_trial and number < LOOKING:
+                self._trial = Trial(job)
         except Exception as error:
             add_note(
                 error,
@@ -135,6 +143,10 @@ class _Worker:
         if self._body is not None and self._body.readers is not None:
             self._body.readers.leave()
 
+    def be_dismissed(self) -> None:
+        """There is no more to do here: its end is no death."""
+        self._at(LEAVING)
+
     def _serve(self, ticket: TaskTicket, slot: Slot) -> Packed:
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
         writer = Writer(slot, leased=False)
@@ -158,6 +170,8 @@ class _Worker:
     def _run(self, task: Task, writer: Writer) -> Outcome:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
+        if self._trial is not None and not self._trial.over:
+            return self._trial.run(self._body, task, writer.empty)
         return self._body.run(task, writer.empty)
 
     def _at(self, place: int) -> int:

@@ -16,6 +16,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -25,7 +26,7 @@ from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
-from feedline.progress import IDLE, INDEX, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
+from feedline.progress import IDLE, INDEX, LEAVING, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
 from feedline.supervise import last_words
 from feedline.supervise.shutdown import KILL_SECONDS
 from feedline.supervise.watch import Death, Standing, state_of
@@ -36,17 +37,17 @@ from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_don
 
 
 class ProcessWorkers:
-    """The contract, kept by `job.num_workers` processes."""
+    """The contract, kept by `job.num_workers` processes; or by `count` of them, if the others may come later."""
 
     do = None
 
-    def __init__(self, job: Job, context: str | BaseContext | None) -> None:
+    def __init__(self, job: Job, context: str | BaseContext | None, count: int | None = None) -> None:
         self._job = job
-        self.count = job.num_workers
+        self.count = job.num_workers if count is None else count
         self._context: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
         self.forked = self._context.get_start_method() == "fork"
         self._parcel: Parcel | None = None
-        self._crew = Crew(self.count, job.dialect.preload)
+        self._crew = Crew(job.num_workers, job.dialect.preload)
         self.pool: SlotPool | None = self._crew.pool
         self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
         self._serial = 0
@@ -73,11 +74,36 @@ class ProcessWorkers:
             )
         try:
             self._crew.open(lanes=self.count if self._job.stream else 1)
+            self._crew.set_run(self._run)  # they may be started late, in a later run than the first
             self._crew.hire(range(self.count), self._cargo(self._context), self._context)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 add_note(error, "feedline: each worker takes a few descriptors: lower num_workers or raise `ulimit -n`")
             raise
+
+    def resize(self, count: int) -> None:
+        """Have so many: hire, or dismiss those who are free first, once the tasks sent so far are taken."""
+        self._check_owner()
+        for number in [number for number in self._crew.members if self._crew.has_ended(number)]:
+            self._has_left(number)
+        self.count = count
+        surplus = len(self._crew.staying()) - count
+        self._crew.lanes[0].dismiss(surplus)
+        if surplus < 0:
+            self._crew.hire(list(islice(self._crew.vacant(), -surplus)), self._cargo(self._context), self._context)
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
+        return self._crew.ready()
+
+    def _has_left(self, number: int) -> bool:
+        """Had it been dismissed? Then that was its end, and nothing is lost."""
+        if self._crew.row(number)[PLACE] != LEAVING:
+            return False
+        self._crew.bury(number)
+        self._killed.pop(number, None)
+        self._heard.pop(number, None)
+        return True
 
     def _cargo(self, context: Any) -> Job | Parcel:
         if context.get_start_method() == "fork":
@@ -126,7 +152,12 @@ class ProcessWorkers:
                     return outcomes
                 continue
             if dead:  # and what they had finished has been read
-                return [self._bury(number) for number in dead]
+                deaths: list[Outcome | Death] = [self._bury(number) for number in dead if not self._has_left(number)]
+                if deaths:
+                    return deaths
+                self.resize(self.count)  # should more have left than were to
+                dead = []
+                continue
             ready = crew.selector.select(self._seconds_until(deadline))
             if not ready:
                 return [self._give_up(number) for number in self._cannot_be_ended()]
@@ -260,7 +291,7 @@ class ProcessWorkers:
         """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""
         lane = self._crew.lane_of(number)
         lane.recall()
-        if len(self._crew.lanes) == self.count:  # nobody else reads from it: a stream, or the only worker
+        if len(self._crew.lanes) == self._crew.count:  # nobody else reads from it: a stream, or the only worker
             lane.waiting.clear()
             everything = [serial for serial, sent in self._out.items() if self._crew.lane_of(sent.task.shard) is lane]
             lost = [self._out.pop(serial) for serial in everything]

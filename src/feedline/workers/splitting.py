@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from feedline.arena.slots import LocalMemory
+from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.datasets import awaits
 from feedline.line.pieces import Pieces
 from feedline.messages import Apart, Notice, Outcome, Task
@@ -48,10 +48,6 @@ class SplitWorkers:
         self._division = division
         self._in_order = in_order
         self.count = workers.count
-        self.forked = workers.forked
-        self.takes_early = workers.takes_early
-        self.pool = workers.pool
-        self._memory = LocalMemory(workers.pool)
         self._wholes: dict[int, _Whole] = {}  # a piece's number → the batch it is of
         self._dropped: set[int] = set()  # pieces that are out, but of no use any more
         self._number = 0
@@ -63,6 +59,20 @@ class SplitWorkers:
         self._largest = self._seen = self._samples = self._look_at = 0
         self.spent: Callable[[], Spent] = workers.spent
         self.release: Callable[[], None] = workers.release
+
+    # Asked for each time: the kind of those inside may change while they work.
+
+    @property
+    def forked(self) -> bool:
+        return self._workers.forked
+
+    @property
+    def takes_early(self) -> bool:
+        return self._workers.takes_early
+
+    @property
+    def pool(self) -> SlotPool | None:
+        return self._workers.pool
 
     def processes(self) -> list[tuple[int, int]]:
         return self._workers.processes()
@@ -112,11 +122,18 @@ class SplitWorkers:
     def submit_first(self, tasks: Sequence[Task]) -> None:
         self._workers.submit_first(tasks)
 
+    def resize(self, count: int) -> None:
+        self._workers.resize(count)
+        self.count = self._race.workers = self._workers.count
+
+    def ready(self) -> int:
+        return self._workers.ready()
+
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         if self._used_small and not self._wholes and not self._dropped:
             self._used_small = False
-            if self.pool is not None:
-                self.pool.give_back_small()
+            if (pool := self.pool) is not None:
+                pool.give_back_small()
         if self._idle:
             events = self._workers.wait(timeout)
             self._took_in(len(events), len(events) * self._largest)
@@ -185,11 +202,11 @@ class SplitWorkers:
         return ()
 
     def _join(self, batches: list[Any], size: int) -> Any:
-        began = time.thread_time()
+        began, memory = time.thread_time(), LocalMemory(self.pool)
         try:
-            return self._joins(batches, self._memory.empty)
+            return self._joins(batches, memory.empty)
         finally:
-            self._memory.finish()
+            memory.finish()
             took, known = (time.thread_time() - began) / size, self._division.joining
             self._division.joining = took if known is None else min(took, known)
 

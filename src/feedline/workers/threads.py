@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from feedline.ambient import PerThread
 from feedline.arena import segment
@@ -36,21 +37,22 @@ from feedline.workers.parts import set_apart
 log = logging.getLogger("feedline")
 
 Lane = queue.SimpleQueue["tuple[int, Task] | None"]
-Done = queue.SimpleQueue["tuple[int, Outcome | Death] | None"]
+Done = queue.SimpleQueue["tuple[int, Outcome | Death | int] | None"]
+"""A number is that of a thread that was dismissed and has left."""
 STOP_SECONDS = 0.5
 """For all threads together: a sample under way may end, but nobody waits long after Ctrl-C."""
 
 
 class ThreadWorkers:
-    """The contract, kept by `job.num_workers` threads."""
+    """The contract, kept by `job.num_workers` threads; or by `count` of them, if the others may come later."""
 
     do = None
     forked = False
     takes_early = False  # they read the user's own dataset, which may be changed between epochs
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, count: int | None = None) -> None:
         self._job = job
-        self.count = job.num_workers
+        self.count = job.num_workers if count is None else count
         self._owner = os.getpid()
         self.pool = SlotPool() if segment.available else None
         self._lanes: list[Lane] = [queue.SimpleQueue() for _ in range(self.count if job.stream else 1)]
@@ -76,6 +78,25 @@ class ThreadWorkers:
         for number in range(self.count):
             self.revive(number, elsewhere=False)
 
+    def resize(self, count: int) -> None:
+        """Have so many: start some, or dismiss those who are free first, once the tasks sent so far are taken."""
+        if self._now.stopping:  # another thread closes the loader
+            return
+        self.count = count
+        staying = sum(not worker.has_left for worker in self._threads.values())
+        lane = self._lanes[0]
+        waiting = [message for message in _emptied(lane) if message is not None]  # without leave that nobody has taken
+        for message in (*waiting, *[None] * max(0, staying - count)):
+            lane.put(message)
+        vacant = (number for number in range(self._job.num_workers) if number not in self._threads)
+        for number in list(islice(vacant, max(0, count - staying))):
+            self.revive(number, elsewhere=False)
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
+        there = [worker for worker in self._threads.values() if not worker.has_left]
+        return sum(worker.row[PLACE] != INITIALISING for worker in there)
+
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         self._check_owner()
         lane = self._lanes[task.shard % len(self._lanes)]
@@ -94,12 +115,19 @@ class ThreadWorkers:
         try:
             arrived = self._done.get(timeout=timeout)
             while arrived is not None:
-                if arrived[0] == self._now.run or isinstance(arrived[1], Death):
+                if isinstance(arrived[1], int):
+                    self._see_off(arrived[1])
+                elif arrived[0] == self._now.run or isinstance(arrived[1], Death):
                     found.append(arrived[1])
                 arrived = self._done.get(block=not found, timeout=timeout)
         except queue.Empty:
             return found
         raise WorkerError("the loader was closed by another thread while this one waited for a batch")
+
+    def _see_off(self, number: int) -> None:
+        self._threads.pop(number, None)
+        if len(self._threads) < self.count:  # more have left than were to
+            self.resize(self.count)
 
     def forget(self, keep_early: bool = False) -> None:
         self._now.run += 1
@@ -125,8 +153,13 @@ class ThreadWorkers:
         worker.wanted = False
         task = worker.task if worker.run == self._now.run else None
         lost = [] if task is None else [task]
-        if len(self._lanes) == self.count:  # nobody else reads from it: a stream, or the only worker
-            lost += [waiting for run, waiting in _emptied(self._lanes[number]) if run == self._now.run]
+        if len(self._lanes) == self._job.num_workers:  # nobody else reads from it: a stream, or the only worker
+            lane = self._lanes[number]
+            for message in _emptied(lane):
+                if message is None:  # another thread closes the loader: who comes next is to see that
+                    lane.put(None)
+                elif message[0] == self._now.run:
+                    lost.append(message[1])
         self._done.put((self._now.run, Death(number, None, None, task, worker.row[PLACE], 0, "", tuple(lost))))
 
     def revive(self, number: int, elsewhere: bool) -> None:
@@ -144,10 +177,10 @@ class ThreadWorkers:
         self._now.stopping = True
         if self._owner != os.getpid():
             return
-        for number in self._threads:
+        for number in list(self._threads):
             self._lanes[number % len(self._lanes)].put(None)
         deadline = time.monotonic() + STOP_SECONDS
-        for worker in self._threads.values():
+        for worker in list(self._threads.values()):
             thread = worker.thread
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
@@ -160,12 +193,12 @@ class ThreadWorkers:
             self.pool.close()
 
 
-def _emptied(lane: Lane) -> list[tuple[int, Task]]:
-    """What was waiting in a lane."""
-    found = []
+def _emptied(lane: Lane) -> list[tuple[int, Task] | None]:
+    """What was waiting in a lane: tasks, and None for a worker that may leave."""
+    found: list[tuple[int, Task] | None] = []
     with contextlib.suppress(queue.Empty):
-        while (message := lane.get_nowait()) is not None:
-            found.append(message)
+        while True:
+            found.append(lane.get_nowait())
     return found
 
 
@@ -181,6 +214,7 @@ class _Worker:
 
     def __init__(self, job: Job, number: int, lane: Lane, done: Done, pool: SlotPool | None, now: _Now) -> None:
         self.wanted = True
+        self.has_left = False
         self.run = 0
         self.task: Task | None = None
         self.stack: Callable[[], str] = str
@@ -222,6 +256,9 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
                 worker.at(IDLE)
                 del outcome
             del message, task  # a batch must not live on here until the next one
+        worker.has_left = True
+        if worker.wanted and not now.stopping:
+            done.put((now.run, number))
     finally:
         if body is not None:
             body.stop()

@@ -29,6 +29,15 @@ class TaskTicket(NamedTuple):
     capacity: int
     size: int
 
+    @property
+    def dismisses(self) -> bool:
+        """Is there no task, but leave to go?"""
+        return self.serial == 0
+
+
+LEAVE = TaskTicket(0, 0, 0, 0, 0)
+"""Whoever reads it has done its last task."""
+
 
 class DoneTicket(NamedTuple):
     """From a worker: the outcome lies in the slot its task came in."""

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from feedline.diagnose.target import Construction
+from feedline.gil import Looks
 
 OUTLIER, LEAST_OUTLIER = 10.0, 0.1
 """A slow sample: times the usual, and seconds; below that nobody waits for it."""
@@ -91,29 +92,6 @@ class Collating(NamedTuple):
     """Elements of samples that were filled up to one length, before and after."""
     aliases: bool = False
     """Samples are handed on as they are: an array of the batch lies in the memory of one of theirs."""
-
-
-class Trial(NamedTuple):
-    """The same samples, read by one thread and by two."""
-
-    one: float
-    two: float
-    """Seconds…"""
-    cpu_one: float
-    cpu_two: float
-    """…and those of them on a CPU, of all threads together."""
-    possible: float
-    """CPUs that two threads had at work that needs no interpreter: near 1, the machine was busy."""
-
-    @property
-    def gain(self) -> float:
-        """How much faster two threads were."""
-        return self.one / self.two if self.two else 1.0
-
-    @property
-    def cpus(self) -> float:
-        """How many CPUs two threads had at once."""
-        return self.cpu_two / self.two if self.two else 0.0
 
 
 class Mishap(NamedTuple):
@@ -217,7 +195,8 @@ class Evidence:
     mishaps: tuple[Mishap, ...] = ()
     limit: float = 0.0
     """Seconds after which a sample was given up."""
-    trial: Trial | None = None
+    looks: Looks | None = None
+    """At a worker that reads samples."""
     collating: tuple[Collating, ...] = ()
     run: Run | None = None
     read_whole: int = 0

@@ -20,11 +20,10 @@ from itertools import pairwise
 from typing import Any
 
 from feedline.arena.limits import room
-from feedline.cpus import look
 from feedline.diagnose.doctor.columns import column_of
 from feedline.diagnose.doctor.evidence import Carried, Evidence, Mishap, Reading, Run
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
-from feedline.diagnose.doctor.probe import Batched, Observed, Rounds, Threads, Watched, same
+from feedline.diagnose.doctor.probe import Batched, Beside, Observed, Rounds, Watched, same
 from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
 from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
 from feedline.line.stream import READ_WHOLE
@@ -66,6 +65,8 @@ OF_SAMPLES = ("samples", "repeats", "slow")
 ROUND = 16
 WORTH_A_TRIAL = 0.001
 """Seconds a sample must take for threads to matter."""
+MOST_BESIDE = 256
+"""Samples that are read with a look now and then: of 1 ms each, they take as long as 32 looks do beside Python code."""
 MOST_ROUNDS, LEAST_ROUNDS, ENOUGH = 40, 8, 128 << 20
 """Rounds over the same samples: at most; and after how many, and how many bytes, growth is seen well enough."""
 PICKLE = 64 << 20
@@ -241,14 +242,11 @@ class Examination:
             self._note(rounds=tuple(rounds), round_size=len(few))
 
     def threads(self) -> None:
-        """One against two."""
-        count = min(64, self._affordable(SHARES["threads"] * self._seconds / 3))  # each is read twice
-        few = self._readable()[:count]
+        """Does reading hold the GIL?"""
+        few = self._readable()[: min(MOST_BESIDE, self._affordable(SHARES["threads"] * self._seconds))]
         if self._found.usual >= WORTH_A_TRIAL and len(few) >= 4:
-            for trial in self._loaded("threads", Threads(self._patient.dataset, few), sampler=[0]):
-                self._note(
-                    trial=trial._replace(possible=min(trial.possible, look().usable))
-                )  # a quota shows only later
+            for looks in self._loaded("threads", Beside(self._patient.dataset, few), sampler=[0]):
+                self._note(looks=looks)
 
     def collate(self) -> None:
         """The user's own collate_fn, by itself."""

@@ -1,6 +1,6 @@
 """What runs in worker processes: reads the user's samples and brings back what can be said of them.
 
-Takes: the user's dataset. Gives: datasets whose samples are `Reading`s, `Collating`s or a `Trial`, and a collate_fn
+Takes: the user's dataset. Gives: datasets whose samples are `Reading`s, `Collating`s or `Looks`, and a collate_fn
 that makes `Reading`s of a stream's elements.
 Promises: samples are read and never written to (they may lie in a file, or in memory shared with others); an error of
 the user's code is a reading like any other. What hangs or dies is feedline's own supervision's to see.
@@ -9,23 +9,21 @@ Not its job: which indices, how long (examine); judging (the checks).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from feedline.cgroups import text_of
 from feedline.datasets import described
-from feedline.diagnose.doctor.evidence import Collating, Line, Reading, Trial
+from feedline.diagnose.doctor.evidence import Collating, Line, Reading
 from feedline.diagnose.doctor.fields import as_array, digest, leaves, look_at
 from feedline.diagnose.doctor.lines import Lines, users_line
 from feedline.diagnose.doctor.seeding import Seeding
+from feedline.gil import Looks, Rival
+from feedline.own_time import now, since
 from feedline.supervise.memory import own_memory
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.worker_info import get_worker_info
@@ -34,7 +32,8 @@ TWICE = 8
 """So many samples a worker reads a second time, to see whether both lie in the same memory."""
 LONG = 0.05
 """Seconds after which the dataset is asked for words on the sample, which is then not read a second time."""
-BLOCK = bytes(1 << 20)
+LOOKS = 64
+"""At a worker that reads: after these its share of the GIL is known to a tenth or so."""
 
 _lines, _seeding = Lines(), Seeding()
 
@@ -42,23 +41,6 @@ _lines, _seeding = Lines(), Seeding()
 def same(value: Any) -> Any:
     """A collate_fn that leaves readings as they are."""
     return value
-
-
-def now() -> float:
-    """A clock that stands still while this thread waits for a CPU that others have: a busy machine is no slow sample.
-
-    It may seem to go back, if the wait comes between its two looks.
-
-    >>> now() - now() < 1
-    True
-    """
-    words = text_of("/proc/thread-self/schedstat").split()
-    return time.perf_counter() - (int(words[1]) / 1e9 if len(words) == 3 else 0.0)
-
-
-def since(began: float) -> float:
-    """Seconds of that clock."""
-    return max(0.0, now() - began)
 
 
 class Watched:
@@ -222,8 +204,8 @@ def _arrays(tree: Any) -> list[Any]:
     return found
 
 
-class Threads:
-    """A trial: the same samples by one thread and by two. A sample of this is a `Trial`."""
+class Beside:
+    """The samples, with a look now and then whether reading them holds the GIL. A sample of this is `Looks`."""
 
     def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
         self.dataset = dataset
@@ -232,12 +214,17 @@ class Threads:
     def __len__(self) -> int:
         return 1
 
-    def __getitem__(self, number: Any) -> Trial:
-        blocks = [BLOCK] * 24  # 1.5 ms each
-        possible = [_timed(2, _hash, blocks)]
-        (one, cpu_one), (two, cpu_two) = (_timed(count, self.dataset.__getitem__, self._indices) for count in (1, 2))
-        possible.append(_timed(2, _hash, blocks))
-        return Trial(one, two, cpu_one, cpu_two, min(cpu / seconds for seconds, cpu in possible))
+    def __getitem__(self, number: Any) -> Looks:
+        self.dataset[self._indices[0]]  # what is done once is done
+        rival = Rival()
+        rival.begin()
+        for index in self._indices:
+            self.dataset[index]
+            if rival.looked >= LOOKS:
+                break
+        rival.end()
+        rival.stop()
+        return rival.take()
 
 
 class Initialising:
@@ -249,20 +236,6 @@ class Initialising:
     def __call__(self, worker: int) -> None:
         torch = sys.modules.get("torch")
         for info in (get_worker_info(), torch.utils.data.get_worker_info() if torch else None):
-            if isinstance(getattr(info, "dataset", None), (Watched, Rounds, Batched, Threads)):
+            if isinstance(getattr(info, "dataset", None), (Watched, Rounds, Batched, Beside)):
                 object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[union-attr]
         self._own(worker)
-
-
-def _timed(threads: int, call: Callable[[Any], Any], things: Sequence[Any]) -> tuple[float, float]:
-    """Seconds, and those on a CPU."""
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(abs, range(threads)))  # they exist
-        began, worked = time.perf_counter(), time.process_time()
-        list(pool.map(call, things))
-        return time.perf_counter() - began, time.process_time() - worked
-
-
-def _hash(block: bytes) -> bytes:
-    """Work that lets other threads run."""
-    return hashlib.blake2b(block).digest()

@@ -2,8 +2,8 @@
 
 Takes: evidence. Gives: findings "slow-start", "slow-samples", "slow-reading", "slow-collate", "python-bound",
 "threads-help".
-Promises: a sample is slow only if it was so whenever it was read; a statement about threads that compute needs a
-machine that had two CPUs free.
+Promises: a sample is slow only if it was so whenever it was read; what is said about threads does not depend on how
+busy the machine was.
 Not its job: how many workers (tune).
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from feedline.diagnose.doctor.evidence import OUTLIER, Evidence, Line, Reading
 from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
+from feedline.workers.choice import LEAST_LOOKS, MOST_WANTED, Facts, wanted
 
 SLOW, VERY_SLOW = 0.01, 0.05
 """Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
@@ -25,12 +26,9 @@ LOOKS = 20
 """Looks at the code on which a line's share must rest."""
 COLLATE_SHARE, COLLATE_SECONDS = 0.5, 0.001
 """Of the time for reading and collating; and seconds a sample."""
-ONE_CPU, TWO_CPUS, POSSIBLE = 1.15, 1.5, 1.5
-"""CPUs that two threads have at once: code that holds the GIL at most 1.05 (measured on a busy machine of two CPUs),
-other code nearly as many as work that needs no interpreter."""
-ON_CPU, OFF_CPU = 0.6, 0.1
-"""The share of a single thread's time on a CPU: below the first it waits, for a disk or a network, and threads help.
-Below the second that is sure even on a busy machine, where whoever computes has a tenth at least."""
+BOUND = 0.75
+"""The share of its time for which reading holds the GIL, from which on it is Python's work: two threads would be a
+third faster than one at most."""
 
 
 def check_outliers(seen: Evidence) -> Iterator[Finding]:
@@ -133,29 +131,24 @@ def check_collate(seen: Evidence) -> Iterator[Finding]:
 
 def check_threads(seen: Evidence) -> Iterator[Finding]:
     """Would threads do, instead of processes?"""
-    trial = seen.trial
-    if trial is None or (trial.possible < POSSIBLE and trial.cpu_one >= OFF_CPU * trial.one):
+    looks = seen.looks
+    if looks is None or looks.looked < LEAST_LOOKS:
         return
-    evidence = {
-        "gain": round(trial.gain, 2),
-        "one_thread": trial.one,
-        "two_threads": trial.two,
-        "cpus": round(trial.cpus, 2),
-    }
-    works = trial.cpu_one > ON_CPU * trial.one
-    if works and trial.cpus < ONE_CPU:
+    held = f"{looks.held_share:.0%}".replace("%", " %")
+    evidence = {"held": round(looks.held_share, 2), "on_cpu": round(looks.on_cpu, 2), "looks": looks.looked}
+    if looks.held_share >= BOUND:
         if seen.setting.threads or seen.usual >= SLOW / 2:
             yield Finding(
                 "python-bound",
                 WARNING if seen.setting.threads else NOTE,
-                f"Two threads read {trial.gain:.1f} times as fast as one: the work is done by Python itself",
+                f"Reading holds the GIL for {held} of its time: the work is done by Python itself",
                 evidence,
                 "Python runs one thread at a time (the GIL). Worker threads do not help here; worker processes do.",
                 "use worker processes, or do the work in NumPy, OpenCV or torch calls on whole arrays.",
                 'loader = DataLoader(dataset, num_workers=4, workers="process")',
             )
-    elif trial.gain > TWO_CPUS and (trial.cpus > ONE_CPU or not works):
-        title = f"Two threads read {trial.gain:.1f} times as fast as one: workers='thread' would do"
+    elif wanted(Facts(2, cpus=2), looks) <= MOST_WANTED:
+        title = f"Reading holds the GIL for {held} of its time: workers='thread' would do"
         yield Finding("threads-help", OK, title, evidence)
 
 

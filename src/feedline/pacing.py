@@ -1,0 +1,190 @@
+"""The number of workers, followed from batch to batch (`num_workers="auto"`).
+
+Takes: the moments at which batches are asked for and had (the meter's), what workers have spent, the machine's limits.
+Gives: other numbers of workers, and of batches ahead; what was chosen, and why.
+Promises: what was learnt lasts over epochs; a window of batches is all of one setting, and begins when its workers are
+ready; a batch costs one call and some additions, 0.6 µs on a busy machine.
+Not its job: deciding (supervise.pace), having workers (workers.changing).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.arena.limits import room
+from feedline.cpus import look
+from feedline.observe.meter import Meter, Spent
+from feedline.options import Options
+from feedline.staffing import AutoCount, most_workers
+from feedline.stats import Change, Chosen
+from feedline.supervise.memory import measure
+from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.workers.body import Job
+from feedline.workers.changing import OPENED, CannotHire, ChangingWorkers, ReadHere, may_be_alone, only_gathers
+
+KEPT = 100
+"""Changes that are kept."""
+SECONDS, FIRST_SECONDS = 0.25, 0.05
+"""How long a window lasts at least: shorter ones differed by more than a tenth on two busy cores. The first is shorter:
+whether a batch is cheap shows at once (benchmarks/auto_workers.py)."""
+ROUNDS = 4
+"""How often each worker has its turn in a window; how much these rounds differ says how far the window may be off."""
+STEPS = 1000
+"""Of so many steps of a window the median is taken: a pause (a validation, a checkpoint) is no step."""
+UNKNOWN_WORKER = 1 << 26
+"""Bytes: what a worker is taken to need before one has been measured; with NumPy it is half of that, forked less."""
+MEASURED = 2
+"""So many workers are weighed when there might be more of them: it takes 16 ms for one of 320 MB."""
+
+
+class Pacing:
+    """One loader's, for all its epochs."""
+
+    def __init__(self, pace: Pace, most: int) -> None:
+        self._pace = pace
+        self.most = most
+        """Workers there may ever be."""
+        self._cpus = look().workers
+        self.here = ReadHere()
+        self._worker_bytes = 0
+        self._changes: deque[Change] = deque(maxlen=KEPT)
+        self._total = 0
+        self._is_first = True
+        self._unfinished = False
+        self._clear()
+
+    @property
+    def setting(self) -> Setting:
+        """What holds now."""
+        return self._pace.setting
+
+    def chosen(self) -> Chosen:
+        """What holds now, and why."""
+        pace = self._pace
+        return Chosen(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
+
+    def begin(self, workers: ChangingWorkers) -> None:
+        """An epoch begins with these; its first batches show how it begins, and not how it goes on."""
+        if workers.count != self.setting.workers:
+            self._pace.refuse(workers.count, OPENED)
+            self._clear()
+        if self._unfinished:  # the last one was left, nobody knows when
+            self._clear()
+        self._skip = 1 + workers.count
+        self._before, self._unfinished = workers.spent(), True
+
+    def end(self, workers: ChangingWorkers) -> None:
+        """The epoch is over; a window that has begun goes on in the next."""
+        if not self._skip:
+            self._spent += sum(workers.spent().minus(self._before))
+        self._unfinished = False
+
+    def gave(self, meter: Meter, workers: ChangingWorkers) -> bool:
+        """The loop has had a batch. Has the setting changed?"""
+        self._total += 1
+        if self._skip:
+            self._pass_over(workers)
+            return False
+        wait = meter.given - meter.latest
+        self._batches += 1
+        self._waited += wait
+        self._elapsed += meter.step + wait
+        if self._batches <= STEPS:
+            self._steps.append(meter.step)
+            if not self._batches % self._round:
+                self._rounds.append(self._elapsed)
+        if self._batches < self._least or self._elapsed < self._least_time:
+            return False
+        return self._judge(meter, workers)
+
+    def _pass_over(self, workers: ChangingWorkers) -> None:
+        self._skip -= 1
+        if not self._skip:
+            if workers.ready() >= workers.count:
+                self._before = workers.spent()
+            else:
+                self._skip = 1
+
+    def _clear(self) -> None:
+        self._batches = self._waited = self._elapsed = self._spent = 0
+        self._steps: list[int] = []
+        self._before = Spent()
+        self._skip = 1
+        self._unfinished = False
+        workers = self._pace.setting.workers
+        self._round = max(1, workers)
+        self._rounds = [0]  # when each was over
+        self._least = ROUNDS * self._round
+        self._least_time = 1e9 * (FIRST_SECONDS if self._is_first else SECONDS)
+
+    def _judge(self, meter: Meter, workers: ChangingWorkers) -> bool:
+        if meter.restarts:  # samples that have ended a worker would end this process
+            self._pace.keep_workers()
+        before = self.chosen()
+        self._pace.judge(self._window(workers), self._means(meter, workers))
+        self._is_first = False
+        return self._follow(before, meter, workers)
+
+    def _follow(self, before: Chosen, meter: Meter, workers: ChangingWorkers) -> bool:
+        """Have as many workers as was decided; a new window begins. Has the setting changed?"""
+        try:
+            if self.setting.workers != workers.count:
+                workers.resize(self.setting.workers)
+            if self._pace.settled:
+                workers.tidy()
+        except CannotHire as why:
+            self._pace.refuse(workers.count, str(why))
+        after = self.chosen()
+        has_changed = (after.workers, after.prefetch_factor) != (before.workers, before.prefetch_factor)
+        if has_changed or (after.settled and not before.settled):
+            self._changes.append(Change(self._total, *self.setting, after.reason))
+        self._clear()
+        self._before, self._unfinished, self._skip = workers.spent(), True, 0
+        if has_changed:
+            meter.staff(workers.count)
+            # What is under way was made under the setting before; and each has a first batch.
+            self._skip = before.prefetch_factor * before.workers + workers.count + 1
+        return has_changed
+
+    def _window(self, workers: ChangingWorkers) -> Window:
+        spent = self._spent + sum(workers.spent().minus(self._before))
+        busy = spent / (self._elapsed * workers.count) if workers.count else 1.0
+        return Window(
+            step=float(np.median(self._steps)) / 1e9,
+            wait=self._waited / self._batches / 1e9,
+            making=spent / self._batches / 1e9,
+            busy=min(1.0, busy),
+            noise=_error_of(np.diff(self._rounds)),
+        )
+
+    def _means(self, meter: Meter, workers: ChangingWorkers) -> Means:
+        if not self._pace.settled:
+            seen = [measure(number, pid) for number, pid in workers.processes()[:MEASURED]]
+            self._worker_bytes = max([self._worker_bytes, *(each.private for each in seen if each is not None)])
+        left = room()
+        free, limit = (None, None) if left is None else (left.free, left.limit)
+        flow = meter.flow()
+        return Means(self._cpus, free, limit, self._worker_bytes or UNKNOWN_WORKER, flow.bytes // max(1, flow.batches))
+
+
+def _error_of(times: npt.NDArray[np.int64]) -> float:
+    """How far their mean may be off, as a share of it."""
+    return float(np.std(times, ddof=1) / np.mean(times) / len(times) ** 0.5) if len(times) > 1 and times.any() else 0.0
+
+
+def pacing_for(options: Options, job: Job) -> Pacing:
+    """As these options begin."""
+    assert isinstance(options.num_workers, AutoCount)
+    alone = may_be_alone(job) and not options.timeout and options.care.on_stall != "restart"
+    start = Setting(0 if alone and only_gathers(job) else 1, options.prefetch_factor)
+    most = most_workers(look().workers)
+    return Pacing(Pace(start, most, alone, options.num_workers.prefetches), most)
+
+
+def of_a_stream(options: Options) -> Chosen:
+    """What there is to say where the number must not change."""
+    why = "one for each CPU; a stream is shared out by the number of workers, so that stays what it is"
+    return Chosen(options.num_workers, options.prefetch_factor, why, settled=True)

@@ -1,0 +1,57 @@
+"""`num_workers="auto"`, as a number.
+
+Takes: what the user passed as num_workers. Gives: a whole number; one that says of itself that it is only the usual.
+Promises: it stays "auto" wherever the number goes: through torch's own checks, and to a loader that Lightning or
+Accelerate makes again from this one's attributes.
+Not its job: how many there really are, from moment to moment (supervise.pace).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from feedline.checks import check_whole
+from feedline.cpus import look
+
+MOST_USUAL = 8
+"""For a stream, whose number of workers stays what it was; more need memory that nobody has measured yet."""
+LEAST_MOST, MOST_PER_CPU = 32, 4
+"""There may be so many workers, or so many for each CPU: more than CPUs, because many wait for a disk or network. The
+benchmark's case of 5 ms latency (benchmarks/auto_workers.py) still gains from 16 to 32 on two CPUs."""
+
+
+class AutoCount(int):
+    """As many as are usual on this machine: one for each CPU. Workers for data with indices come and go.
+
+    >>> count = AutoCount.here(prefetches=True)
+    >>> 1 <= count <= MOST_USUAL, count.prefetches
+    (True, True)
+    """
+
+    prefetches: bool = True
+    """Is the number of batches ahead left to feedline, too?"""
+
+    @classmethod
+    def here(cls, prefetches: bool) -> AutoCount:
+        """On this machine."""
+        count = cls(min(MOST_USUAL, look().workers))
+        count.prefetches = prefetches
+        return count
+
+
+def check_count(value: Any, prefetch_factor: Any) -> int:
+    """A number of workers, or "auto".
+
+    >>> check_count(2, None), type(check_count("auto", None)).__name__
+    (2, 'AutoCount')
+    """
+    if isinstance(value, str) and value == "auto":
+        return AutoCount.here(prefetch_factor is None)
+    if isinstance(value, AutoCount):
+        return value
+    return check_whole("num_workers", value, least=0, otherwise=', or "auto"')
+
+
+def most_workers(cpus: int) -> int:
+    """The most there may be."""
+    return max(LEAST_MOST, MOST_PER_CPU * cpus)

@@ -1,0 +1,307 @@
+"""How many workers, and how many batches ahead: decided from what was measured.
+
+Takes: facts: what a stretch of batches was like (`Window`), and what the machine still has (`Means`). Gives: the
+`Setting` to go on with, and why, in words.
+Promises: one change at a time, and each is kept only if it paid; nothing that was tried in vain is tried again before
+the facts have changed; no growth past the memory's budget; it comes to rest while the facts stay the same.
+Not its job: measuring, and starting or ending workers (pacing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, hypot
+from typing import NamedTuple
+
+ENOUGH = 0.05
+"""The share of its time that the loop may wait; the same as in `feedline tune`."""
+GAIN = 0.05
+"""A change that does not save this share of the time has not paid; below it is noise (benchmarks/auto_workers.py)."""
+MARGIN = 1.25
+"""So many times what the loop needs on average: batches do not all take the same time."""
+NEWS = 1.3
+"""A batch that takes so many times as long (or as short) as when it was settled opens the question again."""
+PATIENCE, LONGEST_PATIENCE, QUIET = 4, 32, 64
+"""Windows in a row that must bring news: more each time, in vain or not; as at first after a long quiet."""
+CHEAP = 1e-3
+"""Seconds: of batches made quicker than that the loop may make more itself than it can take from workers, so that is
+tried. To hand one over takes 60 to 200 µs on either side (benchmarks/auto_workers.py, in-memory), and as much again on
+a busy machine."""
+HANDING = 100e-6
+"""Seconds: of batches that the loop makes itself quicker than that no worker can give it more."""
+MOST_NOISE = 0.3
+"""However noisy it is: what halves the time is seen, and kept."""
+HALF = 0.5
+"""Of the memory that is free may go to new workers and batches; the same as in `feedline tune`."""
+LEAST_FREE = 0.05
+"""Of the memory's limit: with less than that left, workers are retired."""
+IDLE = 0.8
+"""Workers that work less than this share of their time wait for something: a place for the next batch, say."""
+MOST_AHEAD = 8
+"""For each worker: as far as `feedline tune` looks."""
+
+
+class Setting(NamedTuple):
+    """Workers, and batches ahead for each; none means that the loop makes batches itself."""
+
+    workers: int
+    prefetch: int
+
+    def __str__(self) -> str:
+        return "no workers" if not self.workers else "1 worker" if self.workers == 1 else f"{self.workers} workers"
+
+
+class Window(NamedTuple):
+    """A stretch of batches under one setting; seconds for each of them."""
+
+    step: float
+    """The loop's own time."""
+    wait: float
+    """How long it waited."""
+    making: float
+    """What workers, or without them the loop, spent on making it."""
+    busy: float = 1.0
+    """The share of their time that workers worked."""
+    noise: float = 0.0
+    """How far `cost` may be off, as a share of it: its standard error."""
+
+    @property
+    def cost(self) -> float:
+        """All the time that a batch took."""
+        return self.step + self.wait
+
+    @property
+    def share(self) -> float:
+        """Of it, what was waiting."""
+        return self.wait / self.cost if self.cost else 0.0
+
+    def telling(self, other: Window) -> float:
+        """What share of the time must lie between the two before it says something."""
+        return max(GAIN, min(MOST_NOISE, 2 * hypot(self.noise, other.noise)))
+
+    @property
+    def fed(self) -> bool:
+        """Is the loop kept busy?"""
+        return self.share <= ENOUGH
+
+    @property
+    def need(self) -> int:
+        """Workers that would keep it busy, by what a batch takes."""
+        return ceil(min(1e6, MARGIN * self.making / max(self.step, 1e-9)))
+
+
+class Means(NamedTuple):
+    """What the machine has."""
+
+    cpus: int
+    free: int | None = None
+    """Bytes; None if nobody says."""
+    limit: int | None = None
+    worker: int = 0
+    """Bytes that one more worker takes…"""
+    batch: int = 0
+    """…and one more batch."""
+
+    @property
+    def short(self) -> bool:
+        """Is there hardly any memory left?"""
+        return self.free is not None and self.limit is not None and self.free < LEAST_FREE * self.limit
+
+    def room_for(self, bytes_each: int) -> int:
+        """How many more of that size the budget allows."""
+        if self.free is None:
+            return 1 << 30
+        spare = min(HALF * self.free, self.free - 2 * LEAST_FREE * (self.limit or 0))
+        return int(max(0.0, spare) // max(1, bytes_each))
+
+
+MORE, LESS, ALONE, BACK = "more", "less", "alone", "back"
+"""Why a setting is tried: to be faster; to do with less; to do without workers; because the other was no better."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What is being tried, against what there was."""
+
+    why: str
+    other: Setting
+    seen: Window
+
+
+class Pace:
+    """One loader's. `setting` and `reason` say what holds now.
+
+    >>> pace = Pace(Setting(1, 2), most=8)
+    >>> pace.judge(Window(step=0.010, wait=0.030, making=0.040), Means(cpus=2))
+    Setting(workers=2, prefetch=2)
+    >>> pace.reason
+    'with 1 worker the loop waited 75 % of its time'
+    """
+
+    def __init__(self, start: Setting, most: int, may_be_alone: bool = False, may_prefetch: bool = True) -> None:
+        self.setting = start
+        self.reason = "not measured yet"
+        self.settled = False
+        self._most = most
+        self._may_be_alone = may_be_alone
+        self._may_prefetch = may_prefetch
+        self._trial: _Trial | None = None
+        self._refuted: dict[Setting, str] = {}
+        self._seen: set[Setting] = set()
+        self._reference: Window | None = None
+        self._news = 0
+        self._patience = PATIENCE
+        self._quiet = 0
+
+    def judge(self, seen: Window, means: Means) -> Setting:
+        """What to go on with after that window."""
+        if means.short and (less := self._with_less_memory()) is not None:
+            return self._be(less, None, f"memory is short: {_mb(means.free)} of {_mb(means.limit)} left")
+        if not self.setting.workers and not self._may_be_alone:
+            return self._be(Setting(1, self.setting.prefetch), None, "workers have died, and the loop must not")
+        trial, self._trial = self._trial, None
+        if trial is not None and (back := self._after(trial, seen)) is not None:
+            return back
+        if self.settled and not self._is_news(seen):
+            return self.setting
+        return self._next(seen, means)
+
+    def refuse(self, there_are: int, why: str) -> None:
+        """The workers that were wanted cannot be had: so many are there, and no more are asked for."""
+        self._most = max(1, there_are)
+        self.setting = Setting(there_are, self.setting.prefetch)
+        self._trial = None
+        self._settle(None, why)
+
+    def keep_workers(self) -> None:
+        """Never do without workers any more."""
+        self._may_be_alone = False
+
+    def _be(self, setting: Setting, trial: _Trial | None, reason: str) -> Setting:
+        self.setting, self._trial, self.reason = setting, trial, reason
+        self.settled = False
+        return setting
+
+    def _with_less_memory(self) -> Setting | None:
+        workers, prefetch = self.setting
+        if workers and prefetch > 1 and self._may_prefetch:
+            return Setting(workers, prefetch - 1)
+        if workers <= 1:
+            return None
+        self._most = workers - ceil(workers / 4)  # for good: what has been too much would be so again
+        return Setting(self._most, prefetch)
+
+    def _after(self, trial: _Trial, seen: Window) -> Setting | None:
+        """Was it worth it? If not, the setting to return to."""
+        before, much = trial.seen.cost, seen.telling(trial.seen)
+        if trial.why == BACK:
+            if seen.cost * (1 - much) ** 2 <= before:
+                return None
+            self._refuted.pop(trial.other)
+            there = self._named(trial.other, self.setting)
+            return self._be(trial.other, None, f"on a second look {there} were better")
+        paid = {
+            MORE: seen.cost <= before * (1 - much) or (seen.fed and not trial.seen.fed),
+            LESS: seen.fed,
+            ALONE: seen.fed or seen.cost <= before * (1 + much),
+        }[trial.why]
+        if paid:
+            return None
+        self._seen.add(self.setting)
+        self._refuted[self.setting] = f"{self._named(self.setting, trial.other)} were no better"
+        tried, self.setting = self.setting, trial.other
+        return self._be(trial.other, _Trial(BACK, tried, seen), self._refuted[tried])
+
+    def _named(self, setting: Setting, beside: Setting) -> str:
+        return str(setting) if setting.workers != beside.workers else f"{setting.prefetch} batches ahead"
+
+    def _is_news(self, seen: Window) -> bool:
+        was = self._reference
+        if was is None:
+            self._reference = seen
+            return False
+        much = NEWS * (1 + seen.telling(was) - GAIN)
+        other_time = not 1 / much < seen.cost / max(was.cost, 1e-9) < much
+        waits = seen.share > was.share + 2 * ENOUGH  # a step that got shorter need not show in the time of a batch
+        if not (other_time or waits):
+            self._news, self._quiet = 0, self._quiet + 1
+            if self._quiet >= QUIET:
+                self._patience = PATIENCE
+            return False
+        self._news += 1
+        if self._news < self._patience:
+            return False
+        self._news = self._quiet = 0
+        self._patience = min(2 * self._patience, LONGEST_PATIENCE)
+        self._refuted, self._seen = {}, set()
+        return True
+
+    def _next(self, seen: Window, means: Means) -> Setting:
+        self._seen.add(self.setting)
+        for setting, why, reason in self._candidates(seen, means):
+            if setting not in self._seen:  # or two that are as good as each other would take turns
+                return self._be(setting, _Trial(why, self.setting, seen), reason)
+        self._settle(seen, self._why_it_stays(seen, means))
+        return self.setting
+
+    def _settle(self, seen: Window | None, reason: str) -> None:
+        self.settled, self.reason, self._reference = True, reason, seen
+        self._news = 0
+
+    def _candidates(self, seen: Window, means: Means) -> Iterator[tuple[Setting, str, str]]:
+        """What could be better, the most promising first."""
+        workers, prefetch = self.setting
+        if workers and self._may_be_alone and seen.making <= CHEAP:
+            yield Setting(0, prefetch), ALONE, f"a batch takes {_time(seen.making)} to make"
+        if seen.fed:
+            fewer = max(1, seen.need)
+            if fewer <= 0.75 * workers:
+                yield Setting(fewer, prefetch), LESS, f"{fewer} can make a batch in every step"
+            return
+        if not workers and seen.making <= HANDING:
+            return
+        waited = f"with {self.setting} the loop waited {seen.share:.0%} of its time".replace("%", " %")
+        ahead = self._more_ahead(seen, means)
+        if ahead is not None and seen.need <= workers:
+            yield ahead, MORE, f"{waited}, and its workers had time"
+        if (more := self._more_workers(seen, means)) > workers:
+            yield Setting(more, prefetch), MORE, waited
+        if ahead is not None:
+            yield ahead, MORE, f"{waited}, and its workers had time"
+
+    def _more_workers(self, seen: Window, means: Means) -> int:
+        workers = self.setting.workers
+        soon = max(2 * workers, means.cpus) if workers else 2  # one alone need not be better than the loop itself
+        wanted = min(soon, seen.need) if seen.need > workers else workers + max(1, workers // 2)
+        return min(wanted, self._most, self._by_memory(means))
+
+    def _by_memory(self, means: Means) -> int:
+        return self.setting.workers + means.room_for(means.worker + self.setting.prefetch * means.batch)
+
+    def _more_ahead(self, seen: Window, means: Means) -> Setting | None:
+        workers, prefetch = self.setting
+        more = min(2 * prefetch, MOST_AHEAD, prefetch + means.room_for(means.batch) // max(1, workers))
+        can = self._may_prefetch and workers and seen.busy < IDLE and more > prefetch
+        return Setting(workers, more) if can else None
+
+    def _why_it_stays(self, seen: Window, means: Means) -> str:
+        workers = self.setting.workers
+        waits = f"the loop waits {seen.share:.0%} of its time".replace("%", " %")
+        if seen.fed:
+            return waits
+        if not workers and seen.making <= HANDING:
+            return f"a batch takes {_time(seen.making)} to make, less than a worker takes to hand it over"
+        if self._refuted:
+            return f"{waits}, but {'; '.join(self._refuted.values())}"
+        if self._by_memory(means) <= workers:
+            return f"{waits}, but there is no memory for more: {_mb(means.free)} of {_mb(means.limit)} left"
+        return f"{waits}, and {workers} are the most there may be"
+
+
+def _mb(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1e6:,.0f} MB"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

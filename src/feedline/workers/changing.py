@@ -1,0 +1,191 @@
+"""Workers whose number changes while they work; none among it, when the loop does the work itself.
+
+Takes: a job, and how to have workers for it. Gives: the contract, and `resize`.
+Promises: which batches come is the same for every number; a worker that is dismissed finishes what it has begun; the
+no worker gets something that the dataset has opened while it was read in this process.
+Not its job: how many there should be (supervise.pace), when to look (pacing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from feedline.arena.slots import SlotPool
+from feedline.datasets import awaits
+from feedline.messages import Outcome, Task
+from feedline.observe.meter import Spent
+from feedline.observe.recording import Slots
+from feedline.supervise.watch import Death, Standing
+from feedline.workers.body import Job
+from feedline.workers.carried import hazards
+from feedline.workers.contract import Workers
+from feedline.workers.inline import InlineWorkers
+from feedline.workers.stored_generators import generators
+
+OPENED = "while it was read in this process the dataset has opened something that no worker may share"
+
+
+class CannotHire(Exception):
+    """There are no more workers to be had; why."""
+
+
+class ReadHere:
+    """Whether the dataset has been read in this process, in any epoch: then it had this open before."""
+
+    known: set[str] | None = None
+
+
+class ChangingWorkers:
+    """The contract, kept by as many as there are at the moment. Those that `travel` take the dataset with them."""
+
+    def __init__(self, job: Job, staff: Workers, count: int, here: ReadHere, travel: bool) -> None:
+        self._job = job
+        self._staff = staff
+        self._started = False
+        self._alone: InlineWorkers | None = None
+        self._here = here
+        self._travel = travel and not only_gathers(job)
+        self.count = 0 if self._has_opened() else count
+        self._spents = [staff.spent]
+        self._releases = [staff.release]
+        # Of what is in these lists, and nothing of ours: they must not keep the job alive.
+        self.spent: Callable[[], Spent] = partial(_spent, self._spents)
+        self.release: Callable[[], None] = partial(_release, self._releases)
+
+    @property
+    def forked(self) -> bool:
+        return self._staff.forked
+
+    @property
+    def takes_early(self) -> bool:
+        return self._staff.takes_early
+
+    @property
+    def pool(self) -> SlotPool | None:
+        return self._staff.pool
+
+    @property
+    def do(self) -> Callable[[Task], Outcome] | None:
+        return self._alone.do if self._alone is not None and not self.count else None
+
+    def start(self) -> None:
+        if self.count:
+            self._staff.start()
+            self._started = True
+        else:
+            self._be_alone()
+
+    def resize(self, count: int) -> None:
+        """Have so many from now on; `CannotHire` if there is a reason against more."""
+        if not count:  # the workers there were wait, until it has turned out well
+            self.count = 0
+            self._be_alone()
+            return
+        if count > self._staff.count and self._has_opened():
+            raise CannotHire(OPENED)
+        try:
+            if self._started:
+                self._staff.resize(count)
+            else:
+                self._staff.start()  # of none: so late, what can fail fails for want of workers
+                self._started = True
+                self._staff.resize(count)
+        except OSError as error:
+            if not self._there():
+                raise
+            self.count = self._there()
+            raise CannotHire(f"the system refused more: {error}") from error
+        self.count = count
+
+    def tidy(self) -> None:
+        """It stays so: dismiss workers that are not needed, and see to those who have left."""
+        if self._started and (self._staff.count > self.count or len(self._staff.processes()) > self.count):
+            self._staff.resize(self.count)
+
+    def _there(self) -> int:
+        return len(self._staff.standing())
+
+    def ready(self) -> int:
+        return self._staff.ready()
+
+    def _be_alone(self) -> None:
+        if self._alone is None:
+            if self._here.known is None:
+                self._here.known = self._open()
+            self._alone = InlineWorkers(self._job)
+            self._spents.append(self._alone.spent)
+            self._releases.append(self._alone.release)
+            self._alone.start()
+
+    def _has_opened(self) -> bool:
+        """Has reading in this process left something in the dataset that cannot go to workers?"""
+        return self._here.known is not None and bool(self._open() - self._here.known)
+
+    def _open(self) -> set[str]:
+        if not self._travel:
+            return set()
+        return {path for _, paths in hazards(self._job.dataset) for path in paths}
+
+    def processes(self) -> list[tuple[int, int]]:
+        return self._staff.processes()
+
+    def credits(self, prefetch_factor: int) -> int:
+        return prefetch_factor * self.count
+
+    def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
+        if self._started and not self._staff.count:  # in the stead of one that was sent when there were some
+            self._staff.resize(1)
+        self._staff.submit(task, urgent, early)
+
+    def submit_first(self, tasks: Sequence[Task]) -> None:
+        self._staff.submit_first(tasks)
+
+    def wait(self, timeout: float | None) -> list[Outcome | Death]:
+        return self._staff.wait(timeout)
+
+    def forget(self, keep_early: bool = False) -> None:
+        self._staff.forget(keep_early)
+
+    def standing(self) -> list[Standing]:
+        return self._staff.standing()
+
+    def slots(self) -> Slots:
+        own = Slots() if self._alone is None else self._alone.slots()
+        return Slots(*map(sum, zip(self._staff.slots(), own, strict=True)))
+
+    def ask_stacks(self) -> None:
+        self._staff.ask_stacks()
+
+    def stack_of(self, number: int) -> str:
+        return self._staff.stack_of(number)
+
+    def kill(self, number: int) -> None:
+        self._staff.kill(number)
+
+    def revive(self, number: int, elsewhere: bool) -> None:
+        self._staff.revive(number, elsewhere or self._has_opened())
+
+
+def only_gathers(job: Job) -> bool:
+    """Is a batch nothing but rows of arrays in memory? Then reading it runs no code of the user's."""
+    if job.stream or not job.batched or job.collate_fn is not None or job.on_error != "raise":
+        return False
+    reader = job.dialect.batch_reader(job.dataset)
+    return reader is not None and not reader.draws
+
+
+def may_be_alone(job: Job) -> bool:
+    """Would the loop make the same batches without workers? Not if something is set up in each of those; and threads
+    that read for the loop would be in the way of a fork."""
+    several = job.fetch_threads > 0 or awaits(job.dataset)
+    return job.worker_init_fn is None and not several and not generators(job)
+
+
+def _spent(of: list[Callable[[], Spent]]) -> Spent:
+    return Spent(*map(sum, zip(*(spent() for spent in of), strict=True)))
+
+
+def _release(of: list[Callable[[], None]]) -> None:
+    for release in of:
+        release()

@@ -1,0 +1,603 @@
+"""num_workers="auto": workers that come and go, and the same batches whatever their number."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import re
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import few
+from scripted_pace import MOST, scripted
+
+import feedline
+from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionError, OptionTypeError, WorkerDied
+from feedline.messages import Task
+from feedline.pacing import pacing_for
+from feedline.staffing import AutoCount, check_count, most_workers
+from feedline.workers.body import Job
+from feedline.workers.changing import CannotHire, ChangingWorkers, ReadHere, may_be_alone, only_gathers
+from feedline.workers.processes import ProcessWorkers
+from feedline.workers.threads import ThreadWorkers
+
+THREADS: dict[str, Any] = {"workers": "thread"}
+FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
+both = pytest.mark.parametrize("kind", [pytest.param(THREADS, id="threads"), pytest.param(FORK, id="fork")])
+
+
+class Noisy(Dataset[Any]):
+    """Samples with a draw of each generator in them."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> Any:
+        return index, np.random.random(), feedline.rng().random()
+
+
+def told(batches: Any) -> list[Any]:
+    return [[np.asarray(leaf).tolist() for leaf in batch] for batch in batches]
+
+
+def fixed(**more: Any) -> list[Any]:
+    with DataLoader(Noisy(), batch_size=4, shuffle=True, seed=3, **more) as loader:
+        return told(loader)
+
+
+SCRIPTS = st.dictionaries(st.integers(1, 14), st.one_of(st.none(), st.integers(0, MOST)), max_size=5)
+
+
+@given(script=SCRIPTS, start=st.integers(0, 3), in_order=st.booleans())
+@settings(max_examples=few(100))
+def test_the_same_batches_whoever_comes_and_goes(script: dict[int, Any], start: int, in_order: bool) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3, "in_order": in_order}
+    with DataLoader(Noisy(), num_workers="auto", workers="thread", **options) as loader:
+        pacing = scripted(loader, script, start)
+        batches = told(loader)
+    assert sorted(batches) == sorted(fixed())
+    assert not in_order or batches == fixed()
+    follow, count = [], start
+    for batch in range(1, 16):
+        follow.append(count)
+        count = count if script.get(batch) is None else script[batch]
+    assert pacing.seen == follow
+
+
+@both
+def test_up_to_many_down_to_none_and_up_again(kind: dict[str, Any]) -> None:
+    script = {2: 3, 4: 1, 6: 0, 8: None, 9: 2, 12: 5, 13: 0}
+    with DataLoader(
+        Noisy(), batch_size=4, shuffle=True, seed=3, num_workers="auto", persistent_workers=True, **kind
+    ) as loader:
+        scripted(loader, script)
+        assert told(loader) == fixed()
+        later = told(loader)
+        stats = loader.stats()
+        assert [change.workers for change in stats.chosen.changes] == [3, 1, 0, 0, 2, 5, 0]
+        assert [change.batches for change in stats.chosen.changes] == list(script)
+        assert (stats.chosen.workers, stats.epoch.num_workers, stats.epoch.restarts) == (0, 0, 0)
+        loader.set_epoch(1)
+        assert told(loader) == later
+
+
+def test_a_state_saved_on_the_way_goes_on_under_any_number_and_back() -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3}
+    with DataLoader(Noisy(), num_workers="auto", **THREADS, **options) as loader:
+        scripted(loader, {1: 3, 5: 0, 7: 2})
+        iterator = iter(loader)
+        for taken in range(1, 10):
+            next(iterator)
+            with DataLoader(Noisy(), **options) as alone:
+                alone.load_state_dict(loader.state_dict())
+                assert told(alone) == fixed()[taken:]
+        state = loader.state_dict()
+    with DataLoader(Noisy(), num_workers=2, **THREADS, **options) as two:
+        two.load_state_dict(state)
+        next(iter(two))
+        state = two.state_dict()
+    with DataLoader(Noisy(), num_workers="auto", **THREADS, **options) as loader:
+        scripted(loader, {1: 3, 2: 0})
+        loader.load_state_dict(state)
+        assert told(loader) == fixed()[10:]
+
+
+def test_what_was_found_lasts_over_epochs_without_persistent_workers() -> None:
+    with DataLoader(Noisy(), batch_size=4, num_workers="auto", **THREADS) as loader:
+        pacing = scripted(loader, {3: 4})
+        for _ in range(2):
+            assert len(list(loader)) == 15
+        assert pacing.seen == [1] * 3 + [4] * 27
+        assert loader.stats().epoch.num_workers == 4
+
+
+def test_workers_that_come_late_to_an_epoch_that_is_not_the_first() -> None:
+    with DataLoader(Noisy(), batch_size=4, num_workers="auto", persistent_workers=True, **FORK) as loader:
+        pacing = scripted(loader, {18: 2}, start=0)
+        for _ in range(2):
+            assert len(list(loader)) == 15
+        assert pacing.seen == [0] * 18 + [2] * 12
+
+
+class Waiting(Noisy):
+    """Which threads do as well as processes, so that they change over."""
+
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> Any:
+        threading.Event().wait(0.001)
+        return index, feedline.rng().random()
+
+
+@pytest.mark.parametrize("script", [{2: 3, 9: 1, 20: 5}, {3: 4, 30: 0, 50: 2}], ids=str)
+@pytest.mark.parametrize("persistent", [False, True])
+def test_their_number_and_their_kind_change_at_once(script: dict[int, Any], persistent: bool) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3}
+    expected = DataLoader(Waiting(), **options, num_workers=4, workers="thread")
+    with DataLoader(
+        Waiting(), **options, num_workers="auto", workers="auto", persistent_workers=persistent, **FORK
+    ) as loader:
+        scripted(loader, script)
+        for _ in range(2):
+            assert told(loader) == told(expected)
+        assert loader.stats().why_kind
+
+
+class Divided(Dataset[Any]):
+    """Samples that take long enough for workers to share a batch."""
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.02 if index % 16 == 5 else 0.002)
+        return np.full(300, index)
+
+
+@both
+@pytest.mark.parametrize("script", [{1: 3, 2: 0, 4: 2, 6: 1}, {1: 4, 3: 1, 5: 3, 7: 0}], ids=str)
+def test_batches_that_workers_share_while_they_come_and_go(kind: dict[str, Any], script: dict[int, Any]) -> None:
+    with DataLoader(Divided(), batch_size=6, num_workers="auto", persistent_workers=True, **kind) as loader:
+        scripted(loader, script, start=2)
+        for _ in range(2):
+            assert [batch[:, 0].tolist() for batch in loader] == [list(range(at, at + 6)) for at in range(0, 48, 6)]
+
+
+EARLY = [
+    ({2: 3, 13: 0}, 1),
+    ({12: 2, 15: 0, 16: 4}, 1),
+    ({2: 3, 14: 0, 15: None, 20: 1}, 1),
+    ({2: 3, 14: 0, 15: None}, 5),
+]
+
+
+@pytest.mark.parametrize(("script", "second"), EARLY, ids=str)
+def test_batches_made_early_for_the_next_epoch_come_whoever_is_there_then(script: dict[int, Any], second: int) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3}
+    with DataLoader(Noisy(), num_workers="auto", persistent_workers=True, **FORK, **options) as loader:
+        scripted(loader, script)
+        ours = epochs_of(loader, second)
+    with DataLoader(Noisy(), **options) as alone:
+        assert ours == epochs_of(alone, second)
+
+
+def test_what_was_made_early_is_not_made_again_by_the_loop() -> None:
+    with DataLoader(Pids(), num_workers="auto", persistent_workers=True, **FORK) as loader:
+        scripted(loader, {2: 3, 38: 0})
+        list(loader)
+        made_by = [int(batch[0][0]) for batch in loader]
+    assert os.getpid() not in made_by[:1]
+    assert set(made_by[10:]) == {os.getpid()}
+
+
+def test_workers_that_nobody_needs_are_there_until_that_is_certain() -> None:
+    job = job_of(Pids(), num_workers=MOST)
+    workers = ChangingWorkers(job, ProcessWorkers(job, "fork", 2), 2, ReadHere(), travel=True)
+    try:
+        workers.start()
+        workers.resize(0)
+        assert len(workers.processes()) == 2
+        while workers.processes():
+            workers.tidy()
+        assert workers.do is not None
+    finally:
+        workers.release()
+
+
+def epochs_of(loader: Any, second: int) -> list[Any]:
+    first = told(loader)
+    loader.set_epoch(second)  # perhaps not the one that was foreseen
+    return [first, told(loader), told(loader)]
+
+
+@both
+def test_an_interruption_while_workers_come_and_go_leaves_nothing(kind: dict[str, Any]) -> None:
+    with DataLoader(Noisy(), batch_size=4, shuffle=True, seed=3, num_workers="auto", **kind) as loader:
+        pacing = scripted(loader, {2: 4})
+        iterator = iter(loader)
+        next(iterator)
+        pacing.interrupted = True
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        assert loader.stats().epoch.num_workers == 4
+        with pytest.raises(RuntimeError, match="ended by an error"):
+            next(iterator)
+        pacing.interrupted = False
+        assert len(told(loader)) == 15
+
+
+def test_workers_that_never_come_to_life_are_an_error_as_ever() -> None:
+    with DataLoader(Noisy(), num_workers="auto", worker_init_fn=os._exit, max_deaths=1, **FORK) as loader:
+        with (
+            pytest.warns(UserWarning, match="left with exit code 0"),
+            pytest.raises(WorkerDied, match="worker_init_fn"),
+        ):
+            list(loader)
+
+
+class Pids(Dataset[Any]):
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Any:
+        info = feedline.get_worker_info()
+        return os.getpid(), -1 if info is None else info.id, 0 if info is None else info.num_workers
+
+
+def test_workers_that_are_dismissed_leave_by_themselves_and_nobody_calls_it_a_death() -> None:
+    with DataLoader(Pids(), num_workers="auto", **FORK) as loader:
+        scripted(loader, {2: 5, 10: 1, 20: None})
+        iterator = iter(loader)
+        seen = [tuple(int(leaf[0]) for leaf in next(iterator)) for _ in range(20)]
+        assert {workers for _, _, workers in seen} == {MOST}
+        assert {number for _, number, _ in seen} <= set(range(MOST))
+        rest = [tuple(int(leaf[0]) for leaf in batch) for batch in iterator]
+        assert len(rest) == 20
+        assert len({pid for pid, _, _ in rest[12:]}) == 1  # 2 × 5 were on their way
+        assert loader.stats().epoch.restarts == 0
+
+
+@both
+def test_nothing_is_left_of_a_loop_that_is_left_anywhere(kind: dict[str, Any]) -> None:
+    for leave in (1, 5, 8):
+        with DataLoader(Noisy(), batch_size=4, num_workers="auto", **kind) as loader:
+            scripted(loader, {2: 4, 4: 0, 7: 3})
+            for taken, _ in enumerate(loader, 1):
+                if taken == leave:
+                    break  # conftest looks for processes, threads, descriptors and memory
+
+
+class KillsOnce(Dataset[Any]):
+    """Sample 12 ends its worker, the first time."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> int:
+        if index == 12 and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+@pytest.mark.parametrize("script", [{1: 4, 2: 1}, {1: 3, 2: 0}], ids=str)  # by then workers have it in hand
+def test_a_worker_that_is_killed_is_replaced_while_others_come_and_go(script: dict[int, Any], tmp_path: Path) -> None:
+    with DataLoader(KillsOnce(tmp_path / "once"), batch_size=4, num_workers="auto", **FORK) as loader:
+        scripted(loader, script)
+        with pytest.warns(UserWarning, match="SIGKILL"):
+            batches = [batch.tolist() for batch in loader]
+        assert loader.stats().epoch.restarts == 1
+    assert batches == [list(range(first, first + 4)) for first in range(0, 60, 4)]
+
+
+class Opens(Dataset[Any]):
+    """Opens its file where it is first read, as one should."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file: Any = None
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        if self.file is None:
+            self.file = open(self.path, "rb")  # noqa: SIM115
+        self.file.seek(index)
+        return self.file.read(1)[0]
+
+
+def test_no_worker_is_forked_with_a_file_that_was_opened_here(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(40)))
+    data = Opens(path)
+    with DataLoader(data, batch_size=1, num_workers="auto", **FORK) as loader:
+        scripted(loader, {3: 0, 8: 1, 12: 3})
+        assert [int(batch[0]) for batch in loader] == list(range(40))
+        chosen = loader.stats().chosen
+    assert [change.workers for change in chosen.changes] == [0, 1, 1]  # the one there was goes on, and no others come
+    assert "has opened something" in chosen.changes[-1].reason
+    data.file.close()
+
+
+class Noting(ThreadWorkers):
+    def revive(self, number: int, elsewhere: bool) -> None:
+        self.elsewhere = elsewhere
+
+
+def test_nor_in_the_place_of_a_dead_one(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(40)))
+    data = Opens(path)
+    job = job_of(data, num_workers=MOST)
+    staff = Noting(job, 0)
+    workers = ChangingWorkers(job, staff, 0, ReadHere(), travel=True)
+    try:
+        workers.start()
+        workers.revive(0, elsewhere=False)
+        assert not staff.elsewhere
+        assert workers.do is not None
+        workers.do(Task(0, 0, 1, [1, 2]))
+        workers.revive(0, elsewhere=False)
+        assert staff.elsewhere  # it gets no copy of this process
+    finally:
+        workers.release()
+        data.file.close()
+
+
+def test_nor_in_the_next_epoch(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(40)))
+    data = Opens(path)
+    with DataLoader(data, batch_size=1, num_workers="auto", **FORK) as loader:
+        pacing = scripted(loader, {3: 0, 8: 1})
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "dataset.file is an open file")
+                assert [int(batch[0]) for batch in loader] == list(range(40))
+        assert pacing.seen == [1] * 3 + [0] * 5 + [1] * 32 + [0] * 40
+        assert "has opened something" in loader.stats().chosen.reason
+    data.file.close()
+
+
+def test_what_was_open_before_does_not_keep_workers_from_being_forked(tmp_path: Path) -> None:
+    data = Noisy()
+    (tmp_path / "log").touch()
+    with open(tmp_path / "log") as data.log, DataLoader(data, batch_size=4, num_workers="auto", **FORK) as loader:
+        scripted(loader, {2: 0, 4: 3})
+        with pytest.warns(UserWarning, match=r"dataset\.log is an open file"):
+            assert len(list(loader)) == 15
+        assert [change.workers for change in loader.stats().chosen.changes] == [0, 3]
+
+
+def test_a_system_that_refuses_more_workers_has_as_many_as_it_has() -> None:
+    job = job_of(Pids(), num_workers=MOST)
+    workers = ChangingWorkers(job, Refusing(job, 1), 1, ReadHere(), travel=False)
+    try:
+        workers.start()
+        with pytest.raises(CannotHire, match="the system refused more: that is enough"):
+            workers.resize(4)
+        assert workers.count == 2
+    finally:
+        workers.release()
+
+
+class Refusing(ThreadWorkers):
+    def resize(self, count: int) -> None:
+        super().resize(2)
+        raise OSError("that is enough")
+
+
+def test_threads_and_processes_that_were_never_needed_are_never_started() -> None:
+    data = ArrayDataset(np.arange(40))
+    with DataLoader(data, batch_size=4, num_workers="auto", persistent_workers=True, **FORK) as loader:
+        for _ in range(3):
+            assert [row for (batch,) in loader for row in batch.tolist()] == list(range(40))
+            assert loader.stats().workers == ()
+        assert loader.stats().chosen.workers == 0
+
+
+class Awaited(Dataset[Any]):
+    async def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Held(Dataset[Any]):
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(5)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> float:
+        return float(self.random.random())
+
+
+def job_of(dataset: Any, **more: Any) -> Job:
+    return Job(**{**dict.fromkeys(("collate_fn", "worker_init_fn")), **PLAIN, "dataset": dataset, **more})
+
+
+PLAIN: dict[str, Any] = {
+    "stream": False,
+    "batched": True,
+    "batch_size": 4,
+    "drop_last": False,
+    "shuffle_buffer": 0,
+    "seed": 1,
+    "num_workers": 2,
+}
+
+
+def test_the_loop_is_alone_only_where_that_changes_nothing() -> None:
+    arrays = ArrayDataset(np.arange(4))
+    assert only_gathers(job_of(arrays))
+    assert only_gathers(job_of(np.arange(4)))
+    for other in (job_of(Noisy()), job_of(arrays, collate_fn=list), job_of(arrays, on_error="skip")):
+        assert not only_gathers(other)
+    assert not only_gathers(job_of(arrays, batched=False))
+    assert may_be_alone(job_of(Noisy()))
+    assert not may_be_alone(job_of(Noisy(), worker_init_fn=print))
+    assert not may_be_alone(job_of(Held()))
+    assert not may_be_alone(job_of(Noisy(), fetch_threads=2))
+    assert not may_be_alone(job_of(Awaited()))
+
+
+@pytest.mark.parametrize(
+    ("more", "start"),
+    [({}, 0), ({"timeout": 9}, 1), ({"on_stall": "restart"}, 1), ({"worker_init_fn": print}, 1)],
+    ids=lambda value: str(value),
+)
+def test_who_sets_something_up_in_workers_has_one_from_the_start(more: dict[str, Any], start: int) -> None:
+    with DataLoader(np.arange(8), num_workers="auto", **more) as loader:
+        pacing = pacing_for(loader.options, job_of(np.arange(8), worker_init_fn=more.get("worker_init_fn")))
+        assert pacing.setting == (start, 2)
+        assert pacing.most == most_workers(feedline.cpus.look().workers)
+
+
+class Sleepy(Dataset[Any]):
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.01)
+        return index
+
+
+def test_a_loop_that_waits_gets_more_workers_and_is_told_why() -> None:
+    with DataLoader(Sleepy(), num_workers="auto", **THREADS) as loader:
+        for taken, batch in enumerate(loader):
+            assert int(batch[0]) == taken
+            if loader.stats().chosen.workers > 1:
+                break
+        chosen = loader.stats().chosen
+    assert chosen.workers == 2 or chosen.workers == feedline.cpus.look().workers
+    assert re.fullmatch(r"with 1 worker the loop waited \d+ % of its time", chosen.reason)
+    assert f"{chosen.workers} workers, 2 batches ahead each (on trial): with 1 worker" in str(loader.stats())
+
+
+class Numbers(IterableDataset[Any]):
+    def __init__(self, first: int = 0, step: int = 1) -> None:
+        self.first, self.step = first, step
+
+    def shard(self, index: int, count: int) -> Numbers:
+        return Numbers(index, count)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, 10, self.step))
+
+
+def test_a_stream_keeps_the_number_it_began_with() -> None:
+    with DataLoader(Numbers(), batch_size=2, num_workers="auto", **THREADS) as loader:
+        assert sorted(row for batch in loader for row in batch.tolist()) == list(range(10))
+        chosen = loader.stats().chosen
+    assert (chosen.workers, chosen.settled) == (loader.num_workers, True)
+    assert "a stream is shared out by the number of workers" in chosen.reason
+
+
+def test_auto_is_a_number_that_stays_auto() -> None:
+    loader = DataLoader(np.arange(8), num_workers="auto", prefetch_factor=3, timeout=5, persistent_workers=True)
+    count = loader.num_workers
+    assert isinstance(count, int)
+    assert 1 <= count <= feedline.cpus.look().workers
+    assert check_count(count, None) is count
+    for again in (pickle.loads(pickle.dumps(count)), copy.deepcopy(count)):
+        assert (type(again), again, again.prefetches) == (AutoCount, count, False)
+    assert DataLoader(np.arange(8), num_workers="auto").num_workers.prefetches
+    assert most_workers(2) == 32
+    assert most_workers(64) == 256
+
+
+@pytest.mark.parametrize("wrong", ["many", "Auto", 2.0, None, True])
+def test_a_wrong_number_is_refused_and_auto_named(wrong: Any) -> None:
+    with pytest.raises(OptionTypeError, match=r'num_workers must be a whole number of at least 0, or "auto"; got'):
+        DataLoader(np.arange(8), num_workers=wrong)
+    with pytest.raises(OptionError, match='or "auto"; got -1'):
+        DataLoader(np.arange(8), num_workers=-1)
+
+
+def one_of(kind: dict[str, Any], job: Job) -> Any:
+    return ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+
+
+@both
+def test_staff_is_as_many_as_was_asked_for(kind: dict[str, Any]) -> None:
+    job = job_of(Noisy(), num_workers=MOST)
+    staff = one_of(kind, job)
+    try:
+        staff.start()
+        for count in (3, 1, 0, 4, 2, 2, 6, 1):
+            staff.resize(count)
+            assert staff.count == count
+            while len(staff.standing()) > count:
+                assert staff.wait(0.05) == []  # those who leave are seen off, and are no news
+            assert len(staff.standing()) == count
+            while staff.ready() < count:
+                assert staff.wait(0.01) == []
+    finally:
+        staff.release()
+
+
+@both
+def test_should_more_leave_than_were_to_others_come(kind: dict[str, Any]) -> None:
+    job = job_of(Noisy(), num_workers=MOST)
+    staff = one_of(kind, job)
+    try:
+        staff.start()
+        if kind is THREADS:
+            staff._lanes[0].put(None)
+        else:
+            staff._crew.lanes[0].dismiss(1)
+        staff.submit(Task(0, 0, 1, [1, 2]))
+        (outcome,) = staff.wait(60)
+        assert (outcome.seq, outcome.size) == (0, 2)
+    finally:
+        staff.release()
+
+
+class Gated(Dataset[Any]):
+    """Sample 0 waits until somebody opens the other end of a pipe; each sample says who reads it."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = gate
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 0:
+            with open(self.gate):
+                pass
+        return threading.get_native_id()
+
+
+@both
+def test_who_was_dismissed_and_is_wanted_again_stays(kind: dict[str, Any], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    job = job_of(Gated(tmp_path / "gate"), num_workers=MOST)
+    staff = one_of(kind, job)
+    try:
+        staff.start()
+        staff.submit(Task(0, 0, 1, [0]))
+        staff.resize(0)
+        staff.resize(1)
+        with open(tmp_path / "gate", "w"):
+            first = staff.wait(60)[0]
+        staff.submit(Task(1, 0, 1, [1]))
+        second = staff.wait(60)[0]
+        assert (first.seq, second.seq, int(first.batch[0])) == (0, 1, int(second.batch[0]))
+    finally:
+        staff.release()

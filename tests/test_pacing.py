@@ -1,0 +1,160 @@
+"""What a window of batches is, by a clock of the tests' own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feedline.arena.limits import room
+from feedline.cpus import look
+from feedline.messages import Task
+from feedline.observe.meter import Meter, Spent
+from feedline.pacing import FIRST_SECONDS, ROUNDS, SECONDS, Pacing
+from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.workers.body import Job
+from feedline.workers.changing import ChangingWorkers, ReadHere
+from feedline.workers.threads import ThreadWorkers
+
+MS = 1_000_000
+
+
+class Watched(Pace):
+    """Stays as it is, and keeps what it was shown."""
+
+    def __init__(self, start: Setting) -> None:
+        super().__init__(start, most=4)
+        self.shown: list[tuple[Window, Means]] = []
+
+    def judge(self, seen: Window, means: Means) -> Setting:
+        self.shown.append((seen, means))
+        return self.setting
+
+
+def alone() -> ChangingWorkers:
+    job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
+    workers = ChangingWorkers(job, ThreadWorkers(job, 0), 0, ReadHere(), travel=False)
+    workers.start()
+    return workers
+
+
+@pytest.fixture
+def workers() -> Iterator[ChangingWorkers]:
+    made = alone()
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def pace() -> Watched:
+    return Watched(Setting(0, 2))
+
+
+def give(pacing: Pacing, workers: Any, times: list[tuple[int, int]], meter: Meter | None = None) -> Meter:
+    """Batches for which the loop took and waited so many milliseconds."""
+    meter = meter or Meter(0, 0, Spent())
+    for step, wait in times:
+        meter.step = step * MS
+        meter.latest = meter.given + meter.step
+        meter.given = meter.latest + wait * MS
+        assert not pacing.gave(meter, workers)
+    return meter
+
+
+def test_the_first_batch_is_left_out_and_a_pause_is_no_step(pace: Watched, workers: ChangingWorkers) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    give(pacing, workers, [(10**9, 700), (20, 30), (20, 30), (60_000, 0), (20, 30)])
+    ((window, _),) = pace.shown
+    assert (window.step, window.wait) == (pytest.approx(0.020), pytest.approx(0.0225))
+    assert window.noise > 0.5  # the pause is in that
+
+
+def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: ChangingWorkers) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    meter = give(pacing, workers, [(0, 1), *[(0, 1000)] * (ROUNDS - 1)])
+    assert not pace.shown  # long enough, and too few
+    give(pacing, workers, [(0, 1000)], meter)
+    assert len(pace.shown) == 1
+    give(pacing, workers, [(0, 10)] * round(100 * SECONDS - 1), meter)
+    assert len(pace.shown) == 1  # enough, and too short
+    give(pacing, workers, [(0, 10)], meter)
+    assert len(pace.shown) == 2
+    assert pace.shown[1][0].noise == 0.0
+
+
+def test_the_first_window_is_short(pace: Watched, workers: ChangingWorkers) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    give(pacing, workers, [(0, 10), *[(0, 10)] * round(100 * FIRST_SECONDS)])
+    assert len(pace.shown) == 1
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_window_goes_on_in_the_next_epoch_unless_the_last_was_left(
+    pace: Watched, workers: ChangingWorkers, ended: bool
+) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    give(pacing, workers, [(0, 1), (0, 30), (0, 30), (0, 30)])
+    if ended:
+        pacing.end(workers)
+    pacing.begin(workers)
+    give(pacing, workers, [(10**9, 500), (0, 30)])
+    assert len(pace.shown) == ended
+    assert not ended or pace.shown[0][0].wait == pytest.approx(0.030)
+
+
+def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: ChangingWorkers) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    assert workers.do is not None
+    workers.do(Task(0, 0, 1, np.arange(4)))
+    assert sum(workers.spent())
+    pacing.end(workers)
+    pacing.begin(workers)
+    give(pacing, workers, [(0, 100)] * (1 + ROUNDS))
+    assert pace.shown[0][0].making == 0.0
+
+
+def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, workers: ChangingWorkers) -> None:
+    pacing, meter = Pacing(pace, 4), Meter(0, 0, Spent())
+    pacing.begin(workers)
+    meter.asked()
+    meter.gave(4, np.zeros(1000))
+    give(pacing, workers, [(0, 100)] * (1 + ROUNDS), meter)
+    ((_, means),) = pace.shown
+    assert (means.cpus, means.batch, means.worker) == (look().workers, 8000, 1 << 26)
+    left = room()
+    assert means.limit == (None if left is None else left.limit)
+
+
+def test_after_a_death_the_loop_is_never_alone_again(pace: Watched, workers: ChangingWorkers) -> None:
+    pacing, meter = Pacing(pace, 4), Meter(0, 0, Spent())
+    pace._may_be_alone = True
+    meter.restarts = 1
+    pacing.begin(workers)
+    give(pacing, workers, [(0, 100)] * (1 + ROUNDS), meter)
+    assert not pace._may_be_alone
+    assert len(pace.shown) == 1
+
+
+def test_a_worker_that_is_not_ready_is_not_measured() -> None:
+    job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
+    staff, pace = ThreadWorkers(job, 2), Watched(Setting(2, 2))
+    workers = ChangingWorkers(job, staff, 2, ReadHere(), travel=False)  # and not started yet
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    meter = give(pacing, workers, [(0, 100)] * 30)
+    assert not pace.shown
+    workers.start()
+    while workers.ready() < 2:
+        staff.wait(0.001)
+    try:
+        give(pacing, workers, [(0, 100)] * (1 + 2 * ROUNDS), meter)
+        assert len(pace.shown) == 1
+    finally:
+        workers.release()
