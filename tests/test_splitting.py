@@ -301,6 +301,22 @@ def test_batches_are_split_while_samples_are_uneven() -> None:
         assert [batch.tolist() for batch in loader] == [[i, i + 1] for i in range(0, Uneven.LAST + 2, 2)]
 
 
+class OneWaits(Samples):
+    def __getitem__(self, index: int) -> Any:
+        if index == 0:
+            threading.Event().wait(0.5)
+        return super().__getitem__(index)
+
+
+def test_what_took_long_once_does_not_make_pieces_of_all_that_follows() -> None:
+    """As on a machine with more workers than CPUs, where most of the time that passes is others'."""
+    with DataLoader(OneWaits(), batch_size=6, **FOUR) as loader:
+        list(loader)
+        flow, division = loader.stats().epoch, loader._feed._lasting.division
+        assert flow.fetching / flow.samples > 0.005
+        assert division.seconds == division.quickest < 0.002
+
+
 class Faulty(Samples):
     """Two samples fail, the later one first; one fails when it is first read; one is of another shape, or type."""
 

@@ -160,6 +160,8 @@ class SplitWorkers:
         self._race.back(outcome.seq)
         self._dropped.discard(outcome.seq)
         self._begun = -1
+        if outcome.notice is not None and outcome.notice.took is not None:
+            self._division.quickest = min(self._division.quickest, outcome.notice.took)
         self._took_in(1, outcome.size)
         if outcome.seq >= 0:
             return (outcome,)
@@ -179,7 +181,7 @@ class SplitWorkers:
         if self._samples and (self._seen < TIMED or self._seen >= self._look_at):
             self._look_at = self._seen + TIMED
             spent, known = self.spent(), self._division
-            known.seconds = (spent.fetching + spent.collating) / 1e9 / self._samples
+            known.seconds = min(known.quickest, (spent.fetching + spent.collating) / 1e9 / self._samples)
             whole = known.never or is_small(self._largest, known.seconds)
             self._idle = whole and not (self._wholes or self._dropped or self._held)
             if self._idle:
