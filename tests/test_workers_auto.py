@@ -518,6 +518,11 @@ def test_a_piece_is_part_of_a_batch_and_one_in_vain_is_nothing() -> None:
     assert _share(job, Task(4, 0, 1, [1, 2]), Outcome(4, None, 2)) == 1.0
 
 
+def test_processes_that_are_being_replaced_take_nothing_early(stepwise: Stepwise) -> None:
+    assert stepwise.workers.processes()
+    assert not stepwise.workers.takes_early, "it would be lost with them"
+
+
 def test_who_leaves_waits_for_nobody(stepwise: Stepwise) -> None:
     workers = stepwise.workers
     workers.forget()

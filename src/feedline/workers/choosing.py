@@ -132,7 +132,8 @@ class ChoosingWorkers:
     @property
     def takes_early(self) -> bool:
         """Not before it is settled that they stay: threads could not take over what processes were given early."""
-        return self._now.takes_early and not self._choosing.is_open and not self.outdated
+        settled = not self._choosing.is_open and self._choosing.now.kind == "process"
+        return settled and self._now.takes_early
 
     @property
     def outdated(self) -> bool:
