@@ -368,7 +368,7 @@ class Noting(Plain):
 @pytest.mark.parametrize(
     ("dataset", "why"),
     [
-        (Opening(), "reading samples changes dataset.opened"),
+        (Opening(), "reading samples opens dataset.opened"),
         (Plain(given=Opening()), ""),
         (OpeningInside(given=[]), "reading samples opens dataset.given[0]"),
         (Counting(given=0), "reading samples changes dataset.given"),

@@ -105,7 +105,15 @@ def lost_in_fork(dataset: Any, context: str | BaseContext | None) -> str:
 
 
 def _recognise_for_threads(kind: type) -> Callable[[Any], str | None] | None:
+    if is_a(kind, _io.BytesIO, _io.StringIO):
+        return _in_memory
     return _harmless if is_a(kind, _thread._local) else _recognise(kind)  # each thread has its own of what is in there
+
+
+def _in_memory(value: Any) -> str:
+    """A process has a copy of it; threads would move its position under one another's hands."""
+    kind = _io.BytesIO if is_a(type(value), _io.BytesIO) else _io.StringIO
+    return _HARMLESS if kind.closed.__get__(value) else FILE
 
 
 def _harmless(value: Any) -> str:
