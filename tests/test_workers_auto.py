@@ -26,7 +26,7 @@ import feedline
 from feedline import DataLoader, Dataset, IterableDataset
 from feedline.errors import OptionError, OptionTypeError, WorkerDied
 from feedline.feed import _workers_of
-from feedline.gil import Looks, Rival
+from feedline.gil import Looks, Rival, counts
 from feedline.loader import _job
 from feedline.messages import Apart, Findings, Notice, Outcome, Task
 from feedline.state import Place
@@ -244,6 +244,14 @@ def test_nothing_is_seen_between_tasks() -> None:
         time.sleep(0.003)  # as a worker waits for its next task
     rival.stop()
     assert rival.looked < 20
+
+
+def test_what_holds_the_gil_between_tasks_is_no_work() -> None:
+    assert counts(3.0, began=2.0, ended=1.0), "at work, for the second time"
+    assert counts(3.0, began=2.0, ended=3.5), "looked at while it worked, seen afterwards"
+    assert counts(3.0, began=4.0, ended=3.5), "seen while the next task was under way"
+    assert not counts(3.0, began=2.0, ended=2.5), "after the end"
+    assert not counts(3.0, began=3.5, ended=2.5), "in the pause, seen while the next task was under way"
 
 
 def test_nothing_is_seen_twice() -> None:

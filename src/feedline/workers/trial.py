@@ -10,6 +10,7 @@ Not its job: what follows (choice, choosing).
 from __future__ import annotations
 
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 from feedline.ambient import GLOBAL_SOURCES, Source
@@ -50,15 +51,15 @@ class Trial:
             source.seed(value)
         sources = self._job.dialect.sources
         seeded = [_seeded(source, value) for source in sources]
-        draws = Draws()
-        self._rival.begin()
-        try:
-            with draws.watched():
+        draws = Draws() if task.piece_of < 0 else None  # a piece does not draw, or is none
+        with nullcontext() if draws is None else draws.watched():
+            self._rival.begin()
+            try:
                 outcome = body.run(task, empty)
-        finally:
-            self._rival.end()
+            finally:
+                self._rival.end()
         why = ""
-        if task.piece_of < 0:  # a piece does not draw, or is none
+        if draws is not None:
             drawn = [state != _state(source) for source, state in zip(sources, seeded, strict=True)]
             why = self._drew(draws.past(), any(drawn))
         return with_findings(outcome, self._seen(self._rival.take(), why, _share(self._job, task, outcome)))
