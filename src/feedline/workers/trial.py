@@ -9,9 +9,7 @@ Not its job: what follows (choice, choosing).
 
 from __future__ import annotations
 
-import pickle
 from contextlib import nullcontext
-from typing import Any
 
 from feedline.ambient import GLOBAL_SOURCES, Source
 from feedline.gil import Looks, Rival
@@ -19,7 +17,7 @@ from feedline.messages import Empty, Findings, Outcome, Task, with_findings
 from feedline.rng import task_seed
 from feedline.workers.body import Body, Job
 from feedline.workers.carried import not_shared
-from feedline.workers.draws import Draws
+from feedline.workers.draws import Draws, state_of
 from feedline.workers.footprints import Footprint, changed, fetched_by_name, footprint
 
 LOOKING = 2
@@ -60,7 +58,7 @@ class Trial:
                 self._rival.end()
         why = ""
         if draws is not None:
-            drawn = [state != _state(source) for source, state in zip(sources, seeded, strict=True)]
+            drawn = [state != state_of(source) for source, state in zip(sources, seeded, strict=True)]
             why = self._drew(draws.past(), any(drawn))
         return with_findings(outcome, self._seen(self._rival.take(), why, _share(self._job, task, outcome)))
 
@@ -106,11 +104,4 @@ def _share(job: Job, task: Task, outcome: Outcome) -> float:
 
 def _seeded(source: Source, value: int) -> bytes:
     source.seed(value)
-    return _state(source)
-
-
-def _state(source: Source) -> bytes:
-    state: Any = source.save()
-    if hasattr(state, "numpy"):  # a tensor is pickled with more than what is in it
-        return bytes(state.numpy().tobytes())
-    return pickle.dumps(state)
+    return state_of(source)
