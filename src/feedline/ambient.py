@@ -175,16 +175,20 @@ class Visiting(PerThread):
     def __init__(self) -> None:
         self._python = random.Random()
         self._numpy = np.random.RandomState()
+        self._before: tuple[Any, Any] | None = None
 
     def open(self) -> None:
         _switch.hold()
 
     def enter(self, value: int) -> None:
+        if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
+            self._before = _own.python, _own.numpy
         _own.python, _own.numpy = self._python, self._numpy
         super().enter(value)
 
     def leave(self) -> None:
-        _own.python = _own.numpy = None
+        if self._before is not None:
+            (_own.python, _own.numpy), self._before = self._before, None
 
     def close(self) -> None:
         _switch.drop()
