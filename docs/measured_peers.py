@@ -2,8 +2,9 @@
 
 Takes: the facts of docs/measured/peers.json. Gives: `rows` (data), `peers_table` and `peers_set_up` (Markdown),
 `peers_picture`.
-Promises: a ratio is "times as fast as feedline", below 1 where feedline is faster, and the best of feedline's own sides
-is what others are compared with; who could not take part is there with the reason.
+Promises: a ratio is "times as fast as feedline", below 1 where feedline is faster; all are compared with feedline's
+defaults, its own other side too (the better of two would be picked by its luck as well); who could not take part is
+there with the reason.
 Not its job: measuring (benchmarks/peers), putting it into the page (make_pages).
 """
 
@@ -18,6 +19,9 @@ from feedline.diagnose.bench.comparing import compared, is_noisy, noise_of
 from feedline.drawing.svg import Drawing, colour
 
 Facts = Mapping[str, Any]
+
+OURS = "feedline"
+"""With its defaults: what everyone is compared with."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Row:
 
 
 def is_ours(side: str) -> bool:
-    return side.startswith("feedline")
+    return side.startswith(OURS)
 
 
 def rows(facts: Facts) -> list[Row]:
@@ -53,23 +57,19 @@ def rows(facts: Facts) -> list[Row]:
 def _rows(workload: Facts) -> list[Row]:
     title, more, values = workload["title"], not workload["resumes"], workload["values"]
     measured = {side: found for side, found in values.items() if found and side not in workload["failures"]}
-    ours = [side for side in measured if is_ours(side)]
-    best = (max if more else min)(ours, key=lambda side: median(measured[side])) if ours else None
-    found = [_row(title, side, best, measured, workload, more) for side in measured]
+    found = [_row(title, side, measured, workload, more) for side in measured]
     found.sort(key=lambda row: row.value or 0.0, reverse=more)
     reasons = {**workload["failures"], **workload["absent"]}
     return found + [Row(title, side, None, why=_short(why)) for side, why in reasons.items()]
 
 
-def _row(
-    title: str, side: str, best: str | None, measured: Mapping[str, list[float]], workload: Facts, more: bool
-) -> Row:
+def _row(title: str, side: str, measured: Mapping[str, list[float]], workload: Facts, more: bool) -> Row:
     noise = workload["noise"]
-    noisy = is_noisy(noise_of(noise.get(side, []), noise.get(best, [])))
+    noisy = is_noisy(noise_of(noise.get(side, []), noise.get(OURS, [])))
     value = float(median(measured[side]))
-    if best is None or side == best:
+    if side == OURS or OURS not in measured:
         return Row(title, side, value, noisy=noisy)
-    found = compared(measured[side], measured[best], more)
+    found = compared(measured[side], measured[OURS], more)
     return Row(title, side, value, found.ratio, found.lowest, found.highest, noisy)
 
 
@@ -118,7 +118,7 @@ def _line(row: Row, resumes: bool) -> str:
         return f"| {name} | failed: {row.why} | | |"
     value = f"{1000 * row.value:.3g} ms" if resumes else f"{row.value:,.0f}"
     if row.ratio is None:
-        return f"| {name} | {value} | {'1' if is_ours(row.side) else '—'} | |"
+        return f"| {name} | {value} | {'1' if row.side == OURS else '—'} | |"
     return f"| {name} | {value} | {_times(row.ratio)}{'?' * row.noisy} | {_times(row.low)}–{_times(row.high)} |"
 
 

@@ -52,14 +52,14 @@ def peers(*workloads: dict[str, Any]) -> dict[str, Any]:
 # --- peers ---
 
 
-def test_others_are_compared_with_the_best_of_ours(of):
+def test_all_are_compared_with_our_defaults(of):
     facts = peers(workload(feedline=[10, 10, 10], feedline_threads=[20, 20, 20], SPDL=[30, 50, 40], torch=[5, 5, 5]))
     found = {row.side: row for row in of.measured_peers.rows(facts)}
     assert list(found) == ["SPDL", "feedline, threads", "feedline", "torch"]
     spdl = found["SPDL"]
-    assert (spdl.value, spdl.ratio, spdl.low, spdl.high) == (40, 2, 1.5, 2.5)
-    assert (found["feedline"].ratio, found["torch"].ratio) == (0.5, 0.25)
-    assert found["feedline, threads"].ratio is None
+    assert (spdl.value, spdl.ratio, spdl.low, spdl.high) == (40, 4, 3, 5)
+    assert (found["feedline, threads"].ratio, found["torch"].ratio) == (2, 0.5)
+    assert found["feedline"].ratio is None
 
 
 def test_where_seconds_are_measured_less_is_better(of):
@@ -83,9 +83,11 @@ def test_nobody_is_left_out_silently(of):
 
 
 def test_without_a_value_of_ours_there_is_no_ratio(of):
-    facts = peers(workload(torch=[5]))
+    facts = peers(workload(torch=[5], feedline_threads=[6]))
     facts["workloads"][0]["failures"] = {"feedline": "a bug"}
-    assert "| torch | 5 | — | |" in of.measured_peers.peers_table(facts)
+    table = of.measured_peers.peers_table(facts)
+    assert "| torch | 5 | — | |" in table
+    assert "| **feedline, threads** | 6 | — | |" in table
 
 
 def test_what_was_measured_beside_other_programs_is_marked(of):

@@ -227,3 +227,33 @@ def test_a_share_that_may_be_waited_is_enough() -> None:
     pace = paced(2)
     pace.judge(Window(step=1.0, wait=ENOUGH / 2, making=1.5), Means(8))
     assert (pace.setting.workers, pace.settled) == (2, True)
+
+
+def test_a_loop_that_is_slower_alone_gets_its_worker_back() -> None:
+    pace, means = paced(), Means(2)
+    assert pace.judge(Window(0.0, 0.001, CHEAP), means).workers == 0
+    assert pace.judge(Window(0.0, 0.002, 0.002), means).workers == 1
+
+
+def test_a_step_that_got_shorter_is_seen_although_a_batch_takes_as_long() -> None:
+    machine, pace = Simulated(cpus=1, computing=1e-4, waiting=1e-3, step=1e-3), paced()
+    machine.run(pace, SETTLED)
+    machine.step = 2e-5
+    machine.run(pace, SETTLED + LONGEST_PATIENCE)
+    assert machine.cost(pace.setting) <= 1.1 * machine.best(MOST)
+
+
+def test_workers_that_have_time_are_given_more_ahead_first() -> None:
+    pace = paced(2)
+    assert pace.judge(Window(step=0.01, wait=0.005, making=0.01, busy=0.5), Means(8)) == Setting(2, 4)
+
+
+def test_each_time_it_takes_more_to_be_believed() -> None:
+    pace, means, took = paced(most=1), Means(2), []
+    for cost in (0.01, 0.1, 1.0):
+        windows = 0
+        while pace._reference is None or pace._reference.wait != cost:  # until it is settled on that
+            pace.judge(Window(0.0, cost, cost), means)
+            windows += 1
+        took.append(windows)
+    assert took[0] < took[1] < took[2]

@@ -68,7 +68,7 @@ SIDES = [
         "torchdata",
         "https://docs.pytorch.org/data/0.11/migrate_to_nodes_from_utils.html",
         "sampler, `Batcher`, `ParallelMapper` that reads and collates, `Prefetcher`; 2 threads, or as many as "
-        "samples are waited for (processes, its other way, were half as fast)",
+        "samples are waited for (its processes were slower in a short trial)",
         NO_SHARDS | NO_DECODER,
     ),
     Side(

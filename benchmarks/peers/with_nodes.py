@@ -1,8 +1,8 @@
 """torchdata.nodes, put together as its guide for users of torch.utils.data does.
 
 https://docs.pytorch.org/data/0.11/migrate_to_nodes_from_utils.html
-Sampler, batches of indices, a mapper that reads and collates them, a prefetcher. Threads, its default: on these
-workloads they were twice as fast as its processes.
+Sampler, batches of indices, a mapper that reads and collates them, a prefetcher. Threads, its default: in a short
+trial on a crowded machine its processes were slower.
 """
 
 from __future__ import annotations

@@ -205,6 +205,8 @@ class Notice(NamedTuple):
     """When it (or each of its pieces) was made, while somebody records."""
     apart: Apart | None = None
     """Of a piece of a batch: that it is of no use."""
+    took: float | None = None
+    """Of a piece of a batch: the seconds for each of its samples."""
     findings: Findings | None = None
 
 

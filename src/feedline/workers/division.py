@@ -11,6 +11,7 @@ of equal batches gains nothing from it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -102,6 +103,9 @@ class Division:
     """It has been found that its batches have to be made whole."""
     seconds: float | None = None
     """What a sample takes a worker."""
+    quickest: float = math.inf
+    """…in the piece that took the least: with more workers than CPUs the others have mostly waited for one. (16 workers
+    with nothing to do, benchmarks/growth.py: 1 ms a sample on average, and so pieces of batches that take 0.5 ms.)"""
     joining: float | None = None
     """What putting a batch together takes at best, for each sample: the first time memory is new, which costs more."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.datasets import awaits
+from feedline.errors import MemoryShortage
 from feedline.line.pieces import Pieces
 from feedline.messages import Apart, Notice, Outcome, Task
 from feedline.observe.meter import Spent
@@ -160,6 +161,8 @@ class SplitWorkers:
         self._race.back(outcome.seq)
         self._dropped.discard(outcome.seq)
         self._begun = -1
+        if outcome.notice is not None and outcome.notice.took is not None:
+            self._division.quickest = min(self._division.quickest, outcome.notice.took)
         self._took_in(1, outcome.size)
         if outcome.seq >= 0:
             return (outcome,)
@@ -179,7 +182,7 @@ class SplitWorkers:
         if self._samples and (self._seen < TIMED or self._seen >= self._look_at):
             self._look_at = self._seen + TIMED
             spent, known = self.spent(), self._division
-            known.seconds = (spent.fetching + spent.collating) / 1e9 / self._samples
+            known.seconds = min(known.quickest, (spent.fetching + spent.collating) / 1e9 / self._samples)
             whole = known.never or is_small(self._largest, known.seconds)
             self._idle = whole and not (self._wholes or self._dropped or self._held)
             if self._idle:
@@ -190,6 +193,10 @@ class SplitWorkers:
         marks = tuple(each for one in outcomes if one.notice is not None for each in one.notice.marks)
         notice = Notice(marks=marks) if marks else None
         failed = next((one for one in outcomes if one.failure is not None), None)
+        if failed is not None and failed.failure is not None and failed.failure.name == MemoryShortage.__name__:
+            self._division.never = True  # pieces take more memory than the whole
+            self._send_whole([whole])
+            return ()
         if failed is not None:  # the first of them, as whoever reads one sample after the other would have met it
             return (failed._replace(seq=whole.task.seq, notice=notice),)
         if not any(one.notice is not None and one.notice.apart is not None for one in outcomes):
