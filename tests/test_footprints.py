@@ -102,6 +102,7 @@ def _first(value: Any, part: Any) -> None:
         ),
         (Slotted(), lambda given: setattr(given, "never", 1), "dataset.given.never"),
         (Tuned(a=0), lambda given: setattr(given, "latest", 1), "dataset.given.latest"),
+        ([Slotted() for _ in range(300)], lambda given: _set(given[299]), "dataset.given[299].latest"),
         (bytearray(2), lambda given: _first(given, 1), "dataset.given"),
         (array.array("i", [0]), lambda given: _first(given, 1), "dataset.given"),
         (ctypes.c_int(0), lambda given: setattr(given, "value", 1), "dataset.given"),
@@ -134,6 +135,12 @@ def test_a_file_in_memory_has_a_place_that_threads_would_share(file: Any) -> Non
     assert not_shared(Holding([file])) == "dataset.given[0]"
     file.close()
     assert not_shared(Holding([file])) == ""
+
+
+def test_one_of_hundreds_that_is_opened_is_seen() -> None:
+    readers = [Slotted() for _ in range(300)]
+    with open(__file__) as readers[299].latest:
+        assert not_shared(Holding(readers)) == "dataset.given[299].latest"
 
 
 def drawn(*draws: Callable[[], object]) -> str:

@@ -2,7 +2,7 @@
 
 Takes: the moments at which the thread begins and ends its work. Gives: `Looks`: how often it was looked, how often the
 GIL was held, how long the work took and how much of that was on a CPU.
-Promises: a look needs no clock, so a busy machine does not change what is seen. A rival thread sleeps, wakes at a
+Promises: a look needs no clock, so a busy machine hardly changes what is seen. A rival thread sleeps, wakes at a
 moment that has nothing to do with the work, and asks for the GIL. If it had to wait for that, the kernel counts one
 more switch than the sleep alone costs. A look costs about 10 µs, and the thread at work one switch of threads.
 Not its job: what follows from it (workers/choice, the doctor).

@@ -56,6 +56,9 @@ THREADS = (
     "worker, on first use or in worker_init_fn; or leave it out in __getstate__ and use "
     "multiprocessing_context='spawn'."
 )
+MOST, EACH = 2_000, 500
+"""Objects that are looked at where nobody would otherwise say that threads share something, and of each container: a
+dataset may have a reader for each of hundreds of files, and open it on first use. 2,000 objects take 15 ms."""
 _MAPPING = "maps a file"  # no harm by itself, and a reason to keep that file open
 _HARMLESS = "need not be looked into"
 
@@ -90,7 +93,7 @@ def hazards(dataset: Any) -> Iterator[tuple[str, list[str]]]:
 
 def not_shared(dataset: Any) -> str:
     """What is open in it, by its path, that threads must not share; empty if nothing is."""
-    found = walk(dataset, "dataset", _recognise_for_threads)
+    found = walk(dataset, "dataset", _recognise_for_threads, most=MOST, few=EACH)
     mapped = {each.holder for each in found if each.what is _MAPPING}
     opened = (FILE, PIPE, SOCKET, CONNECTION)
     return next((each.path for each in found if each.what in opened and not _only_mapped(each, mapped)), "")

@@ -27,6 +27,7 @@ import numpy as np
 
 from feedline.supervise.walking import class_attribute, is_a, module_of, own_attributes, own_slots, walk
 from feedline.workers.body import Job
+from feedline.workers.carried import EACH, MOST
 
 Footprint = dict[str, dict[str, Any]]
 """What each thing holds, by its path. They are kept alive meanwhile, so that none is taken for another."""
@@ -61,8 +62,9 @@ def footprint(job: Job) -> Footprint:
             state[f"{module_of(kind)}.{kind.__qualname__}"] = _of_class(kind)
         return _contents_of(kind)
 
-    def look(root: Any, name: str, most: int = 500) -> None:
-        state.update((each.path, each.what) for each in walk(root, name, recognise, through=True, most=most))
+    def look(root: Any, name: str, most: int = MOST) -> None:
+        found = walk(root, name, recognise, through=True, most=most, few=EACH)
+        state.update((each.path, each.what) for each in found)
 
     look(job.dataset, "dataset")
     look(job.collate_fn, "collate_fn")

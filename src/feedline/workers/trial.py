@@ -68,7 +68,7 @@ class Trial:
             looks, share = Looks(), 0.0
         self._looked += looks.looked
         is_last = self._looked >= LOOKS or self._tasks == TASKS
-        if not why and (is_last or not self._tasks & (self._tasks - 1)):  # 1, 2, 4, …: a look takes 3 ms
+        if not why and (is_last or not self._tasks & (self._tasks - 1)):  # 1, 2, 4, …: a look takes 3 to 80 ms
             why = self._left()
         if why or is_last:
             self._rival.stop()
