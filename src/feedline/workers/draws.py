@@ -117,7 +117,6 @@ class Together:
         before, self._before = self._before, []
         for known, (whose, state) in zip(before, self._states, strict=False):  # there are none after the first batches
             if known != state():
-                self._left = 0
                 notice = (outcome.notice or Notice())._replace(warning=SHARED.format(whose=whose))
                 return outcome._replace(notice=notice)
         return outcome
