@@ -146,10 +146,10 @@ def test_what_is_no_cheap_batch_is_never_made_by_the_loop() -> None:
 
 def test_after_a_death_there_are_always_workers() -> None:
     pace = paced()
-    pace.keep_workers()
+    pace.keep_workers("")
     assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(pace, SETTLED)
     alone = paced(0)
-    alone.keep_workers()
+    alone.keep_workers("")
     assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(alone, SETTLED)
 
 
@@ -205,7 +205,21 @@ def test_it_says_what_was_in_vain() -> None:
     assert pace.reason == "the loop waits 100 % of its time, but 4 workers were no better"
     alone = paced(most=1)
     Simulated(cpus=2, computing=0.04).run(alone, SETTLED)
-    assert alone.reason == "the loop waits 100 % of its time, and 1 are the most there may be"
+    assert alone.reason == "the loop waits 100 % of its time, and 1 is the most there may be"
+
+
+def test_a_loop_that_stays_alone_says_what_that_was_as_good_as() -> None:
+    pace, means = paced(2), Means(2)
+    cheap = Window(0.0, CHEAP, CHEAP)
+    assert pace.judge(cheap, means).workers == 0
+    pace.judge(cheap, means)
+    assert (pace.setting.workers, pace.settled) == (0, True)
+    assert pace.reason == "the loop waits 100 % of its time, but 2 workers were no better"
+    one = paced()
+    one.judge(cheap, means)
+    one.judge(cheap, means)
+    one.judge(cheap, means)
+    assert "1 worker was no better" in one._refuted.values()
 
 
 def test_what_was_wrongly_called_no_better_is_taken_on_a_second_look() -> None:

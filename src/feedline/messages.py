@@ -208,6 +208,8 @@ class Notice(NamedTuple):
     took: float | None = None
     """Of a piece of a batch: the seconds for each of its samples."""
     findings: Findings | None = None
+    knows_worker: bool = False
+    """The dataset has looked which worker it is read by: without workers it might do something else."""
 
 
 class Outcome(NamedTuple):
@@ -242,6 +244,11 @@ def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
 def with_findings(outcome: Outcome, findings: Findings) -> Outcome:
     """The same, and what was seen meanwhile."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(findings=findings))
+
+
+def with_knowledge(outcome: Outcome) -> Outcome:
+    """The same, made by a dataset that has looked which worker it is read by."""
+    return outcome._replace(notice=(outcome.notice or Notice())._replace(knows_worker=True))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

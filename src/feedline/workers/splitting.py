@@ -190,7 +190,8 @@ class SplitWorkers:
     def _joined(self, whole: _Whole) -> Sequence[Outcome]:
         outcomes = [whole.back[number] for number in whole.numbers]
         marks = tuple(each for one in outcomes if one.notice is not None for each in one.notice.marks)
-        notice = Notice(marks=marks) if marks else None
+        knows = any(one.notice is not None and one.notice.knows_worker for one in outcomes)
+        notice = Notice(marks=marks, knows_worker=knows) if marks or knows else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None:  # the first of them, as whoever reads one sample after the other would have met it
             return (failed._replace(seq=whole.task.seq, notice=notice),)
