@@ -1,7 +1,7 @@
 """Workers whose number changes while they work; none among it, when the loop does the work itself.
 
 Takes: a job, and how to have workers for it. Gives: the contract, and `resize`.
-Promises: which batches come is the same for every number; a worker that is dismissed finishes what it has begun; the
+Promises: which batches come is the same for every number; a worker that is dismissed finishes what it has begun;
 no worker gets something that the dataset has opened while it was read in this process.
 Not its job: how many there should be (supervise.pace), when to look (pacing).
 """
