@@ -18,6 +18,7 @@ from feedline.supervise.pace import (
     LEAST_FREE,
     LONGEST_PATIENCE,
     MOST_AHEAD,
+    PATIENCE,
     Means,
     Pace,
     Setting,
@@ -260,6 +261,17 @@ def test_a_step_that_got_shorter_is_seen_although_a_batch_takes_as_long() -> Non
 def test_workers_that_have_time_are_given_more_ahead_first() -> None:
     pace = paced(2)
     assert pace.judge(Window(step=0.01, wait=0.005, making=0.01, busy=0.5), Means(8)) == Setting(2, 4)
+
+
+def test_a_loop_that_was_fed_and_loses_more_than_a_tenth_gets_more() -> None:
+    pace, means = paced(4), Means(2)
+    for _ in range(2):
+        pace.judge(Window(step=0.0955, wait=0.0045, making=0.3), means)
+    assert (pace.setting.workers, pace.settled) == (4, True)
+    for _ in range(PATIENCE):
+        assert pace.settled
+        pace.judge(Window(step=0.0955, wait=0.0120, making=0.4), means)
+    assert (pace.setting.workers > 4, pace.settled) == (True, False)
 
 
 def test_each_time_it_takes_more_to_be_believed() -> None:

@@ -225,7 +225,8 @@ class Pace:
             return False
         much = NEWS * (1 + seen.telling(was) - GAIN)
         other_time = not 1 / much < seen.cost / max(was.cost, 1e-9) < much
-        waits = seen.share > was.share + 2 * ENOUGH  # a step that got shorter need not show in the time of a batch
+        # A step that got shorter need not show in the time of a batch; and a tenth of it is the most that may be lost.
+        waits = seen.share > 2 * ENOUGH + (0.0 if was.fed else was.share)
         if not (other_time or waits):
             self._news, self._quiet = 0, self._quiet + 1
             if self._quiet >= QUIET:
