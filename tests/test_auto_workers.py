@@ -9,7 +9,6 @@ import re
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
