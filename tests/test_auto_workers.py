@@ -371,13 +371,28 @@ def test_nor_in_the_next_epoch(tmp_path: Path) -> None:
     data.file.close()
 
 
+def test_what_workers_open_the_loop_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(40)))
+    data = Opens(path)
+    with DataLoader(data, batch_size=4, num_workers="auto", **FORK) as loader:
+        pace = scripted(loader, {})._pace
+        pace._may_be_alone = True
+        assert len(list(loader)) == 10
+        assert not pace._may_be_alone
+        assert pace._why_workers == "reading samples opens dataset.file"
+    assert data.file is None
+
+
 def test_what_was_open_before_does_not_keep_workers_from_being_forked(tmp_path: Path) -> None:
     data = Noisy()
     (tmp_path / "log").touch()
     with open(tmp_path / "log") as data.log, DataLoader(data, batch_size=4, num_workers="auto", **FORK) as loader:
-        scripted(loader, {2: 0, 4: 3})
+        pace = scripted(loader, {2: 0, 4: 3})._pace
+        pace._may_be_alone = True
         with pytest.warns(UserWarning, match=r"dataset\.log is an open file"):
             assert len(list(loader)) == 15
+        assert pace._may_be_alone
         assert [change.workers for change in loader.stats().chosen.changes] == [0, 3]
 
 

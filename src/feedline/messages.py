@@ -208,8 +208,8 @@ class Notice(NamedTuple):
     took: float | None = None
     """Of a piece of a batch: the seconds for each of its samples."""
     findings: Findings | None = None
-    knows_worker: bool = False
-    """The dataset has looked which worker it is read by: without workers it might do something else."""
+    needs_worker: str = ""
+    """Why the dataset should be read by a worker, and never by the loop (num_workers="auto")."""
 
 
 class Outcome(NamedTuple):
@@ -246,9 +246,9 @@ def with_findings(outcome: Outcome, findings: Findings) -> Outcome:
     return outcome._replace(notice=(outcome.notice or Notice())._replace(findings=findings))
 
 
-def with_knowledge(outcome: Outcome) -> Outcome:
-    """The same, made by a dataset that has looked which worker it is read by."""
-    return outcome._replace(notice=(outcome.notice or Notice())._replace(knows_worker=True))
+def with_need(outcome: Outcome, why: str) -> Outcome:
+    """The same, made of a dataset that should always be read by a worker."""
+    return outcome._replace(notice=(outcome.notice or Notice())._replace(needs_worker=why))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

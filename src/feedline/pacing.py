@@ -66,9 +66,9 @@ class Pacing:
         pace = self._pace
         return Chosen(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
 
-    def keep_workers(self) -> None:
-        """The dataset looks which worker it is read by, and there must always be one."""
-        self._pace.keep_workers("the dataset asks which worker it is read by")
+    def keep_workers(self, why: str) -> None:
+        """There must always be a worker, for that reason."""
+        self._pace.keep_workers(why)
 
     def begin(self, workers: ChangingWorkers) -> None:
         """An epoch begins with these; its first batches show how it begins, and not how it goes on."""

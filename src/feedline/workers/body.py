@@ -21,7 +21,7 @@ from feedline.line.collators import Collator, Making, NothingLeft
 from feedline.line.fetch import Fetcher, brief, index_list, readers_of
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
-from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_knowledge, with_marks
+from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks, with_need
 from feedline.observe.marks import Marking, Marks
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
@@ -140,7 +140,7 @@ class Body:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
         outcome = self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
         knows = self._job.paced and self._worker is not None and has_looked()
-        return with_knowledge(outcome) if knows else outcome
+        return with_need(outcome, "the dataset asks which worker it is read by") if knows else outcome
 
     def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
         marking.take()

@@ -18,7 +18,7 @@ from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Job
-from feedline.workers.carried import hazards
+from feedline.workers.carried import open_in
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.stored_generators import generators
@@ -123,9 +123,7 @@ class ChangingWorkers:
         return self._here.known is not None and bool(self._open() - self._here.known)
 
     def _open(self) -> set[str]:
-        if not self._travel:
-            return set()
-        return {path for _, paths in hazards(self._job.dataset) for path in paths}
+        return open_in(self._job.dataset) if self._travel else set()
 
     def processes(self) -> list[tuple[int, int]]:
         return self._staff.processes()

@@ -190,8 +190,8 @@ class SplitWorkers:
     def _joined(self, whole: _Whole) -> Sequence[Outcome]:
         outcomes = [whole.back[number] for number in whole.numbers]
         marks = tuple(each for one in outcomes if one.notice is not None for each in one.notice.marks)
-        knows = any(one.notice is not None and one.notice.knows_worker for one in outcomes)
-        notice = Notice(marks=marks, knows_worker=knows) if marks or knows else None
+        needs = next((one.notice.needs_worker for one in outcomes if one.notice and one.notice.needs_worker), "")
+        notice = Notice(marks=marks, needs_worker=needs) if marks or needs else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None:  # the first of them, as whoever reads one sample after the other would have met it
             return (failed._replace(seq=whole.task.seq, notice=notice),)
