@@ -20,6 +20,7 @@ from kinds import FORK, SPAWN, THREADS, few
 
 import feedline
 from feedline import DataLoader
+from feedline.errors import MemoryShortage
 from feedline.line.collate import default_collate
 from feedline.line.pieces import Misfit, collate_piece, join
 from feedline.loader import _job
@@ -315,6 +316,23 @@ def test_what_took_long_once_does_not_make_pieces_of_all_that_follows() -> None:
         flow, division = loader.stats().epoch, loader._feed._lasting.division
         assert flow.fetching / flow.samples > 0.005
         assert division.seconds == division.quickest < 0.002
+
+
+class ShortOnce(Samples):
+    """The first time there is no memory, as for a piece beside the others."""
+
+    was_short = False
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 2 and not self.was_short:
+            self.was_short = True
+            raise MemoryShortage("no memory for a piece")
+        return super().__getitem__(index)
+
+
+def test_where_there_is_no_memory_for_pieces_one_worker_makes_the_batch() -> None:
+    with DataLoader(ShortOnce(), batch_size=6, **FOUR) as loader:
+        assert same(list(loader), list(DataLoader(Samples(), batch_size=6)))
 
 
 class Faulty(Samples):

@@ -34,7 +34,7 @@ def test_one_that_does_not_answer_is_asked_once_and_when_it_is_back_again(monkey
     thread.join()
     monkeypatch.undo()
     assert telling.sample_name(TASK, 1, slow) == "dataset[8] (late)"
-    assert asking._stuck == []
+    assert not asking._stuck
 
 
 def test_one_that_would_end_the_program_says_nothing() -> None:

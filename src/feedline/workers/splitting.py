@@ -14,6 +14,7 @@ from typing import Any
 
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.datasets import awaits
+from feedline.errors import MemoryShortage
 from feedline.line.pieces import Pieces
 from feedline.messages import Apart, Notice, Outcome, Task
 from feedline.observe.meter import Spent
@@ -193,6 +194,10 @@ class SplitWorkers:
         needs = next((one.notice.needs_worker for one in outcomes if one.notice and one.notice.needs_worker), "")
         notice = Notice(marks=marks, needs_worker=needs) if marks or needs else None
         failed = next((one for one in outcomes if one.failure is not None), None)
+        if failed is not None and failed.failure is not None and failed.failure.name == MemoryShortage.__name__:
+            self._division.never = True  # pieces take more memory than the whole
+            self._send_whole([whole])
+            return ()
         if failed is not None:  # the first of them, as whoever reads one sample after the other would have met it
             return (failed._replace(seq=whole.task.seq, notice=notice),)
         if not any(one.notice is not None and one.notice.apart is not None for one in outcomes):

@@ -35,7 +35,10 @@ class Plan:
 
     @property
     def bytes_of_batches(self) -> int | None:
-        """Shared memory that batches take at once, as tests/diagnose/test_preflight.py sees it. None if not known."""
+        """Shared memory that batches take at once, as tests/diagnose/test_preflight.py sees it. None if not known.
+
+        For a moment, batches that several workers make together take up to twice that; if it is not there, one does.
+        """
         if self.batch_bytes is None:
             return None
         if not self.num_workers:
