@@ -223,6 +223,16 @@ def test_a_loop_that_stays_alone_says_what_that_was_as_good_as() -> None:
     assert "1 worker was no better" in one._refuted.values()
 
 
+def test_what_was_in_vain_twice_is_said_once() -> None:
+    pace, means = paced(2, most=4, may_be_alone=False), Means(2)
+    idle = Window(0.0, 0.010, 0.01, busy=0.5)
+    for wait in (0.010, 0.010, 0.010, 0.005, 0.005, 0.005, 0.005, 0.005, 0.005):
+        pace.judge(idle._replace(wait=wait), means)
+    assert pace.settled
+    assert sum(text == "4 workers were no better" for text in pace._refuted.values()) == 2
+    assert pace.reason.count("4 workers were no better") == 1
+
+
 def test_what_was_wrongly_called_no_better_is_taken_on_a_second_look() -> None:
     pace, means = paced(2), Means(2)
     assert pace.judge(Window(0.0, 0.010, 0.02), means).workers == 4

@@ -296,7 +296,7 @@ class Pace:
         if not workers and seen.making <= HANDING:
             return f"a batch takes {_time(seen.making)} to make, less than a worker takes to hand it over"
         if self._refuted:
-            return f"{waits}, but {'; '.join(self._refuted.values())}"
+            return f"{waits}, but {'; '.join(dict.fromkeys(self._refuted.values()))}"
         if self._by_memory(means) <= workers:
             return f"{waits}, but there is no memory for more: {_mb(means.free)} of {_mb(means.limit)} left"
         return f"{waits}, and {workers} {'is' if workers == 1 else 'are'} the most there may be"
