@@ -33,6 +33,13 @@ class Kept(NamedTuple):
     words: Words
 
 
+class Told(NamedTuple):
+    """Any other generator, and what NumPy says of it."""
+
+    generator: Any
+    state: Any
+
+
 def save() -> Any:
     """The state of `np.random`'s functions. It is as it was when this returns.
 
@@ -42,10 +49,12 @@ def save() -> Any:
     >>> np.random.rand() == drawn
     True
     """
-    generator = mtrand.get_bit_generator() if _is_plain() else None
-    memory = None if generator is None else _memory(generator)
-    if memory is None:
+    if not _is_plain():
         return np.random.get_state(legacy=False)
+    generator = mtrand.get_bit_generator()
+    memory = _memory(generator)
+    if memory is None:
+        return Told(generator, np.random.get_state(legacy=False))
     words = memory.copy()
     try:
         pending = _take_normal(memory)
@@ -56,16 +65,19 @@ def save() -> Any:
     # Rare: one of a pair of normal numbers has been asked for. Only NumPy itself can put the other back.
     state = ("MT19937", words[:-1], int(words[-1]), 1, pending)
     np.random.set_state(state)
-    return state
+    return Told(generator, state)
 
 
 def restore(state: Any) -> None:
     """Go on from a state that was saved."""
-    if not isinstance(state, Kept):
+    if not isinstance(state, (Kept, Told)):
         np.random.set_state(state)
         return
     if mtrand.get_bit_generator() is not state.generator:
         mtrand.set_bit_generator(state.generator)
+    if isinstance(state, Told):
+        np.random.set_state(state.state)
+        return
     memory = _memory(state.generator)
     assert memory is not None
     _take_normal(memory)

@@ -22,12 +22,12 @@ from feedline.line.collators import Collator, Making, NothingLeft
 from feedline.line.fetch import Fetcher, brief, index_list, readers_of
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
-from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks
+from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks, with_need
 from feedline.observe.marks import Marking, Marks
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.worker_info import WorkerInfo, acting_as, set_worker_info
+from feedline.worker_info import WorkerInfo, acting_as, has_looked, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
 from feedline.workers.draws import Together
 from feedline.workers.own_share import watch_for_sharing
@@ -52,6 +52,8 @@ class Job:
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
+    paced: bool = False
+    """May there be no workers for a while (num_workers="auto")?"""
     marked: bool = False
     """Is it written down when each batch was made?"""
     on_trial: bool = False
@@ -142,7 +144,9 @@ class Body:
 
     def run(self, task: Task, empty: Empty) -> Outcome:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
-        return self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
+        outcome = self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
+        knows = self._job.paced and self._worker is not None and has_looked()
+        return with_need(outcome, "the dataset asks which worker it is read by") if knows else outcome
 
     def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
         marking.take()

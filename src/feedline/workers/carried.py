@@ -91,6 +91,11 @@ def hazards(dataset: Any) -> Iterator[tuple[str, list[str]]]:
             yield what, paths
 
 
+def open_in(dataset: Any) -> set[str]:
+    """The paths of what does not survive a fork."""
+    return {path for _, paths in hazards(dataset) for path in paths}
+
+
 def not_shared(dataset: Any) -> str:
     """What is open in it, by its path, that threads must not share; empty if nothing is."""
     found = walk(dataset, "dataset", _recognise_for_threads, most=MOST, few=EACH)
