@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kinds import THREADS
 
 from feedline import DataLoader
-from feedline.ambient import Ambient, Borrowed, Owned, PerThread
+from feedline.ambient import Ambient, Borrowed, Owned, PerThread, ThisThread
 
 NUMBERS = st.integers(0, 2**64 - 1)
 
@@ -369,7 +370,8 @@ def test_a_function_fetched_while_held_still_works_afterwards() -> None:
     assert numbers == [random.random(), np.random.rand()]
 
 
-def test_borrowing_inside_a_worker_thread_borrows_the_threads_own() -> None:
+@pytest.mark.parametrize("inner", [Borrowed, ThisThread])
+def test_borrowing_inside_a_worker_thread_borrows_the_threads_own(inner: Any) -> None:
     """A dataset, read by a worker thread, that loads from another loader."""
 
     def work() -> tuple[list[Any], list[Any]]:
@@ -377,10 +379,28 @@ def test_borrowing_inside_a_worker_thread_borrows_the_threads_own() -> None:
             alone = drawn_under(ambient, 5, lambda: some_draws() + some_draws())
             ambient.enter(5)
             first = some_draws()
-            drawn_under(Borrowed(), 6)
+            drawn_under(inner(), 6)
             return alone, first + some_draws()
 
     before = state()
     alone, around = in_thread(work)
     assert around == alone
     assert state() == before
+
+
+class LoadsFromAnother:
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        first = random.random()
+        list(DataLoader(np.arange(4).tolist(), batch_size=2, seed=index))
+        return first, np.random.rand()
+
+
+def test_a_sample_that_loads_from_another_loader_draws_the_same_in_a_worker_thread() -> None:
+    alone, threads = (
+        [[part.tolist() for part in batch] for batch in DataLoader(LoadsFromAnother(), batch_size=4, seed=1, **options)]
+        for options in ({}, THREADS)
+    )
+    assert threads == alone

@@ -9,7 +9,6 @@ import re
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -365,22 +364,35 @@ def test_nor_in_the_next_epoch(tmp_path: Path) -> None:
     data = Opens(path)
     with DataLoader(data, batch_size=1, num_workers="auto", **FORK) as loader:
         pacing = scripted(loader, {3: 0, 8: 1})
-        for _ in range(2):
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "dataset.file is an open file")
-                assert [int(batch[0]) for batch in loader] == list(range(40))
+        for _ in range(2):  # without a warning: whoever opens it on first use has done as is advised
+            assert [int(batch[0]) for batch in loader] == list(range(40))
         assert pacing.seen == [1] * 3 + [0] * 5 + [1] * 32 + [0] * 40
         assert "has opened something" in loader.stats().chosen.reason
     data.file.close()
+
+
+def test_what_workers_open_the_loop_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(40)))
+    data = Opens(path)
+    with DataLoader(data, batch_size=4, num_workers="auto", **FORK) as loader:
+        pace = scripted(loader, {})._pace
+        pace._may_be_alone = True
+        assert len(list(loader)) == 10
+        assert not pace._may_be_alone
+        assert pace._why_workers == "reading samples opens dataset.file"
+    assert data.file is None
 
 
 def test_what_was_open_before_does_not_keep_workers_from_being_forked(tmp_path: Path) -> None:
     data = Noisy()
     (tmp_path / "log").touch()
     with open(tmp_path / "log") as data.log, DataLoader(data, batch_size=4, num_workers="auto", **FORK) as loader:
-        scripted(loader, {2: 0, 4: 3})
+        pace = scripted(loader, {2: 0, 4: 3})._pace
+        pace._may_be_alone = True
         with pytest.warns(UserWarning, match=r"dataset\.log is an open file"):
             assert len(list(loader)) == 15
+        assert pace._may_be_alone
         assert [change.workers for change in loader.stats().chosen.changes] == [0, 3]
 
 
@@ -440,6 +452,37 @@ PLAIN: dict[str, Any] = {
     "seed": 1,
     "num_workers": 2,
 }
+
+
+class KnowsItsWorker(Dataset[int]):
+    """What it is read by has a number; without workers there is none."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        info = feedline.get_worker_info()
+        assert info is not None
+        return index + 0 * info.id
+
+
+@both
+@pytest.mark.parametrize("start", [1, 3])  # three share a batch's samples
+def test_a_dataset_that_asks_which_worker_it_is_in_always_has_one(kind: dict[str, Any], start: int) -> None:
+    with DataLoader(KnowsItsWorker(), batch_size=4, num_workers="auto", **kind) as loader:
+        pace = scripted(loader, {}, start)._pace
+        pace._may_be_alone = True
+        assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        assert not pace._may_be_alone
+
+
+def test_to_have_asked_elsewhere_or_without_workers_is_no_reason() -> None:
+    feedline.get_worker_info()
+    with DataLoader(Noisy(), batch_size=4, num_workers="auto", **THREADS) as loader:
+        pace = scripted(loader, {4: 0})._pace
+        pace._may_be_alone = True
+        list(loader)
+        assert pace._may_be_alone
 
 
 def test_the_loop_is_alone_only_where_that_changes_nothing() -> None:

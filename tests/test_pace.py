@@ -18,6 +18,7 @@ from feedline.supervise.pace import (
     LEAST_FREE,
     LONGEST_PATIENCE,
     MOST_AHEAD,
+    PATIENCE,
     Means,
     Pace,
     Setting,
@@ -146,10 +147,10 @@ def test_what_is_no_cheap_batch_is_never_made_by_the_loop() -> None:
 
 def test_after_a_death_there_are_always_workers() -> None:
     pace = paced()
-    pace.keep_workers()
+    pace.keep_workers("")
     assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(pace, SETTLED)
     alone = paced(0)
-    alone.keep_workers()
+    alone.keep_workers("")
     assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(alone, SETTLED)
 
 
@@ -205,7 +206,31 @@ def test_it_says_what_was_in_vain() -> None:
     assert pace.reason == "the loop waits 100 % of its time, but 4 workers were no better"
     alone = paced(most=1)
     Simulated(cpus=2, computing=0.04).run(alone, SETTLED)
-    assert alone.reason == "the loop waits 100 % of its time, and 1 are the most there may be"
+    assert alone.reason == "the loop waits 100 % of its time, and 1 is the most there may be"
+
+
+def test_a_loop_that_stays_alone_says_what_that_was_as_good_as() -> None:
+    pace, means = paced(2), Means(2)
+    cheap = Window(0.0, CHEAP, CHEAP)
+    assert pace.judge(cheap, means).workers == 0
+    pace.judge(cheap, means)
+    assert (pace.setting.workers, pace.settled) == (0, True)
+    assert pace.reason == "the loop waits 100 % of its time, but 2 workers were no better"
+    one = paced()
+    one.judge(cheap, means)
+    one.judge(cheap, means)
+    one.judge(cheap, means)
+    assert "1 worker was no better" in one._refuted.values()
+
+
+def test_what_was_in_vain_twice_is_said_once() -> None:
+    pace, means = paced(2, most=4, may_be_alone=False), Means(2)
+    idle = Window(0.0, 0.010, 0.01, busy=0.5)
+    for wait in (0.010, 0.010, 0.010, 0.005, 0.005, 0.005, 0.005, 0.005, 0.005):
+        pace.judge(idle._replace(wait=wait), means)
+    assert pace.settled
+    assert sum(text == "4 workers were no better" for text in pace._refuted.values()) == 2
+    assert pace.reason.count("4 workers were no better") == 1
 
 
 def test_what_was_wrongly_called_no_better_is_taken_on_a_second_look() -> None:
@@ -246,6 +271,17 @@ def test_a_step_that_got_shorter_is_seen_although_a_batch_takes_as_long() -> Non
 def test_workers_that_have_time_are_given_more_ahead_first() -> None:
     pace = paced(2)
     assert pace.judge(Window(step=0.01, wait=0.005, making=0.01, busy=0.5), Means(8)) == Setting(2, 4)
+
+
+def test_a_loop_that_was_fed_and_loses_more_than_a_tenth_gets_more() -> None:
+    pace, means = paced(4), Means(2)
+    for _ in range(2):
+        pace.judge(Window(step=0.0955, wait=0.0045, making=0.3), means)
+    assert (pace.setting.workers, pace.settled) == (4, True)
+    for _ in range(PATIENCE):
+        assert pace.settled
+        pace.judge(Window(step=0.0955, wait=0.0120, making=0.4), means)
+    assert (pace.setting.workers > 4, pace.settled) == (True, False)
 
 
 def test_each_time_it_takes_more_to_be_believed() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options: dict[str, Any] = {"num_workers": 2, "workers": "thread", "on_error": "skip"}
     with DataLoader(Slow(), batch_size=4, collate={"tokens": pad(0)}, **options) as loader, loader.report(path):
         for _ in range(3):
-            for _ in loader:
+            began = time.monotonic()
+            for number, _ in enumerate(loader):
                 sum(range(20_000))
+                if number == 3:  # wide enough to be seen, however slow the machine is
+                    threading.Event().wait((time.monotonic() - began) / 4)
     return path
 
 

@@ -26,7 +26,7 @@ import feedline
 from feedline import DataLoader, Dataset, IterableDataset
 from feedline.errors import OptionError, OptionTypeError, WorkerDied
 from feedline.feed import _workers_of
-from feedline.gil import Looks, Rival
+from feedline.gil import Looks, Rival, counts
 from feedline.loader import _job
 from feedline.messages import Apart, Findings, Notice, Outcome, Task
 from feedline.state import Place
@@ -246,6 +246,14 @@ def test_nothing_is_seen_between_tasks() -> None:
     assert rival.looked < 20
 
 
+def test_what_holds_the_gil_between_tasks_is_no_work() -> None:
+    assert counts(3.0, began=2.0, ended=1.0), "at work, for the second time"
+    assert counts(3.0, began=2.0, ended=3.5), "looked at while it worked, seen afterwards"
+    assert counts(3.0, began=4.0, ended=3.5), "seen while the next task was under way"
+    assert not counts(3.0, began=2.0, ended=2.5), "after the end"
+    assert not counts(3.0, began=3.5, ended=2.5), "in the pause, seen while the next task was under way"
+
+
 def test_nothing_is_seen_twice() -> None:
     rival = Rival()
     rival.begin()
@@ -368,7 +376,7 @@ class Noting(Plain):
 @pytest.mark.parametrize(
     ("dataset", "why"),
     [
-        (Opening(), "reading samples changes dataset.opened"),
+        (Opening(), "reading samples opens dataset.opened"),
         (Plain(given=Opening()), ""),
         (OpeningInside(given=[]), "reading samples opens dataset.given[0]"),
         (Counting(given=0), "reading samples changes dataset.given"),
@@ -478,11 +486,6 @@ def test_what_a_process_has_in_hand_is_waited_for(stepwise: Stepwise, tmp_path: 
     assert not workers.processes()
 
 
-def test_processes_that_are_about_to_end_take_nothing_of_the_next_epoch(stepwise: Stepwise) -> None:
-    assert stepwise.workers.processes()
-    assert not stepwise.workers.takes_early, "threads would never hear of it, and the next epoch would wait for good"
-
-
 def test_a_task_that_a_process_has_lost_goes_to_a_process_again(stepwise: Stepwise, tmp_path: Path) -> None:
     workers = stepwise.workers
     (tmp_path / "told").touch()
@@ -521,6 +524,11 @@ def test_a_piece_is_part_of_a_batch_and_one_in_vain_is_nothing() -> None:
     assert _share(job, piece, Outcome(-3, None, 2)) == 0.25
     assert _share(job, piece, Outcome(-3, notice=Notice(apart=Apart.ONCE))) == 0.0
     assert _share(job, Task(4, 0, 1, [1, 2]), Outcome(4, None, 2)) == 1.0
+
+
+def test_processes_that_are_being_replaced_take_nothing_early(stepwise: Stepwise) -> None:
+    assert stepwise.workers.processes()
+    assert not stepwise.workers.takes_early, "it would be lost with them"
 
 
 def test_who_leaves_waits_for_nobody(stepwise: Stepwise) -> None:

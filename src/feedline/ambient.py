@@ -14,7 +14,8 @@ import functools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -174,16 +175,20 @@ class Visiting(PerThread):
     def __init__(self) -> None:
         self._python = random.Random()
         self._numpy = np.random.RandomState()
+        self._before: tuple[Any, Any] | None = None
 
     def open(self) -> None:
         _switch.hold()
 
     def enter(self, value: int) -> None:
+        if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
+            self._before = _own.python, _own.numpy
         _own.python, _own.numpy = self._python, self._numpy
         super().enter(value)
 
     def leave(self) -> None:
-        _own.python = _own.numpy = None
+        if self._before is not None:
+            (_own.python, _own.numpy), self._before = self._before, None
 
     def close(self) -> None:
         _switch.drop()
@@ -252,6 +257,19 @@ class BySample:
         if self._open:
             self._open = False
             _switch.drop()
+
+
+@contextmanager
+def drawing_from(python: Any, numpy: Any) -> Iterator[None]:
+    """Meanwhile the modules' functions, called in this thread, are the methods of these two."""
+    before = _own.python, _own.numpy
+    _switch.hold()
+    _own.python, _own.numpy = python, numpy
+    try:
+        yield
+    finally:
+        _own.python, _own.numpy = before
+        _switch.drop()
 
 
 class _Own(threading.local):

@@ -64,12 +64,10 @@ class Feed:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         began = clock()
         job = replace(job, marked=self._lasting.recording is not None)
-        if isinstance(options.num_workers, AutoCount):
-            self._pace(options, job)
+        self._pace(options, job)
         if self._lasting.workers is None:
             self._lasting.kind.begin(options.workers, job, options.multiprocessing_context)
-            for message in warnings_about(job, self._lasting.kind.now.kind, options.multiprocessing_context):
-                self.tell_once(message)
+            self._warn_about(options, job)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
         workers = kept or self._new_workers(options, job)
         # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
@@ -91,9 +89,18 @@ class Feed:
             iterator.started(clock() - began)
         return iterator
 
+    def _warn_about(self, options: Options, job: Job) -> None:
+        pacing = self._lasting.pacing
+        if pacing is not None and pacing.here.known is not None:
+            return  # what is open since then, we have opened by reading it here
+        for message in warnings_about(job, self._lasting.kind.now.kind, options.multiprocessing_context):
+            self.tell_once(message)
+
     def _pace(self, options: Options, job: Job) -> None:
         lasting = self._lasting
-        if options.stream:
+        if not isinstance(options.num_workers, AutoCount):  # perhaps no longer: torch's loaders can be told another
+            lasting.pacing, lasting.chosen = None, lambda: None
+        elif options.stream:
             lasting.chosen = partial(of_a_stream, options)
         elif lasting.pacing is None:
             lasting.pacing = pacing_for(options, job)
@@ -158,7 +165,7 @@ class Feed:
             return InlineWorkers(job)
         if pacing is None:
             return self._sharing(options, job, job.num_workers)
-        job, count = replace(job, num_workers=pacing.most), pacing.setting.workers
+        job, count = replace(job, num_workers=pacing.most, paced=True), pacing.setting.workers
         staff = self._sharing(options, job, count)
         return ChangingWorkers(job, staff, count, pacing.here, travel=self._lasting.kind.now.kind != "thread")
 

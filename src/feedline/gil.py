@@ -2,7 +2,7 @@
 
 Takes: the moments at which the thread begins and ends its work. Gives: `Looks`: how often it was looked, how often the
 GIL was held, how long the work took and how much of that was on a CPU.
-Promises: a look needs no clock, so a busy machine does not change what is seen. A rival thread sleeps, wakes at a
+Promises: a look needs no clock, so a busy machine hardly changes what is seen. A rival thread sleeps, wakes at a
 moment that has nothing to do with the work, and asks for the GIL. If it had to wait for that, the kernel counts one
 more switch than the sleep alone costs. A look costs about 10 µs, and the thread at work one switch of threads.
 Not its job: what follows from it (workers/choice, the doctor).
@@ -10,6 +10,7 @@ Not its job: what follows from it (workers/choice, the doctor).
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 import threading
@@ -90,6 +91,7 @@ class Rival:
         self._seen = self._taken = (0, 0)  # looks, and those at which it was held; replaced whole, by the rival alone
         self._seconds = self._computing = 0.0
         self._began = (0.0, 0.0)
+        self._times = (math.inf, -math.inf)  # when work last began, and ended; replaced whole, by the worker alone
 
     def begin(self) -> None:
         """Work begins."""
@@ -97,11 +99,13 @@ class Rival:
             self._thread = threading.Thread(target=self._look_on, name="feedline-rival", daemon=True)
             self._thread.start()
         self._began = now(), time.process_time()
+        self._times = time.monotonic(), self._times[1]
         self._at_work.set()
 
     def end(self) -> None:
         """Work ends, for the time being."""
         self._at_work.clear()
+        self._times = self._times[0], time.monotonic()
         began, computed = self._began
         self._seconds += since(began)
         self._computing += time.process_time() - computed
@@ -130,12 +134,23 @@ class Rival:
         while True:
             self._at_work.wait()
             place = (place + _GOLDEN) % 1
-            waited = _had_to_wait(SHORTEST + (LONGEST - SHORTEST) * place)
+            seconds = SHORTEST + (LONGEST - SHORTEST) * place
+            due = time.monotonic() + seconds
+            waited = _had_to_wait(seconds)
             if self._stopped:
                 return
-            if waited or self._at_work.is_set():  # else the work has ended meanwhile, and nothing was seen
+            if counts(due, *self._times):
                 count, held = count + 1, held + waited
                 self._seen = count, held
+
+
+def counts(due: float, began: float, ended: float) -> bool:
+    """Was it looked while there was work? What holds the GIL between two tasks is none.
+
+    >>> counts(3, began=2, ended=1), counts(3, began=2, ended=4), counts(3, began=4, ended=2)
+    (True, True, False)
+    """
+    return due < ended or ended < began <= due
 
 
 def _had_to_wait(seconds: float) -> bool:

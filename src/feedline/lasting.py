@@ -95,6 +95,8 @@ class Lasting:
         if notice.marks and (recording := self.recording) is not None:
             for marks in notice.marks:
                 recording.made(marks)
+        if notice.needs_worker and self.pacing is not None:
+            self.pacing.keep_workers(notice.needs_worker)
         if notice.warning is not None:
             self.tell_once(notice.warning)
         if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:

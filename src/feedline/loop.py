@@ -190,13 +190,14 @@ class BatchIterator(Iterator[Any]):
             )
 
     def _next_outcome(self) -> Outcome | None:
-        if self._workers.do is None:
+        do = self._workers.do
+        if do is None:
             return self._next_of_workers()
         if self._takes_over:
             self._take_over()
         if len(self._delivery) and (outcome := self._next_of_workers()) is not None:  # of workers there were
             return outcome
-        return self._next_done_here(self._workers.do)
+        return self._next_done_here(do)
 
     def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
         """Taken, done and counted in one go: nothing else is ever under way."""

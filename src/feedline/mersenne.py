@@ -1,6 +1,6 @@
 """NumPy's global generator, saved and put back by copying its memory.
 
-Takes: nothing. Gives: `save` and `restore`, for `np.random`'s functions.
+Takes: nothing. Gives: `save` and `restore`, for `np.random`'s functions; `glimpse`, to see whether they have drawn.
 Promises: what `np.random.get_state` and `set_state` promise, to the last bit, also for a normal number that is drawn
 and still to be given. Those take 40 µs each, because they move 624 words one by one; this takes 3 (a third of a small
 batch without workers went into it: benchmarks/peers, workload "text"). Where the memory does not look as it is known
@@ -11,6 +11,7 @@ Not its job: when to save, and seeding (ambient).
 from __future__ import annotations
 
 import ctypes
+import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,13 @@ class Kept(NamedTuple):
     words: Words
 
 
+class Told(NamedTuple):
+    """Any other generator, and what NumPy says of it."""
+
+    generator: Any
+    state: Any
+
+
 def save() -> Any:
     """The state of `np.random`'s functions. It is as it was when this returns.
 
@@ -41,10 +49,12 @@ def save() -> Any:
     >>> np.random.rand() == drawn
     True
     """
-    generator = mtrand.get_bit_generator() if _is_plain() else None
-    memory = None if generator is None else _memory(generator)
-    if memory is None:
+    if not _is_plain():
         return np.random.get_state(legacy=False)
+    generator = mtrand.get_bit_generator()
+    memory = _memory(generator)
+    if memory is None:
+        return Told(generator, np.random.get_state(legacy=False))
     words = memory.copy()
     try:
         pending = _take_normal(memory)
@@ -55,20 +65,34 @@ def save() -> Any:
     # Rare: one of a pair of normal numbers has been asked for. Only NumPy itself can put the other back.
     state = ("MT19937", words[:-1], int(words[-1]), 1, pending)
     np.random.set_state(state)
-    return state
+    return Told(generator, state)
 
 
 def restore(state: Any) -> None:
     """Go on from a state that was saved."""
-    if not isinstance(state, Kept):
+    if not isinstance(state, (Kept, Told)):
         np.random.set_state(state)
         return
     if mtrand.get_bit_generator() is not state.generator:
         mtrand.set_bit_generator(state.generator)
+    if isinstance(state, Told):
+        np.random.set_state(state.state)
+        return
     memory = _memory(state.generator)
     assert memory is not None
     _take_normal(memory)
     memory[:] = state.words
+
+
+def glimpse() -> bytes:
+    """Something that is another after each draw, whoever draws and by which function. Takes 1 µs.
+
+    >>> before = glimpse()
+    >>> before == glimpse(), before == (np.random.rand(), glimpse())[1]
+    (True, False)
+    """
+    memory = _memory(mtrand.get_bit_generator())
+    return pickle.dumps(_SHARED.get_state(legacy=False)) if memory is None else memory.tobytes()
 
 
 def _is_plain() -> bool:

@@ -208,6 +208,8 @@ class Notice(NamedTuple):
     took: float | None = None
     """Of a piece of a batch: the seconds for each of its samples."""
     findings: Findings | None = None
+    needs_worker: str = ""
+    """Why the dataset should be read by a worker, and never by the loop (num_workers="auto")."""
 
 
 class Outcome(NamedTuple):
@@ -242,6 +244,11 @@ def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
 def with_findings(outcome: Outcome, findings: Findings) -> Outcome:
     """The same, and what was seen meanwhile."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(findings=findings))
+
+
+def with_need(outcome: Outcome, why: str) -> Outcome:
+    """The same, made of a dataset that should always be read by a worker."""
+    return outcome._replace(notice=(outcome.notice or Notice())._replace(needs_worker=why))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

@@ -66,6 +66,10 @@ class Pacing:
         pace = self._pace
         return Chosen(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
 
+    def keep_workers(self, why: str) -> None:
+        """There must always be a worker, for that reason."""
+        self._pace.keep_workers(why)
+
     def begin(self, workers: ChangingWorkers) -> None:
         """An epoch begins with these; its first batches show how it begins, and not how it goes on."""
         if workers.count != self.setting.workers:
@@ -122,7 +126,7 @@ class Pacing:
 
     def _judge(self, meter: Meter, workers: ChangingWorkers) -> bool:
         if meter.restarts:  # samples that have ended a worker would end this process
-            self._pace.keep_workers()
+            self._pace.keep_workers("workers have died, and the loop must not")
         before = self.chosen()
         self._pace.judge(self._window(workers), self._means(meter, workers))
         self._is_first = False

@@ -45,6 +45,7 @@ class _Place:
         self.when_asked: Callable[[], None] | None = None
         self.questions = 0
         self.counted = 0
+        self.known = False
 
 
 class _Own(threading.local):
@@ -68,6 +69,7 @@ def get_worker_info() -> WorkerInfo | None:
     True
     """
     here = _here()
+    here.known = True
     here.questions += 1
     if here.when_asked is not None:
         here.when_asked()
@@ -77,6 +79,11 @@ def get_worker_info() -> WorkerInfo | None:
 def of_this_thread() -> WorkerInfo | None:
     """The worker that this thread alone is; asking so is no question of the dataset's."""
     return None if _own.place is None else _own.place.info
+
+
+def note_looking() -> None:
+    """Somebody has looked at something of the worker that is no question of how data is shared out."""
+    _here().known = True
 
 
 def note_counting() -> None:
@@ -147,6 +154,11 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
 def questions() -> int:
     """How often this worker's code has called `get_worker_info`."""
     return _here().questions
+
+
+def has_looked() -> bool:
+    """Has this worker's code ever looked which worker it is?"""
+    return _here().known
 
 
 def countings() -> int:

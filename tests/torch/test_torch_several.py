@@ -66,6 +66,18 @@ def test_side_by_side() -> None:
     assert len(list(DataLoader(feedline.ConcatDataset([Many(), Many()]), 4))) == 5
 
 
+class Drawing(Plain):
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(2)
+
+
+def test_who_draws_from_torchs_generator_while_several_are_read_is_warned() -> None:
+    with pytest.warns(UserWarning, match="the framework's default generator") as told:
+        list(DataLoader(Drawing(), batch_size=4, fetch_threads=2))
+    assert len(told) == 1
+    list(DataLoader(Drawing(), batch_size=4))
+
+
 def test_options() -> None:
     assert DataLoader(Plain(), fetch_threads=3).fetch_threads == 3
     for dataset, options, words in [

@@ -52,6 +52,7 @@ class FetchLoop:
     def read(self, reading: Reading) -> None:
         self._current = reading
         try:
+            self._ready()  # told to leave meanwhile, there is no coroutine yet that nobody has awaited
             self._run(self._read_all(reading))
         except BaseException:
             reading.abandon()

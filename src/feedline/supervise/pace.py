@@ -144,7 +144,7 @@ class Pace:
         self.reason = "not measured yet"
         self.settled = False
         self._most = most
-        self._may_be_alone = may_be_alone
+        self._may_be_alone, self._why_workers = may_be_alone, ""
         self._may_prefetch = may_prefetch
         self._trial: _Trial | None = None
         self._refuted: dict[Setting, str] = {}
@@ -159,7 +159,7 @@ class Pace:
         if means.short and (less := self._with_less_memory()) is not None:
             return self._be(less, None, f"memory is short: {_mb(means.free)} of {_mb(means.limit)} left")
         if not self.setting.workers and not self._may_be_alone:
-            return self._be(Setting(1, self.setting.prefetch), None, "workers have died, and the loop must not")
+            return self._be(Setting(1, self.setting.prefetch), None, self._why_workers)
         trial, self._trial = self._trial, None
         if trial is not None and (back := self._after(trial, seen)) is not None:
             return back
@@ -174,9 +174,9 @@ class Pace:
         self._trial = None
         self._settle(None, why)
 
-    def keep_workers(self) -> None:
+    def keep_workers(self, why: str) -> None:
         """Never do without workers any more."""
-        self._may_be_alone = False
+        self._may_be_alone, self._why_workers = False, why
 
     def _be(self, setting: Setting, trial: _Trial | None, reason: str) -> Setting:
         self.setting, self._trial, self.reason = setting, trial, reason
@@ -207,9 +207,11 @@ class Pace:
             ALONE: seen.fed or seen.cost <= before * (1 + much),
         }[trial.why]
         if paid:
+            if trial.why == ALONE:
+                self._refuted[trial.other] = _no_better(str(trial.other))
             return None
         self._seen.add(self.setting)
-        self._refuted[self.setting] = f"{self._named(self.setting, trial.other)} were no better"
+        self._refuted[self.setting] = _no_better(self._named(self.setting, trial.other))
         tried, self.setting = self.setting, trial.other
         return self._be(trial.other, _Trial(BACK, tried, seen), self._refuted[tried])
 
@@ -223,7 +225,8 @@ class Pace:
             return False
         much = NEWS * (1 + seen.telling(was) - GAIN)
         other_time = not 1 / much < seen.cost / max(was.cost, 1e-9) < much
-        waits = seen.share > was.share + 2 * ENOUGH  # a step that got shorter need not show in the time of a batch
+        # A step that got shorter need not show in the time of a batch; and a tenth of it is the most that may be lost.
+        waits = seen.share > 2 * ENOUGH + (0.0 if was.fed else was.share)
         if not (other_time or waits):
             self._news, self._quiet = 0, self._quiet + 1
             if self._quiet >= QUIET:
@@ -293,10 +296,14 @@ class Pace:
         if not workers and seen.making <= HANDING:
             return f"a batch takes {_time(seen.making)} to make, less than a worker takes to hand it over"
         if self._refuted:
-            return f"{waits}, but {'; '.join(self._refuted.values())}"
+            return f"{waits}, but {'; '.join(dict.fromkeys(self._refuted.values()))}"
         if self._by_memory(means) <= workers:
             return f"{waits}, but there is no memory for more: {_mb(means.free)} of {_mb(means.limit)} left"
-        return f"{waits}, and {workers} are the most there may be"
+        return f"{waits}, and {workers} {'is' if workers == 1 else 'are'} the most there may be"
+
+
+def _no_better(what: str) -> str:
+    return f"{what} {'was' if what.startswith('1 ') else 'were'} no better"
 
 
 def _mb(size: int | None) -> str:

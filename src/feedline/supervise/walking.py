@@ -145,6 +145,11 @@ def own_attributes(value: Any) -> dict[str, Any]:
     return found if type(found) is dict else {}
 
 
+def own_slots(value: Any) -> dict[str, Any]:
+    """What is in the instance's `__slots__`, as far as they are set."""
+    return {step.removeprefix("."): part for step, part in _slots(_members_of(type(value)), value)}
+
+
 def plain_attribute(value: Any, name: str) -> Any:
     """An attribute that is stored (in the instance, a slot, or by C code); None if it is not there or is computed."""
     descriptor = class_attribute(type(value), name)
@@ -184,9 +189,7 @@ def _openers(kind: type, few: int) -> list[Opener]:
         dictionary = class_attribute(kind, "__dict__")
         if type(dictionary) in _C_ATTRIBUTES:
             openers.append(partial(_attributes, dictionary))
-        slots = [item for each in _mro(kind) if "__slots__" in _namespace(each) for item in _namespace(each).items()]
-        members = [(name, slot) for name, slot in slots if type(slot) is types.MemberDescriptorType]
-        if members:
+        if members := _members_of(kind):
             openers.append(partial(_slots, members))
     return openers
 
@@ -231,6 +234,11 @@ def _thread_local(value: Any) -> Iterator[tuple[str, Any]]:
     # Exactly that class: the first look at one of a subclass, in this thread, calls its __init__.
     for name, part in list(vars(value).items()):
         yield f".{name}", part
+
+
+def _members_of(kind: type) -> list[tuple[str, Any]]:
+    slots = [item for each in _mro(kind) if "__slots__" in _namespace(each) for item in _namespace(each).items()]
+    return [(name, slot) for name, slot in slots if type(slot) is types.MemberDescriptorType]
 
 
 def _slots(members: list[tuple[str, Any]], value: Any) -> Iterator[tuple[str, Any]]:

@@ -53,6 +53,8 @@ class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
             worker_info.get_worker_info()
         if name in worker_info.TELLING:
             worker_info.note_counting()
+        if not name.startswith("_"):  # those are torch's own, while it is made
+            worker_info.note_looking()
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:  # printing it is no looking

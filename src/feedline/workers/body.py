@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,13 +22,14 @@ from feedline.line.collators import Collator, Making, NothingLeft
 from feedline.line.fetch import Fetcher, brief, index_list, readers_of
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
-from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks
+from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks, with_need
 from feedline.observe.marks import Marking, Marks
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.worker_info import WorkerInfo, acting_as, set_worker_info
+from feedline.worker_info import WorkerInfo, acting_as, has_looked, set_worker_info
 from feedline.workers.dialect import NUMPY, Dialect
+from feedline.workers.draws import Together
 from feedline.workers.own_share import watch_for_sharing
 from feedline.workers.parts import Part, Parts
 from feedline.workers.piecework import Piecework
@@ -50,6 +52,8 @@ class Job:
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
+    paced: bool = False
+    """May there be no workers for a while (num_workers="auto")?"""
     marked: bool = False
     """Is it written down when each batch was made?"""
     on_trial: bool = False
@@ -83,6 +87,10 @@ class Body:
         many = job.dialect.reads_many(job.dataset)
         self.readers = readers_of(job.dataset, job.stream, job.fetch_threads)
         self._fetcher = Fetcher(job.dataset, reader, many, self._row, self.readers)
+        several = self.readers is not None and self.readers.count > 1 and job.batched and not many
+        # Beside other threads the user may draw, too.
+        alone = own_process or (worker is None and threading.current_thread() is threading.main_thread())
+        self._together = Together(job.dialect.sources) if several and alone else None
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
@@ -136,7 +144,9 @@ class Body:
 
     def run(self, task: Task, empty: Empty) -> Outcome:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
-        return self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
+        outcome = self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
+        knows = self._job.paced and self._worker is not None and has_looked()
+        return with_need(outcome, "the dataset asks which worker it is read by") if knows else outcome
 
     def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
         marking.take()
@@ -154,7 +164,8 @@ class Body:
             return outcome
         enter_task(task.seed, task.epoch)
         try:
-            return self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
+            outcome = self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
+            return outcome if self._together is None else self._together.told(outcome)
         except Exception as error:
             return self.failed(task, error)
         finally:
@@ -180,6 +191,8 @@ class Body:
         assert task.indices is not None
         if self._draws:
             self._seed(task)
+        if self._together is not None:
+            self._together.begin()
         if task.piece_of >= 0:
             return self._piecework.run(task, empty, self._seed)
         if self._salvage is not None:

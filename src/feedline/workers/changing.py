@@ -1,7 +1,7 @@
 """Workers whose number changes while they work; none among it, when the loop does the work itself.
 
 Takes: a job, and how to have workers for it. Gives: the contract, and `resize`.
-Promises: which batches come is the same for every number; a worker that is dismissed finishes what it has begun; the
+Promises: which batches come is the same for every number; a worker that is dismissed finishes what it has begun;
 no worker gets something that the dataset has opened while it was read in this process.
 Not its job: how many there should be (supervise.pace), when to look (pacing).
 """
@@ -18,7 +18,7 @@ from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Job
-from feedline.workers.carried import hazards
+from feedline.workers.carried import open_in
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.stored_generators import generators
@@ -123,9 +123,7 @@ class ChangingWorkers:
         return self._here.known is not None and bool(self._open() - self._here.known)
 
     def _open(self) -> set[str]:
-        if not self._travel:
-            return set()
-        return {path for _, paths in hazards(self._job.dataset) for path in paths}
+        return open_in(self._job.dataset) if self._travel else set()
 
     def processes(self) -> list[tuple[int, int]]:
         return self._staff.processes()

@@ -132,8 +132,8 @@ class ChoosingWorkers:
     @property
     def takes_early(self) -> bool:
         """Not before it is settled that they stay: threads could not take over what processes were given early."""
-        stay = not self._choosing.is_open and not self.outdated and self._next is None
-        return stay and self._now.takes_early
+        settled = not self._choosing.is_open and self._choosing.now.kind == "process"
+        return settled and self._now.takes_early
 
     @property
     def outdated(self) -> bool:

@@ -18,7 +18,7 @@ from feedline.arena.packing import NONE, Packed, Reducers, pack
 from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
-from feedline.messages import Failure, Outcome, Task
+from feedline.messages import Failure, Outcome, Task, with_need
 from feedline.progress import (
     IDLE,
     INITIALISING,
@@ -37,6 +37,7 @@ from feedline.supervise import last_words, lifeline
 from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, Job, remedy_for
+from feedline.workers.carried import open_in
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
 from feedline.workers.stored_generators import sources
@@ -100,6 +101,9 @@ class _Worker:
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
         self._trial: Trial | None = None
+        self._job: Job | None = None
+        self._were_open: set[str] | None = None
+        self._needed = ""
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         self._began = 0
@@ -115,6 +119,8 @@ class _Worker:
             self._body.start()
             if job.on_trial and number < LOOKING:
                 self._trial = Trial(job)
+            if job.paced:
+                self._job, self._were_open = job, open_in(job.dataset)
         except Exception as error:
             add_note(
                 error,
@@ -171,8 +177,19 @@ class _Worker:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
         if self._trial is not None and not self._trial.over:
-            return self._trial.run(self._body, task, writer.empty)
-        return self._body.run(task, writer.empty)
+            outcome = self._trial.run(self._body, task, writer.empty)
+        else:
+            outcome = self._body.run(task, writer.empty)
+        if self._were_open is not None:
+            self._look_for_opened(self._were_open)
+        return with_need(outcome, self._needed) if self._needed else outcome
+
+    def _look_for_opened(self, before: set[str]) -> None:
+        """After the first task: whatever that opens the loop would open too, and no worker could be forked after it."""
+        assert self._job is not None
+        if found := sorted(open_in(self._job.dataset) - before):
+            self._needed = f"reading samples opens {found[0]}"
+        self._were_open = self._job = None
 
     def _at(self, place: int) -> int:
         now = self._row[SINCE] = clock()

@@ -191,7 +191,8 @@ class SplitWorkers:
     def _joined(self, whole: _Whole) -> Sequence[Outcome]:
         outcomes = [whole.back[number] for number in whole.numbers]
         marks = tuple(each for one in outcomes if one.notice is not None for each in one.notice.marks)
-        notice = Notice(marks=marks) if marks else None
+        needs = next((one.notice.needs_worker for one in outcomes if one.notice and one.notice.needs_worker), "")
+        notice = Notice(marks=marks, needs_worker=needs) if marks or needs else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None and failed.failure is not None and failed.failure.name == MemoryShortage.__name__:
             self._division.never = True  # pieces take more memory than the whole

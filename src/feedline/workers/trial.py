@@ -9,8 +9,7 @@ Not its job: what follows (choice, choosing).
 
 from __future__ import annotations
 
-import pickle
-from typing import Any
+from contextlib import nullcontext
 
 from feedline.ambient import GLOBAL_SOURCES, Source
 from feedline.gil import Looks, Rival
@@ -18,6 +17,7 @@ from feedline.messages import Empty, Findings, Outcome, Task, with_findings
 from feedline.rng import task_seed
 from feedline.workers.body import Body, Job
 from feedline.workers.carried import not_shared
+from feedline.workers.draws import Draws, state_of
 from feedline.workers.footprints import Footprint, changed, fetched_by_name, footprint
 
 LOOKING = 2
@@ -45,17 +45,21 @@ class Trial:
     def run(self, body: Body, task: Task, empty: Empty) -> Outcome:
         """Do one task, and see how it goes."""
         value = task_seed(task.seed, task.epoch, task.batch)
-        sources = (*GLOBAL_SOURCES, *self._job.dialect.sources)
+        for source in GLOBAL_SOURCES:  # as the body does, if anybody draws at all
+            source.seed(value)
+        sources = self._job.dialect.sources
         seeded = [_seeded(source, value) for source in sources]
-        self._rival.begin()
-        try:
-            outcome = body.run(task, empty)
-        finally:
-            self._rival.end()
+        draws = Draws() if task.piece_of < 0 else None  # a piece does not draw, or is none
+        with nullcontext() if draws is None else draws.watched():
+            self._rival.begin()
+            try:
+                outcome = body.run(task, empty)
+            finally:
+                self._rival.end()
         why = ""
-        if task.piece_of < 0:  # a piece does not draw, or is none
-            drawn = [state != _state(source) for source, state in zip(sources, seeded, strict=True)]
-            why = self._drew(any(drawn[: len(GLOBAL_SOURCES)]), any(drawn[len(GLOBAL_SOURCES) :]))
+        if draws is not None:
+            drawn = [state != state_of(source) for source, state in zip(sources, seeded, strict=True)]
+            why = self._drew(draws.past(), any(drawn))
         return with_findings(outcome, self._seen(self._rival.take(), why, _share(self._job, task, outcome)))
 
     def _seen(self, looks: Looks, why: str, share: float) -> Findings:
@@ -64,27 +68,29 @@ class Trial:
             looks, share = Looks(), 0.0
         self._looked += looks.looked
         is_last = self._looked >= LOOKS or self._tasks == TASKS
-        if not why and (is_last or not self._tasks & (self._tasks - 1)):  # 1, 2, 4, …: a look takes 3 ms
+        if not why and (is_last or not self._tasks & (self._tasks - 1)):  # 1, 2, 4, …: a look takes 3 to 80 ms
             why = self._left()
         if why or is_last:
             self._rival.stop()
             self.over, self._before = True, None
         return Findings(looks, why, share)
 
-    def _drew(self, drew: bool, drew_elsewhere: bool) -> str:
-        if drew_elsewhere:
+    def _drew(self, past: str, from_framework: bool) -> str:
+        if from_framework:
             return "samples draw from the framework's global generator, of which threads have only one"
-        if drew and (name := fetched_by_name(self._job)):
+        if past and (name := fetched_by_name(self._job, past)):
             return f"{name} draws from the global generator, of which threads that fetched it by name have only one"
+        if past:
+            return f"samples draw from {past}'s hidden generator past its functions, and threads have only one of it"
         return ""
 
     def _left(self) -> str:
         """What is there now that was not."""
         assert self._before is not None
-        if path := changed(self._before, footprint(self._job)):
-            return f"reading samples changes {path}, which threads would do to one another"
         if path := not_shared(self._job.dataset):
             return f"reading samples opens {path}, which threads would share"
+        if path := changed(self._before, footprint(self._job)):
+            return f"reading samples changes {path}, which threads would do to one another"
         return ""
 
 
@@ -97,12 +103,5 @@ def _share(job: Job, task: Task, outcome: Outcome) -> float:
 
 
 def _seeded(source: Source, value: int) -> bytes:
-    source.seed(value)  # as the body does, if anybody draws at all
-    return _state(source)
-
-
-def _state(source: Source) -> bytes:
-    state: Any = source.save()
-    if hasattr(state, "numpy"):  # a tensor is pickled with more than what is in it
-        return bytes(state.numpy().tobytes())
-    return pickle.dumps(state)
+    source.seed(value)
+    return state_of(source)

@@ -1,0 +1,27 @@
+"""Functions of another module than the dataset's, which draw and remember past what can be seen of the dataset."""
+
+from __future__ import annotations
+
+from random import random as fetched
+from typing import Any
+
+import numpy as np
+
+latest: dict[str, int] = {}
+
+
+def fetched_by_name(index: int) -> float:
+    return fetched()
+
+
+def hidden(index: int) -> float:
+    return float(np.random.mtrand._rand.random_sample())
+
+
+def remembering(index: int) -> int:
+    latest["index"] = index
+    return latest["index"]
+
+
+def by_the_modules_function(index: int) -> Any:
+    return np.random.rand()
