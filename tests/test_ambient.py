@@ -379,7 +379,8 @@ def test_borrowing_inside_a_worker_thread_borrows_the_threads_own(inner: Any) ->
             alone = drawn_under(ambient, 5, lambda: some_draws() + some_draws())
             ambient.enter(5)
             first = some_draws()
-            drawn_under(inner(), 6)
+            with opened(inner()) as within:
+                drawn_under(within, 6)
             return alone, first + some_draws()
 
     before = state()

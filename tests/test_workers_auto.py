@@ -31,6 +31,7 @@ from feedline.loader import _job
 from feedline.messages import Apart, Findings, Notice, Outcome, Task
 from feedline.state import Place
 from feedline.supervise.watch import Death
+from feedline.workers import choosing as choosing_module
 from feedline.workers.choice import MOST_WANTED, Choice, Facts, decide, wanted
 from feedline.workers.choosing import UNDECIDED, Choosing, ChoosingWorkers
 from feedline.workers.trial import LOOKS, TASKS, _share
@@ -302,6 +303,17 @@ def same(one: list[Any], other: list[Any]) -> bool:
     return len(one) == len(other) and all(map(np.array_equal, one, other))
 
 
+def seen_as(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Once somebody has looked, this is chosen: on a busy machine the looks may say anything."""
+
+    def decided(facts: Facts) -> Choice | None:
+        if facts.looks is None or facts.not_shared:
+            return decide(facts)
+        return Choice(kind, "making batches holds the GIL as much as the test wants")
+
+    monkeypatch.setattr(choosing_module, "decide", decided)
+
+
 def processes_there(loader: DataLoader) -> bool:
     return bool(loader.stats().workers)
 
@@ -309,7 +321,10 @@ def processes_there(loader: DataLoader) -> bool:
 @pytest.mark.parametrize(
     ("given", "more"), [(None, {}), (PIECES, {"persistent_workers": True})], ids=["anew", "persistent, in pieces"]
 )
-def test_threads_take_over_and_every_batch_comes_once(given: Any, more: dict[str, Any]) -> None:
+def test_threads_take_over_and_every_batch_comes_once(
+    given: Any, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen_as(monkeypatch, "thread")
     fixed = DataLoader(Quick(given=given), batch_size=4, shuffle=True, seed=3)
     with DataLoader(Waiting(given=given), batch_size=4, shuffle=True, seed=3, **AUTO, **more) as loader:
         assert loader.stats().kind == ""
@@ -332,7 +347,8 @@ def test_threads_take_over_and_every_batch_comes_once(given: Any, more: dict[str
         assert loader._feed._lasting.division.never == (given is not PIECES), "threads join pieces, too"
 
 
-def test_python_stays_in_processes() -> None:
+def test_python_stays_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen_as(monkeypatch, "process")
     with DataLoader(Computing(), batch_size=4, persistent_workers=True, **AUTO) as loader:
         assert len(batches_of(loader)) == 32
         stats = loader.stats()
@@ -554,7 +570,8 @@ class Flowing(IterableDataset[Any]):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_a_stream_is_read_to_its_end_by_those_who_began(persistent: bool) -> None:
+def test_a_stream_is_read_to_its_end_by_those_who_began(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen_as(monkeypatch, "thread")
     with DataLoader(Flowing(), batch_size=4, persistent_workers=persistent, **AUTO) as loader:
         iterator = iter(loader)
         first = [next(iterator) for _ in range(31)]

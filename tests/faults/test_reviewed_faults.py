@@ -256,3 +256,32 @@ def test_a_neighbour_that_kills_is_the_one_that_is_named(tmp_path: Path) -> None
     )
     assert done.stdout.count("reading dataset[6] in the stead of dataset[5]") == 2
     assert "[[4], [7, 8]] 5 it failed, and 2 workers ended at dataset[6], read in its stead" in done.stdout
+
+
+def test_a_worker_ended_while_a_file_is_open_says_nothing_of_it(tmp_path: Path) -> None:
+    """The next epoch is read ahead, so that workers are busy when a loader is closed."""
+    done = run(
+        tmp_path,
+        """
+        import warnings
+
+        class Opening:
+            def __init__(self, path): self.path = path
+            def __len__(self): return 8
+            def __getitem__(self, i):
+                file = open(self.path)
+                if i >= 4:
+                    threading.Event().wait()
+                file.close()
+                return i
+
+        if __name__ == "__main__":
+            warnings.simplefilter("error")
+            loader = DataLoader(Opening(__file__), 2, num_workers=2, multiprocessing_context="fork")
+            iterator = iter(loader)
+            print([next(iterator).tolist() for _ in range(2)])
+            iterator.close()
+        """,
+    )
+    assert "[[0, 1], [2, 3]]" in done.stdout
+    assert "unclosed" not in done.stderr

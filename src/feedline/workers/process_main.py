@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import warnings
 from types import FrameType
 from typing import NamedTuple
 
@@ -87,6 +88,7 @@ def _leave(signum: int, frame: FrameType | None) -> None:
     global _leaving
     _leaving = True
     signal.signal(signum, signal.SIG_IGN)
+    warnings.simplefilter("ignore", ResourceWarning)  # what is open where it is interrupted, the system closes
     if frame is None or frame.f_code.co_name != "__del__":  # there an exception is printed and forgotten
         raise SystemExit(TOLD_TO_LEAVE)
 
