@@ -37,7 +37,7 @@ four_kinds = pytest.mark.parametrize("kind", ALL[:4])
 
 def few(examples: int) -> int:
     """So many examples of a property when there is time for all of them; FEEDLINE_EXAMPLES=100 (percent) takes it."""
-    return max(6, examples * int(os.environ.get("FEEDLINE_EXAMPLES", "15")) // 100)
+    return max(6, examples * int(os.environ.get("FEEDLINE_EXAMPLES", "10")) // 100)
 
 
 def named(value: Any) -> str:

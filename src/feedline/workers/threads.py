@@ -272,6 +272,7 @@ def _body(job: Job, number: int, ambient: PerThread, row: Row) -> tuple[Body | N
         body = Body(job, number, ambient, own_process=False, row=row)
         body.start()
     except BaseException as error:  # the loop waits for an outcome, whatever it is
+        ambient.close()  # or the modules' functions would go on looking which thread calls them
         return None, Failure.of(error, same_process=False)
     return body, None
 
