@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 PIECE_SECONDS = 0.002
-"""A piece takes at least that long: to send one out and take it in costs about 0.15 ms, so that is less than a tenth. Not
+"""A piece takes at least that long: to send one out and take it in costs about 0.15 ms, less than a tenth of it. Not
 chosen by a benchmark: in benchmarks/stragglers.py all pieces are longer."""
 PER_WORKER = 2
 """Pieces for each worker while tasks are uneven, so that whoever is not held up takes over: of 1, 2 and 4 the best in
