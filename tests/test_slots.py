@@ -82,7 +82,7 @@ def test_a_slot_grows_generously_but_not_where_memory_is_short(pool: SlotPool, m
     assert slot.capacity == 125 * PAGE
     real = Segment.allocate
 
-    def scarce(segment: Segment, number: int, start: int, stop: int) -> None:
+    def scarce(segment: Segment, number: int, start: int, stop: int, keep: bool) -> None:
         if stop - start > PAGE:
             raise MemoryShortage("no")
         real(segment, number, start, stop)

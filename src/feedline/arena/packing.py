@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from feedline.arena.joint import Joint, RowMemory
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
 from feedline.datasets import Empty
 
@@ -39,15 +40,17 @@ class Packed(NamedTuple):
     capacity: int
 
 
-def pack(value: Any, slot: Slot, writer: Writer, reducers: Reducers = NONE) -> Packed:
-    """Put an object into the slot that `writer` has been filling."""
+def pack(
+    value: Any, slot: Slot, writer: Writer, reducers: Reducers = NONE, elsewhere: RowMemory | None = None
+) -> Packed:
+    """Put an object into the slot that `writer` has been filling; but what lies in a joint one stays there."""
     leaves: list[int] = []
 
     def out_of_band(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if raw.nbytes < SMALL_LEAF:
             return True
-        leaves.append(_place(raw, writer))
+        leaves.append(_place(raw, writer, elsewhere))
         leaves.append(raw.nbytes)
         return False
 
@@ -61,24 +64,29 @@ def pack(value: Any, slot: Slot, writer: Writer, reducers: Reducers = NONE) -> P
     return Packed(start, len(head), slot.capacity)
 
 
-def unpack(packed: Packed, slot: Slot, pool: SlotPool) -> Any:
+def unpack(packed: Packed, slot: Slot, pool: SlotPool, joint: Joint | None = None) -> Any:
     """The object, its large arrays leased from the slot (or copied out when the user keeps very many)."""
     slot.capacity = max(slot.capacity, packed.capacity)
     head = slot.mapped(packed.start + packed.size).view(packed.start, packed.size)
     (count,) = struct.unpack_from("<q", head)
     table = struct.unpack_from(f"<{count}q", head, 8)
-    buffers = [_leaf(slot, pool, table[i], table[i + 1]) for i in range(0, count, 2)]
+    buffers = [_leaf(slot, pool, joint, table[i], table[i + 1]) for i in range(0, count, 2)]
     return pickle.loads(head[8 + 8 * count :], buffers=buffers)
 
 
-def _leaf(slot: Slot, pool: SlotPool, start: int, size: int) -> Any:
+def _leaf(slot: Slot, pool: SlotPool, joint: Joint | None, start: int, size: int) -> Any:
+    if start < 0:
+        assert joint is not None
+        return joint.view(-1 - start, size)
     if pool.crowded:
         return bytearray(slot.mapped(start + size).view(start, size))
     return slot.lease(start, size)
 
 
-def _place(raw: memoryview, writer: Writer) -> int:
+def _place(raw: memoryview, writer: Writer, elsewhere: RowMemory | None) -> int:
     source = np.frombuffer(raw, np.uint8)
+    if elsewhere is not None and (place := elsewhere.claim(source.ctypes.data, raw.nbytes)) is not None:
+        return -1 - place  # below 0: not in this slot
     start = writer.claim(source.ctypes.data, raw.nbytes)
     if start is None:
         start, mapping = writer.reserve(raw.nbytes)

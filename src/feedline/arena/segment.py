@@ -99,8 +99,8 @@ class Segment:
                 fd = self._fd
         return fd
 
-    def allocate(self, slot: int, start: int, stop: int) -> None:
-        """Have memory for bytes start…stop of a slot, now."""
+    def allocate(self, slot: int, start: int, stop: int, keep: bool = False) -> None:
+        """Have memory for bytes start…stop of a slot, now. If all of it is not to be had, `keep` what was."""
         if stop - start >= UNSEEN:
             self._grown += stop - start
         if stop - start < UNSEEN or self._grown < LOOK:
@@ -114,7 +114,8 @@ class Segment:
                     _check_room(slot, place, stop)
                 self._take(slot, place, min(place + STEP, stop), stop)
             except MemoryShortage:
-                self.free(slot, start, place)
+                if not keep:
+                    self.free(slot, start, place)
                 raise
 
     def _take(self, slot: int, start: int, stop: int, end: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from math import prod
 from typing import Any
 
@@ -47,18 +48,21 @@ class Slot:
         self.retired = False
         self.owner = os.getpid()
 
-    def room(self, size: int) -> Mapping:
-        """A mapping of at least `size` bytes, all of them allocated. Grows in place; older views stay valid."""
+    def room(self, size: int, shared: bool = False) -> Mapping:
+        """A mapping of at least `size` bytes, all of them allocated. Grows in place; older views stay valid.
+
+        Where others may be at work in it (`shared`), nothing is given back should there be too little memory.
+        """
         if size > self.capacity:
             least = to_page(max(size, LEAST_ROOM))
             wanted = max(least, to_page(self.capacity * 5 // 4))
             try:
-                self.segment.allocate(self.id, self.capacity, wanted)
+                self.segment.allocate(self.id, self.capacity, wanted, keep=shared)
             except MemoryShortage:
                 if wanted == least:
                     raise
                 wanted = least  # no room to be generous
-                self.segment.allocate(self.id, self.capacity, wanted)
+                self.segment.allocate(self.id, self.capacity, wanted, keep=shared)
             self.capacity = wanted
         return self.mapped(size)
 
@@ -176,6 +180,10 @@ class SlotPool:
         self._sweep_at = 64
         self._spare_numbers: list[int] = []
         self._numbers = CARGO + 1
+        self.joints: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        """Slots that several workers fill, by their number (arena.joint)…"""
+        self.returned: deque[Slot] = deque()
+        """…and those that nobody fills any more."""
         self._closed = False
         self._owner = os.getpid()
 
@@ -195,13 +203,16 @@ class SlotPool:
     def put(self, slot: Slot) -> None:
         """The slot's batch is delivered or discarded: free at once, or when its leases have ended."""
         with self._lock:
-            self._out.discard(slot)
-            if self._closed:
-                slot.retire()
-            elif slot.leases:
-                (self._lent if slot.small else self._leased).append(slot)
-            else:
-                (self._small if slot.small else self._free).append(slot)
+            self._put(slot)
+
+    def _put(self, slot: Slot) -> None:
+        self._out.discard(slot)
+        if self._closed:
+            slot.retire()
+        elif slot.leases:
+            (self._lent if slot.small else self._leased).append(slot)
+        else:
+            (self._small if slot.small else self._free).append(slot)
 
     def give_back_small(self) -> None:
         """Nothing is made in pieces any more: let go of the memory of small slots that are free."""
@@ -245,6 +256,8 @@ class SlotPool:
             self.segment.close()
 
     def _collect(self) -> None:
+        while self.returned:
+            self._put(self.returned.popleft())
         if self._leased:
             self._leased = _still_leased(self._leased, self._free)
         if self._lent:

@@ -23,12 +23,20 @@ class Misfit(Exception):
     """These pieces are not certain to make the batch that one worker would have made."""
 
 
+Whole = Callable[[Sequence[tuple[int, int]]], memoryview | None]
+"""Of the parts of a leaf, by address and size: the whole of it, if they were made side by side."""
+
+
+def never_whole(parts: Sequence[tuple[int, int]]) -> None:
+    """Each was made somewhere else."""
+
+
 class Pieces(NamedTuple):
     """How a framework's batches are made in pieces; importable functions, because they travel to workers by name."""
 
     collate: Callable[[Sequence[Any], Empty, Sequence[Any] | None], Any]
     """As `Dialect.collate`; raises where a piece does not tell what the whole would have been."""
-    join: Callable[[Sequence[Any], Empty], Any]
+    join: Callable[[Sequence[Any], Empty, Whole], Any]
     """The batch of those pieces, or a Misfit."""
     are_plain: Callable[[], bool]
     """Is collation as the framework has it, without a rule of the user's?"""
@@ -39,13 +47,13 @@ def collate_piece(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | N
     return _OfOneType(empty, names).tree(samples, "")
 
 
-def join(pieces: Sequence[Any], empty: Empty = np.empty) -> Any:
+def join(pieces: Sequence[Any], empty: Empty = np.empty, whole: Whole = never_whole) -> Any:
     """The batch that was made in these pieces.
 
     >>> join([{"x": np.array([1, 2]), "name": ["a", "b"]}, {"x": np.array([3]), "name": ["c"]}])
     {'x': array([1, 2, 3]), 'name': ['a', 'b', 'c']}
     """
-    return Joining(empty).tree(pieces)
+    return Joining(empty, whole).tree(pieces)
 
 
 def are_plain() -> bool:
@@ -62,8 +70,9 @@ class _OfOneType(Collation):
 class Joining:
     """One batch being put together. Every method takes what the pieces have at one place of their trees."""
 
-    def __init__(self, empty: Empty) -> None:
+    def __init__(self, empty: Empty, whole: Whole) -> None:
         self.empty = empty
+        self.whole = whole
 
     def tree(self, parts: Sequence[Any]) -> Any:
         first = parts[0]
@@ -107,7 +116,11 @@ class Joining:
         _check(type(first) is np.ndarray and first.ndim > 0, "no array")
         same = all(part.dtype == first.dtype and part.shape[1:] == first.shape[1:] for part in parts)
         _check(same and not first.dtype.hasobject, "several types or shapes")
-        out = self.empty((sum(map(len, parts)), *first.shape[1:]), first.dtype)
+        _check(all(part.flags.c_contiguous for part in parts), "not in order")
+        shape = (sum(map(len, parts)), *first.shape[1:])
+        if (raw := self.whole([(part.ctypes.data, part.nbytes) for part in parts])) is not None:
+            return np.frombuffer(raw, np.uint8).view(first.dtype).reshape(shape)
+        out = self.empty(shape, first.dtype)
         np.concatenate(parts, out=out)
         return out
 

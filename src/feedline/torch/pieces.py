@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from feedline.datasets import Empty
-from feedline.line.pieces import Joining, Misfit, Pieces
+from feedline.line.pieces import Joining, Misfit, Pieces, Whole, never_whole
 from feedline.torch.collate import collate_into, is_all_stock
 from feedline.torch.tensors import empty_tensor, is_plain
 
@@ -27,7 +27,10 @@ class _Tensors(Joining):
             part.dtype is not first.dtype or part.shape[1:] != first.shape[1:] for part in parts
         ):
             raise Misfit("several types or shapes")
-        out = empty_tensor((sum(map(len, parts)), *first.shape[1:]), first.dtype, self.empty)
+        shape = (sum(map(len, parts)), *first.shape[1:])
+        if (raw := self.whole([(part.data_ptr(), part.nbytes) for part in parts])) is not None:
+            return torch.frombuffer(raw, dtype=torch.uint8).view(first.dtype).view(shape)
+        out = empty_tensor(shape, first.dtype, self.empty)
         start = 0
         for part in parts:
             out[start : start + len(part)] = part
@@ -35,9 +38,9 @@ class _Tensors(Joining):
         return out
 
 
-def join(pieces: Sequence[Any], empty: Empty) -> Any:
+def join(pieces: Sequence[Any], empty: Empty, whole: Whole = never_whole) -> Any:
     """The batch that was made in these pieces."""
-    return _Tensors(empty).tree(pieces)
+    return _Tensors(empty, whole).tree(pieces)
 
 
 PIECES = Pieces(collate_into, join, is_all_stock)

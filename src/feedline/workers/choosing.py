@@ -142,7 +142,8 @@ class ChoosingWorkers:
 
     @property
     def pool(self) -> SlotPool | None:
-        return self._now.pool
+        """Of those who get the next task."""
+        return (self._next or self._now).pool
 
     def processes(self) -> list[tuple[int, int]]:
         return self._now.processes()

@@ -16,6 +16,7 @@ import numpy as np
 
 from feedline.ambient import Ambient
 from feedline.line.fetch import Fetcher, index_list
+from feedline.line.pieces import never_whole
 from feedline.messages import Apart, Empty, Notice, Outcome, Task
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock
 from feedline.workers.dialect import Dialect
@@ -75,7 +76,7 @@ class Piecework:
     def _joins(self, samples: list[Any]) -> bool:
         """Is a batch of such samples of a kind that can be put together?"""
         try:
-            self._pieces.join([self._pieces.collate(samples, np.empty, None)], np.empty)
+            self._pieces.join([self._pieces.collate(samples, np.empty, None)], np.empty, never_whole)
         except Exception:  # a Misfit; or it cannot be collated, which whoever makes a whole batch will say
             return False
         return True

@@ -11,15 +11,17 @@ import gc
 import os
 import signal
 import warnings
+from functools import partial
 from types import FrameType
 from typing import NamedTuple
 
 from feedline.ambient import Owned
+from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.packing import NONE, Packed, Reducers, pack
 from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
-from feedline.messages import Failure, Outcome, Task, with_need
+from feedline.messages import Empty, Failure, Outcome, Task, with_need
 from feedline.progress import (
     IDLE,
     INITIALISING,
@@ -137,11 +139,11 @@ class _Worker:
         """Do one task and leave its outcome in the slot it came in."""
         self._began = self._at(PREPARING)
         self._row[TASK] = ticket.serial
-        slot = self._slot(ticket)
+        slot = self._slot(ticket.slot, ticket.capacity)
         if ticket.run < self._board[0]:  # its consumer has left
             send_done(self._done, DoneTicket(ticket.serial, 0, 0, slot.capacity))
         else:
-            send_done(self._done, DoneTicket(ticket.serial, *self._serve(ticket, slot)))
+            send_done(self._done, self._serve(ticket, slot))
             self._row[SENT] += clock() - self._row[SINCE]
         self._at(IDLE)
         self._memory.take()
@@ -155,11 +157,21 @@ class _Worker:
         """There is no more to do here: its end is no death."""
         self._at(LEAVING)
 
-    def _serve(self, ticket: TaskTicket, slot: Slot) -> Packed:
+    def _serve(self, ticket: TaskTicket, slot: Slot) -> DoneTicket:
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
+        if task.rows is None:
+            return DoneTicket(ticket.serial, *self._outcome(task, slot))
+        rows = Rows(*task.rows)
+        joint = self._slot(rows.slot, rows.capacity)
+        return DoneTicket(ticket.serial, *self._outcome(task, slot, (rows, joint)), joint.capacity)
+
+    def _outcome(self, task: Task, slot: Slot, part: tuple[Rows, Slot] | None = None) -> Packed:
         writer = Writer(slot, leased=False)
+        elsewhere = None
+        if part is not None:
+            elsewhere = RowMemory(part[0], partial(part[1].room, shared=True), writer.empty)
         try:
-            outcome = self._run(task, writer)
+            outcome = self._run(task, writer.empty if elsewhere is None else elsewhere.empty)
         except BaseException as error:  # SystemExit raised by a dataset is its failure; ours comes as SIGTERM
             if isinstance(error, SystemExit) and _leaving:
                 raise
@@ -168,20 +180,20 @@ class _Worker:
         self._at(SENDING)
         try:
             # as a plain tuple: a class costs a look-up on either side
-            return pack(tuple(outcome), slot, writer, self._reducers)
+            return pack(tuple(outcome), slot, writer, self._reducers, elsewhere)
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:
                 add_note(error, remedy)
             failed = self._failed(task, error)._replace(bad=outcome.bad, stream=outcome.stream)
             return pack(tuple(failed), slot, Writer(slot, leased=False))
 
-    def _run(self, task: Task, writer: Writer) -> Outcome:
+    def _run(self, task: Task, empty: Empty) -> Outcome:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
         if self._trial is not None and not self._trial.over:
-            outcome = self._trial.run(self._body, task, writer.empty)
+            outcome = self._trial.run(self._body, task, empty)
         else:
-            outcome = self._body.run(task, writer.empty)
+            outcome = self._body.run(task, empty)
         if self._were_open is not None:
             self._look_for_opened(self._were_open)
         return with_need(outcome, self._needed) if self._needed else outcome
@@ -202,9 +214,9 @@ class _Worker:
         assert self._body is not None
         return self._body.failed(task, error)
 
-    def _slot(self, ticket: TaskTicket) -> Slot:
-        slot = self._slots.get(ticket.slot)
+    def _slot(self, number: int, capacity: int) -> Slot:
+        slot = self._slots.get(number)
         if slot is None:
-            slot = self._slots[ticket.slot] = Slot(self._segment, ticket.slot)
-        slot.capacity = ticket.capacity
+            slot = self._slots[number] = Slot(self._segment, number)
+        slot.capacity = capacity
         return slot

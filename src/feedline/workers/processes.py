@@ -20,6 +20,7 @@ from itertools import islice
 from multiprocessing.context import BaseContext
 from typing import Any
 
+from feedline.arena.joint import Joint
 from feedline.arena.packing import unpack
 from feedline.arena.slots import Slot, SlotPool
 from feedline.errors import ShippingError, WorkerError, add_note
@@ -121,7 +122,8 @@ class ProcessWorkers:
         data = dump_task(task)
         slot.room(len(data)).view(0, len(data))[:] = data
         self._serial += 1
-        self._out[self._serial] = _Sent(slot, task, run)
+        joint = None if task.rows is None else self._crew.pool.joints[task.rows[0]]
+        self._out[self._serial] = _Sent(slot, task, run, joint)
         ticket = TaskTicket(self._serial, run, slot.id, slot.capacity, len(data))
         self._crew.lane_of(task.shard).post(ticket, urgent)
 
@@ -254,7 +256,9 @@ class ProcessWorkers:
             if sent.run != self._run:
                 slot.capacity = max(slot.capacity, ticket.capacity)
                 return None
-            return Outcome(*unpack(ticket.packed, slot, pool))
+            if sent.joint is not None:
+                sent.joint.slot.capacity = max(sent.joint.slot.capacity, ticket.joint_capacity)
+            return Outcome(*unpack(ticket.packed, slot, pool, sent.joint))
         except Exception as error:
             seq = sent.task.seq
             add_note(error, f"feedline: batch {seq} came from its worker but could not be rebuilt in the main process")
@@ -328,10 +332,11 @@ def _instead(row: Row) -> int | None:
 class _Sent:
     """A task on its way."""
 
-    __slots__ = ("lost", "run", "slot", "suspects", "task")
+    __slots__ = ("joint", "lost", "run", "slot", "suspects", "task")
 
-    def __init__(self, slot: Slot, task: Task, run: int) -> None:
+    def __init__(self, slot: Slot, task: Task, run: int, joint: Joint | None) -> None:
         self.slot = slot
+        self.joint = joint  # kept, so that nobody else gets it while this may be written
         self.task = task
         self.run = run
         self.lost = False

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from feedline.arena.joint import Joint
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.datasets import awaits
 from feedline.errors import MemoryShortage
-from feedline.line.pieces import Pieces
+from feedline.line.pieces import Pieces, never_whole
 from feedline.messages import Apart, Notice, Outcome, Task
 from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
@@ -113,12 +114,14 @@ class SplitWorkers:
 
     def _send_pieces(self, whole: _Whole) -> None:
         self._used_small = True
+        if (pool := self.pool) is not None and not pool.crowded:
+            whole.joint = Joint(pool)
         for start, stop in whole.bounds:
             self._number -= 1  # no batch has a number below 0
             self._wholes[self._number] = whole
             whole.numbers.append(self._number)
             self._race.sent(self._number)
-            self._workers.submit(_piece(whole.task, start, stop, self._number))
+            self._workers.submit(whole.piece(start, stop, self._number))
 
     def submit_first(self, tasks: Sequence[Task]) -> None:
         self._workers.submit_first(tasks)
@@ -202,20 +205,20 @@ class SplitWorkers:
             return (failed._replace(seq=whole.task.seq, notice=notice),)
         if not any(one.notice is not None and one.notice.apart is not None for one in outcomes):
             try:
-                batch = self._join([one.batch for one in outcomes], _size(whole.task))
+                batch = self._join([one.batch for one in outcomes], whole)
                 return (Outcome(whole.task.seq, batch, _size(whole.task), notice=notice),)
             except Exception:  # a Misfit, or no memory: whoever makes it whole will say so
                 self._division.never = True
         self._send_whole([whole])
         return ()
 
-    def _join(self, batches: list[Any], size: int) -> Any:
+    def _join(self, batches: list[Any], whole: _Whole) -> Any:
         began, memory = time.thread_time(), LocalMemory(self.pool)
         try:
-            return self._joins(batches, memory.empty)
+            return self._joins(batches, memory.empty, never_whole if whole.joint is None else whole.joint.whole)
         finally:
             memory.finish()
-            took, known = (time.thread_time() - began) / size, self._division.joining
+            took, known = (time.thread_time() - began) / _size(whole.task), self._division.joining
             self._division.joining = took if known is None else min(took, known)
 
     def _never_again(self, found: _Whole) -> None:
@@ -299,14 +302,18 @@ class _Whole:
         self.bounds = bounds
         self.numbers: list[int] = []
         self.back: dict[int, Outcome] = {}
+        self.joint: Joint | None = None  # kept until the batch is whole
+
+    def piece(self, start: int, stop: int, number: int) -> Task:
+        """The task for some of its samples."""
+        task = self.task
+        assert task.indices is not None
+        first = task.first + start * task.stride if task.first >= 0 else -1
+        size = len(task.indices)
+        rows = None if self.joint is None else self.joint.rows(start, stop, size, size // len(self.bounds))
+        return task._replace(seq=number, indices=task.indices[start:stop], first=first, piece_of=task.seq, rows=rows)
 
 
 def _size(task: Task) -> int:
     assert task.indices is not None
     return len(task.indices)
-
-
-def _piece(task: Task, start: int, stop: int, number: int) -> Task:
-    assert task.indices is not None
-    first = task.first + start * task.stride if task.first >= 0 else -1
-    return task._replace(seq=number, indices=task.indices[start:stop], first=first, piece_of=task.seq)

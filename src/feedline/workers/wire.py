@@ -40,12 +40,13 @@ LEAVE = TaskTicket(0, 0, 0, 0, 0)
 
 
 class DoneTicket(NamedTuple):
-    """From a worker: the outcome lies in the slot its task came in."""
+    """From a worker: the outcome lies in the slot its task came in; or some of it in the joint one, which has room."""
 
     serial: int
     start: int
     size: int
     capacity: int
+    joint_capacity: int = 0
 
     @property
     def packed(self) -> Packed:
@@ -53,7 +54,7 @@ class DoneTicket(NamedTuple):
 
 
 _TASK = struct.Struct("<5q")
-_DONE = struct.Struct("<4q")
+_DONE = struct.Struct("<5q")
 _DONE_MANY = _DONE.size * 64  # what the parent reads at once
 
 
@@ -73,7 +74,7 @@ def _received(duplicate: Any) -> Descriptor:
 
 def dump_task(task: Task) -> bytes:
     """A task as bytes. Indices go raw: pickling a small array costs more than all the rest."""
-    seq, epoch, seed, indices, first, avoid, alone, shards, _, stride, piece_of = task
+    seq, epoch, seed, indices, first, avoid, alone, shards, _, stride, piece_of, _ = task
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
     rare = task[5:] if avoid or alone or shards or stride > 1 or piece_of >= 0 else ()
     return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, first, rare), protocol=5)

@@ -1,0 +1,130 @@
+"""One batch's slot, filled by several workers at once.
+
+Takes: a slot, and which rows of the batch each worker makes. Gives: memory for those rows of each large leaf, at the
+very place where they belong; and, once all are made, each leaf in one piece.
+Promises: nothing is copied. Each worker lays out the whole batch for itself, leaf after leaf; if their samples are
+alike, all come to the same places, and that they did is looked at before anything is delivered (`Astray`). The slot is
+not free before everybody who might still write there is done.
+Not its job: who makes which rows (workers.division), small leaves, which travel with their piece and are copied.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.arena.segment import Mapping, to_page
+from feedline.arena.slots import SMALL_LEAF, SlotPool
+from feedline.datasets import Empty
+
+
+class Astray(Exception):
+    """The workers have not laid out their batch in the same way; what is in the slot is of no use."""
+
+
+class Rows(NamedTuple):
+    """What a worker has to know of its part."""
+
+    slot: int
+    capacity: int
+    start: int
+    stop: int
+    """Its rows are from here to there…"""
+    total: int
+    """…of so many."""
+    least: int
+    """Rows of the smallest part: all must agree on which leaves are large."""
+
+
+class RowMemory:
+    """Memory for the leaves of one part: rows of the batch's slot if they are large, else memory of its own."""
+
+    def __init__(self, rows: Rows, room: Callable[[int], Mapping], otherwise: Empty) -> None:
+        self._rows = rows
+        self._room = room
+        self._otherwise = otherwise
+        self._mappings: list[Mapping] = []  # more than one when the slot grew
+        self._leaves: dict[int, int] = {}
+        self._end = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """An uninitialised array. Its first axis is taken for the samples, or all of it for their bytes in a row."""
+        dtype, rows = np.dtype(dtype), self._rows
+        size = prod(shape) * dtype.itemsize
+        each, over = divmod(size, rows.stop - rows.start)
+        if over or each * rows.least < SMALL_LEAF or dtype.hasobject:
+            return self._otherwise(shape, dtype)
+        begin = to_page(self._end)
+        mapping = self._room(begin + each * rows.total)
+        self._end = begin + each * rows.total
+        if mapping not in self._mappings:
+            self._mappings.append(mapping)
+        start = begin + each * rows.start
+        self._leaves[start] = size
+        return np.frombuffer(mapping.view(start, size), np.uint8).view(dtype).reshape(shape)
+
+    def claim(self, address: int, size: int) -> int | None:
+        """Where in the batch's slot an array made by `empty` lies; None if it does not."""
+        for mapping in self._mappings:
+            start = address - mapping.address
+            if self._leaves.get(start) == size and start + size <= mapping.size:
+                return start
+        return None
+
+
+class Joint:
+    """The slot, in the process that the batch is for. Whoever may write there keeps this alive; nothing else does."""
+
+    def __init__(self, pool: SlotPool) -> None:
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._mappings: list[Mapping] = []
+        self.slot = pool.take()
+        pool.joints[self.slot.id] = self
+
+    def rows(self, start: int, stop: int, total: int, least: int) -> Rows:
+        """For the worker that makes these."""
+        return Rows(self.slot.id, self.slot.capacity, start, stop, total, least)
+
+    def room(self, size: int) -> Mapping:
+        """Memory of at least that size, for threads."""
+        with self._lock:
+            return self._seen(self.slot.room(size, shared=True))
+
+    def view(self, start: int, size: int) -> memoryview:
+        """What a worker process has written, as it said. Not to be kept longer than this."""
+        return self._seen(self.slot.mapped(start + size)).view(start, size)
+
+    def _seen(self, mapping: Mapping) -> Mapping:
+        if mapping not in self._mappings:
+            self._mappings.append(mapping)
+        return mapping
+
+    def whole(self, parts: Sequence[tuple[int, int]]) -> memoryview | None:
+        """The leaf whose parts lie at these addresses and have these sizes; None if it was not made here."""
+        places = [self._place(*part) for part in parts]
+        if all(place is None for place in places):
+            return None
+        expected = start = places[0]
+        for place, (_, size) in zip(places, parts, strict=True):
+            if start is None or place is None or place != expected:
+                raise Astray(f"the parts of one leaf lie at {places}, and not side by side")
+            expected = place + size
+        assert start is not None
+        return self.slot.lease(start, sum(size for _, size in parts))
+
+    def _place(self, address: int, size: int) -> int | None:
+        if size:
+            for mapping in self._mappings:
+                if mapping.address <= address < mapping.address + mapping.size:
+                    return address - mapping.address
+        return None
+
+    def __del__(self) -> None:
+        # Wherever the last of them lets go, perhaps while the pool is locked: it looks there by itself.
+        self._pool.returned.append(self.slot)
