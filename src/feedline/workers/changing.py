@@ -8,15 +8,14 @@ Not its job: how many there should be (supervise.pace), when to look (pacing).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from feedline.arena.slots import SlotPool
 from feedline.datasets import awaits
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
-from feedline.supervise.watch import Death, Standing
+from feedline.workers.around import AroundWorkers
 from feedline.workers.body import Job
 from feedline.workers.carried import open_in
 from feedline.workers.contract import Workers
@@ -36,12 +35,12 @@ class ReadHere:
     known: set[str] | None = None
 
 
-class ChangingWorkers:
+class ChangingWorkers(AroundWorkers):
     """The contract, kept by as many as there are at the moment. Those that `travel` take the dataset with them."""
 
     def __init__(self, job: Job, staff: Workers, count: int, here: ReadHere, travel: bool) -> None:
+        super().__init__(staff)
         self._job = job
-        self._staff = staff
         self._started = False
         self._alone: InlineWorkers | None = None
         self._here = here
@@ -50,20 +49,8 @@ class ChangingWorkers:
         self._spents = [staff.spent]
         self._releases = [staff.release]
         # Of what is in these lists, and nothing of ours: they must not keep the job alive.
-        self.spent: Callable[[], Spent] = partial(_spent, self._spents)
-        self.release: Callable[[], None] = partial(_release, self._releases)
-
-    @property
-    def forked(self) -> bool:
-        return self._staff.forked
-
-    @property
-    def takes_early(self) -> bool:
-        return self._staff.takes_early
-
-    @property
-    def pool(self) -> SlotPool | None:
-        return self._staff.pool
+        self.spent = partial(_spent, self._spents)
+        self.release = partial(_release, self._releases)
 
     @property
     def do(self) -> Callable[[Task], Outcome] | None:
@@ -71,7 +58,7 @@ class ChangingWorkers:
 
     def start(self) -> None:
         if self.count:
-            self._staff.start()
+            self.inside.start()
             self._started = True
         else:
             self._be_alone()
@@ -82,15 +69,15 @@ class ChangingWorkers:
             self.count = 0
             self._be_alone()
             return
-        if count > self._staff.count and self._has_opened():
+        if count > self.inside.count and self._has_opened():
             raise CannotHire(OPENED)
         try:
             if self._started:
-                self._staff.resize(count)
+                self.inside.resize(count)
             else:
-                self._staff.start()  # of none: so late, what can fail fails for want of workers
+                self.inside.start()  # of none: so late, what can fail fails for want of workers
                 self._started = True
-                self._staff.resize(count)
+                self.inside.resize(count)
         except OSError as error:
             if not self._there():
                 raise
@@ -100,14 +87,11 @@ class ChangingWorkers:
 
     def tidy(self) -> None:
         """It stays so: dismiss workers that are not needed, and see to those who have left."""
-        if self._started and (self._staff.count > self.count or len(self._staff.processes()) > self.count):
-            self._staff.resize(self.count)
+        if self._started and (self.inside.count > self.count or len(self.inside.processes()) > self.count):
+            self.inside.resize(self.count)
 
     def _there(self) -> int:
-        return len(self._staff.standing())
-
-    def ready(self) -> int:
-        return self._staff.ready()
+        return len(self.inside.standing())
 
     def _be_alone(self) -> None:
         if self._alone is None:
@@ -125,44 +109,20 @@ class ChangingWorkers:
     def _open(self) -> set[str]:
         return open_in(self._job.dataset) if self._travel else set()
 
-    def processes(self) -> list[tuple[int, int]]:
-        return self._staff.processes()
-
     def credits(self, prefetch_factor: int) -> int:
         return prefetch_factor * self.count
 
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
-        if self._started and not self._staff.count:  # in the stead of one that was sent when there were some
-            self._staff.resize(1)
-        self._staff.submit(task, urgent, early)
-
-    def submit_first(self, tasks: Sequence[Task]) -> None:
-        self._staff.submit_first(tasks)
-
-    def wait(self, timeout: float | None) -> list[Outcome | Death]:
-        return self._staff.wait(timeout)
-
-    def forget(self, keep_early: bool = False) -> None:
-        self._staff.forget(keep_early)
-
-    def standing(self) -> list[Standing]:
-        return self._staff.standing()
+        if self._started and not self.inside.count:  # in the stead of one that was sent when there were some
+            self.inside.resize(1)
+        self.inside.submit(task, urgent, early)
 
     def slots(self) -> Slots:
         own = Slots() if self._alone is None else self._alone.slots()
-        return Slots(*map(sum, zip(self._staff.slots(), own, strict=True)))
-
-    def ask_stacks(self) -> None:
-        self._staff.ask_stacks()
-
-    def stack_of(self, number: int) -> str:
-        return self._staff.stack_of(number)
-
-    def kill(self, number: int) -> None:
-        self._staff.kill(number)
+        return Slots(*map(sum, zip(self.inside.slots(), own, strict=True)))
 
     def revive(self, number: int, elsewhere: bool) -> None:
-        self._staff.revive(number, elsewhere or self._has_opened())
+        self.inside.revive(number, elsewhere or self._has_opened())
 
 
 def only_gathers(job: Job) -> bool:

@@ -22,9 +22,9 @@ from feedline.errors import ShippingError
 from feedline.gil import Looks, gil_is_on
 from feedline.messages import Findings, Outcome, Task
 from feedline.observe.meter import Spent
-from feedline.observe.recording import Slots
 from feedline.options import AUTO
-from feedline.supervise.watch import Death, Standing
+from feedline.supervise.watch import Death
+from feedline.workers.around import AroundWorkers
 from feedline.workers.body import Job
 from feedline.workers.carried import lost_in_fork, not_shared
 from feedline.workers.choice import Choice, Facts, decide
@@ -107,33 +107,26 @@ def _own(job: Job) -> str:
     return ""
 
 
-class ChoosingWorkers:
+class ChoosingWorkers(AroundWorkers):
     """The contract, kept by processes, and later perhaps by threads."""
 
-    do = None
-
     def __init__(self, job: Job, make: Make, choosing: Choosing, count: int) -> None:
+        super().__init__(make("process", replace(job, on_trial=True), count))
         self._job = job
         self._make = make
         self._choosing = choosing
-        self.count = count
-        self._now = make("process", replace(job, on_trial=True), count)
         self._next: Workers | None = None
         self._out: set[int] = set()  # the numbers of the tasks that those at work now have
-        self._ends = [self._now.release]
-        self._spent: list[Callable[[], Spent]] = [self._now.spent]
-        self.release: Callable[[], None] = partial(_end_all, self._ends)
-        self.spent: Callable[[], Spent] = partial(_spent_by_all, self._spent)
-
-    @property
-    def forked(self) -> bool:
-        return self._now.forked
+        self._ends = [self.inside.release]
+        self._spent: list[Callable[[], Spent]] = [self.inside.spent]
+        self.release = partial(_end_all, self._ends)
+        self.spent = partial(_spent_by_all, self._spent)
 
     @property
     def takes_early(self) -> bool:
         """Not before it is settled that they stay: threads could not take over what processes were given early."""
         settled = not self._choosing.is_open and self._choosing.now.kind == "process"
-        return settled and self._now.takes_early
+        return settled and self.inside.takes_early
 
     @property
     def outdated(self) -> bool:
@@ -143,17 +136,11 @@ class ChoosingWorkers:
     @property
     def pool(self) -> SlotPool | None:
         """Of those who get the next task."""
-        return (self._next or self._now).pool
-
-    def processes(self) -> list[tuple[int, int]]:
-        return self._now.processes()
-
-    def credits(self, prefetch_factor: int) -> int:
-        return self._now.credits(prefetch_factor)
+        return (self._next or self.inside).pool
 
     def start(self) -> None:
         try:
-            self._now.start()
+            self.inside.start()
         except ShippingError as error:
             self._choosing.refused(error)
             self._begin_threads()
@@ -161,31 +148,31 @@ class ChoosingWorkers:
 
     def resize(self, count: int) -> None:
         self.count = count
-        (self._next or self._now).resize(count)
+        (self._next or self.inside).resize(count)
 
     def ready(self) -> int:
-        return (self._next or self._now).ready()
+        return (self._next or self.inside).ready()
 
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         if early:  # there will be no change-over
-            self._now.submit(task, early=True)
+            self.inside.submit(task, early=True)
         elif self._next is not None and not urgent:
             self._next.submit(task)
         else:  # an urgent one was lost by those at work
             self._out.add(task.seq)
-            self._now.submit(task, urgent)
+            self.inside.submit(task, urgent)
 
     def submit_first(self, tasks: Sequence[Task]) -> None:
         if self._next is not None:
             self._next.submit_first(tasks)
         else:
             self._out.update(task.seq for task in tasks)
-            self._now.submit_first(tasks)
+            self.inside.submit_first(tasks)
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         if self._next is not None and not self._out:
             self._change_over()
-        found = self._now.wait(timeout)
+        found = self.inside.wait(timeout)
         for event in found:
             if isinstance(event, Death):
                 self._out.difference_update(task.seq for task in event.lost)
@@ -210,34 +197,19 @@ class ChoosingWorkers:
 
     def _change_over(self) -> None:
         assert self._next is not None
-        before, self._now, self._next = self._now, self._next, None
+        before, self.inside, self._next = self.inside, self._next, None
         self._spent[0] = partial(Spent, *before.spent())
         before.release()
 
     def forget(self, keep_early: bool = False) -> None:
         self._out.clear()
-        for workers in (self._now, self._next):
+        for workers in (self.inside, self._next):
             if workers is not None:
                 workers.forget(keep_early)
 
-    def standing(self) -> list[Standing]:
-        return self._now.standing()
-
-    def slots(self) -> Slots:
-        return self._now.slots()
-
-    def ask_stacks(self) -> None:
-        self._now.ask_stacks()
-
-    def stack_of(self, number: int) -> str:
-        return self._now.stack_of(number)
-
-    def kill(self, number: int) -> None:
-        self._now.kill(number)
-
     def revive(self, number: int, elsewhere: bool) -> None:
-        if all(at.worker != number for at in self._now.standing()):  # else that place was a process's, and is filled
-            self._now.revive(number, elsewhere)
+        if all(at.worker != number for at in self.inside.standing()):  # else that place was a process's, and is filled
+            self.inside.revive(number, elsewhere)
 
 
 def _end_all(ends: list[Callable[[], None]]) -> None:

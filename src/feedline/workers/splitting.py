@@ -9,18 +9,17 @@ Not its job: how many pieces (division), making one (piecework), putting them to
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from feedline.arena.joint import Joint
-from feedline.arena.slots import LocalMemory, SlotPool
+from feedline.arena.slots import LocalMemory
 from feedline.datasets import awaits
 from feedline.errors import MemoryShortage
 from feedline.line.pieces import Pieces, never_whole
 from feedline.messages import Apart, Notice, Outcome, Task
-from feedline.observe.meter import Spent
-from feedline.observe.recording import Slots
 from feedline.supervise.watch import Death, Standing
+from feedline.workers.around import AroundWorkers
 from feedline.workers.body import Job
 from feedline.workers.contract import Workers
 from feedline.workers.division import Division, Facts, Race, bounds, is_small, pieces_for
@@ -39,17 +38,14 @@ def may_split(job: Job) -> bool:
     return not job.dialect.reads_many(job.dataset) and job.dialect.batch_reader(job.dataset) is None
 
 
-class SplitWorkers:
-    """The contract, kept by others."""
-
-    do = None
+class SplitWorkers(AroundWorkers):
+    """The contract, kept by those inside."""
 
     def __init__(self, workers: Workers, pieces: Pieces, division: Division, in_order: bool) -> None:
-        self._workers = workers
+        super().__init__(workers)
         self._joins = pieces.join
         self._division = division
         self._in_order = in_order
-        self.count = workers.count
         self._wholes: dict[int, _Whole] = {}  # a piece's number → the batch it is of
         self._dropped: set[int] = set()  # pieces that are out, but of no use any more
         self._number = 0
@@ -59,35 +55,10 @@ class SplitWorkers:
         self._held: list[Task] = []  # until more is known
         self._idle = False  # everything goes straight through: that is 5 µs a batch
         self._largest = self._seen = self._samples = self._look_at = 0
-        self.spent: Callable[[], Spent] = workers.spent
-        self.release: Callable[[], None] = workers.release
-
-    # Asked for each time: the kind of those inside may change while they work.
-
-    @property
-    def forked(self) -> bool:
-        return self._workers.forked
-
-    @property
-    def takes_early(self) -> bool:
-        return self._workers.takes_early
-
-    @property
-    def pool(self) -> SlotPool | None:
-        return self._workers.pool
-
-    def processes(self) -> list[tuple[int, int]]:
-        return self._workers.processes()
-
-    def credits(self, prefetch_factor: int) -> int:
-        return self._workers.credits(prefetch_factor)
-
-    def start(self) -> None:
-        self._workers.start()
 
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         if self._idle or early:  # an early one is not waited for
-            self._workers.submit(task, urgent, early)
+            self.inside.submit(task, urgent, early)
             return
         self._largest = max(self._largest, _size(task))
         pieces = 1 if urgent or self._division.never else self._pieces_for(task)
@@ -101,7 +72,7 @@ class SplitWorkers:
             return
         if not urgent:
             self._race.sent(task.seq)
-        self._workers.submit(task, urgent)
+        self.inside.submit(task, urgent)
 
     def _pieces_for(self, task: Task) -> int:
         if task.alone or task.avoid:
@@ -121,17 +92,11 @@ class SplitWorkers:
             self._wholes[self._number] = whole
             whole.numbers.append(self._number)
             self._race.sent(self._number)
-            self._workers.submit(whole.piece(start, stop, self._number))
-
-    def submit_first(self, tasks: Sequence[Task]) -> None:
-        self._workers.submit_first(tasks)
+            self.inside.submit(whole.piece(start, stop, self._number))
 
     def resize(self, count: int) -> None:
-        self._workers.resize(count)
-        self.count = self._race.workers = self._workers.count
-
-    def ready(self) -> int:
-        return self._workers.ready()
+        super().resize(count)
+        self._race.workers = self.count
 
     def wait(self, timeout: float | None) -> list[Outcome | Death]:
         if self._used_small and not self._wholes and not self._dropped:
@@ -139,12 +104,12 @@ class SplitWorkers:
             if (pool := self.pool) is not None:
                 pool.give_back_small()
         if self._idle:
-            events = self._workers.wait(timeout)
+            events = self.inside.wait(timeout)
             self._took_in(len(events), len(events) * self._largest)
             return events
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            events = self._workers.wait(timeout)
+            events = self.inside.wait(timeout)
             found: list[Outcome | Death] = []
             for event in events:
                 found += self._whole_death(event) if isinstance(event, Death) else self._taken(event)
@@ -230,7 +195,7 @@ class SplitWorkers:
         """Once more, and before all others: they are the first that are waited for."""
         for whole in wholes:
             self._drop(whole)
-        self._workers.submit_first(sorted((whole.task for whole in wholes), key=lambda task: (task.epoch, task.seq)))
+        self.inside.submit_first(sorted((whole.task for whole in wholes), key=lambda task: (task.epoch, task.seq)))
 
     def _drop(self, whole: _Whole) -> None:
         for number in whole.numbers:
@@ -267,31 +232,16 @@ class SplitWorkers:
         self._race.forget()
         self._idle = False
         self._begun = -1 if keep_early else 0
-        self._workers.forget(keep_early)
+        self.inside.forget(keep_early)
 
     def standing(self) -> list[Standing]:
         found = []
-        for at in self._workers.standing():
+        for at in self.inside.standing():
             task, place = self._whole_of(at.task, at.place)
             if task is None and at.task is not None:  # a piece of no use, but in the way
                 task = at.task._replace(seq=at.task.piece_of)
             found.append(at._replace(task=task, place=place))
         return found
-
-    def slots(self) -> Slots:
-        return self._workers.slots()
-
-    def ask_stacks(self) -> None:
-        self._workers.ask_stacks()
-
-    def stack_of(self, number: int) -> str:
-        return self._workers.stack_of(number)
-
-    def kill(self, number: int) -> None:
-        self._workers.kill(number)
-
-    def revive(self, number: int, elsewhere: bool) -> None:
-        self._workers.revive(number, elsewhere)
 
 
 class _Whole:
