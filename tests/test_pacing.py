@@ -12,7 +12,7 @@ from feedline.arena.limits import room
 from feedline.cpus import look
 from feedline.messages import Task
 from feedline.observe.meter import Meter, Spent
-from feedline.pacing import FIRST_SECONDS, ROUNDS, SECONDS, Pacing
+from feedline.pacing import FIRST_SECONDS, ROUNDS, SECONDS, SPARSE, Pacing
 from feedline.supervise.pace import Means, Pace, Setting, Window
 from feedline.workers.body import Job
 from feedline.workers.changing import ChangingWorkers, ReadHere
@@ -52,13 +52,13 @@ def pace() -> Watched:
     return Watched(Setting(0, 2))
 
 
-def give(pacing: Pacing, workers: Any, times: list[tuple[int, int]], meter: Meter | None = None) -> Meter:
+def give(pacing: Pacing, workers: Any, times: list[tuple[float, float]], meter: Meter | None = None) -> Meter:
     """Batches for which the loop took and waited so many milliseconds."""
     meter = meter or Meter(0, 0, Spent())
     for step, wait in times:
-        meter.step = step * MS
+        meter.step = round(step * MS)
         meter.latest = meter.given + meter.step
-        meter.given = meter.latest + wait * MS
+        meter.given = meter.latest + round(wait * MS)
         assert not pacing.gave(meter, workers)
     return meter
 
@@ -91,6 +91,26 @@ def test_the_first_window_is_short(pace: Watched, workers: ChangingWorkers) -> N
     pacing.begin(workers)
     give(pacing, workers, [(0, 10), *[(0, 10)] * round(100 * FIRST_SECONDS)])
     assert len(pace.shown) == 1
+
+
+def test_where_batches_take_next_to_no_time_few_are_looked_at_and_stand_for_all(
+    pace: Watched, workers: ChangingWorkers
+) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.begin(workers)
+    pace.settled = True
+    meter = give(pacing, workers, [(0, 1), *[(0, 100)] * ROUNDS])
+    assert pacing.every == 1  # they do take time
+    window = round(1000 * SECONDS / 0.03)
+    give(pacing, workers, [(0.02, 0.01)] * window, meter)
+    assert pacing.every == SPARSE
+    shown, total = len(pace.shown), pacing._total
+    give(pacing, workers, [(0.02, 0.01)] * (window // SPARSE + 1), meter)
+    assert len(pace.shown) == shown + 1
+    assert pacing._total - total == SPARSE * (window // SPARSE + 1)
+    assert (pace.shown[-1][0].step, pace.shown[-1][0].wait) == (pytest.approx(2e-5), pytest.approx(1e-5))
+    give(pacing, workers, [(0, 100)] * ROUNDS, meter)
+    assert pacing.every == 1  # as before
 
 
 @pytest.mark.parametrize("ended", [True, False])

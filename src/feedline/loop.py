@@ -66,6 +66,7 @@ class BatchIterator(Iterator[Any]):
         self._length = length
         self._delivery = Delivery(options.in_order)
         self._pacing = lasting.pacing if isinstance(workers, ChangingWorkers) else None
+        self._unpaced = 0
         self._take_pace()
         self._more = True
         self._sampler_error: Exception | None = None
@@ -114,7 +115,9 @@ class BatchIterator(Iterator[Any]):
         if self._recording is not None:
             self._record(self._recording, outcome)
         if self._pacing is not None:
-            self._follow(self._pacing)
+            self._unpaced += 1
+            if self._unpaced >= self._pacing.every:
+                self._follow(self._pacing)
         return outcome.batch
 
     def _take_pace(self) -> None:
@@ -123,6 +126,7 @@ class BatchIterator(Iterator[Any]):
 
     def _follow(self, pacing: Pacing) -> None:
         assert isinstance(self._workers, ChangingWorkers)
+        self._unpaced = 0
         try:
             if pacing.gave(self._meter, self._workers):
                 self._take_pace()

@@ -3,7 +3,7 @@
 Takes: the moments at which batches are asked for and had (the meter's), what workers have spent, the machine's limits.
 Gives: other numbers of workers, and of batches ahead; what was chosen, and why.
 Promises: what was learnt lasts over epochs; a window of batches is all of one setting, and begins when its workers are
-ready; a batch costs one call and some additions, 0.6 µs on a busy machine.
+ready; a batch costs one call and some additions, 2 µs, and where that is much, it is not looked at each.
 Not its job: deciding (supervise.pace), having workers (workers.changing).
 """
 
@@ -34,6 +34,10 @@ ROUNDS = 4
 """How often each worker has its turn in a window; how much these rounds differ says how far the window may be off."""
 STEPS = 1000
 """Of so many steps of a window the median is taken: a pause (a validation, a checkpoint) is no step."""
+SPARSE, QUICK = 7, 200_000
+"""Once it is settled that the loop works alone, and in so few nanoseconds a batch, only every so-manieth is looked at
+and stands for all: to look costs 2 µs of 19 (benchmarks/auto_workers.py, in memory). A prime, because steps may take
+turns: of eight whose gradients make one, every eighth would be the same."""
 UNKNOWN_WORKER = 1 << 26
 """Bytes: what a worker is taken to need before one has been measured; with NumPy it is half of that, forked less."""
 MEASURED = 2
@@ -54,6 +58,8 @@ class Pacing:
         self._total = 0
         self._is_first = True
         self._unfinished = False
+        self.every = 1
+        """After so many batches `gave` is to be called."""
         self._clear()
 
     @property
@@ -87,18 +93,19 @@ class Pacing:
         self._unfinished = False
 
     def gave(self, meter: Meter, workers: ChangingWorkers) -> bool:
-        """The loop has had a batch. Has the setting changed?"""
-        self._total += 1
+        """The loop has had a batch, or `every` of them. Has the setting changed?"""
+        every = self.every
+        self._total += every
         if self._skip:
             self._pass_over(workers)
             return False
-        wait = meter.given - meter.latest
-        self._batches += 1
+        wait = (meter.given - meter.latest) * every
+        self._batches += every
         self._waited += wait
-        self._elapsed += meter.step + wait
+        self._elapsed += meter.step * every + wait
         if self._batches <= STEPS:
             self._steps.append(meter.step)
-            if not self._batches % self._round:
+            if not self._batches % self._round:  # of one that works alone, each
                 self._rounds.append(self._elapsed)
         if self._batches < self._least or self._elapsed < self._least_time:
             return False
@@ -129,6 +136,8 @@ class Pacing:
             self._pace.keep_workers("workers have died, and the loop must not")
         before = self.chosen()
         self._pace.judge(self._window(workers), self._means(meter, workers))
+        alone = self._pace.settled and not self.setting.workers and self._elapsed < QUICK * self._batches
+        self.every = SPARSE if alone else 1
         self._is_first = False
         return self._follow(before, meter, workers)
 
