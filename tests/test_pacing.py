@@ -101,7 +101,7 @@ def test_where_batches_take_next_to_no_time_few_are_looked_at_and_stand_for_all(
     pace.settled = True
     meter = give(pacing, workers, [(0, 1), *[(0, 100)] * ROUNDS])
     assert pacing.every == 1  # they do take time
-    window = round(1000 * SECONDS / 0.03)
+    window = round(1000 * SECONDS / 0.03) + 1
     give(pacing, workers, [(0.02, 0.01)] * window, meter)
     assert pacing.every == SPARSE
     shown, total = len(pace.shown), pacing._total
