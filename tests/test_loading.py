@@ -302,6 +302,13 @@ def test_numpy_results_and_one_thread_for_linear_algebra(kind: dict[str, Any]) -
         assert batch.tolist() == [1, 1]
 
 
+@every_process
+def test_a_worker_process_is_one_thread_for_the_system(kind: dict[str, Any]) -> None:
+    """OpenBLAS would start its own when told to use one only, and they spin."""
+    (batch,) = DataLoader(Blas(), batch_size=2, **kind, collate_fn=lambda samples: len(os.listdir("/proc/self/task")))
+    assert batch == 1
+
+
 class Blas(Dataset[int]):
     def __len__(self) -> int:
         return 2

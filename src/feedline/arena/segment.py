@@ -187,8 +187,9 @@ def _called(slot: int) -> str:
 class Mapping:
     """A stretch of mapped memory, unmapped when the last view on it is gone."""
 
+    address = 0  # until there is one: a worker may be told to leave before the first line below
+
     def __init__(self, fd: int, offset: int, size: int, sharing: int) -> None:
-        self.address = 0
         self.size = size
         address = _libc.mmap(None, size, _PROT_READ_WRITE, sharing, fd, offset)
         if address == _MAP_FAILED:

@@ -26,13 +26,17 @@ _SETTERS = {
     "libomp": ("omp_set_num_threads",),
     "iomp": ("omp_set_num_threads",),
 }
+_PARALLEL = ("openblas_get_parallel", "openblas_get_parallel64_", "scipy_openblas_get_parallel64_")
+_OWN_THREADS = 1  # 0: no threads at all, 2: those of OpenMP
 
 
 def use_one_thread() -> None:
     """In a worker: for libraries loaded already, and for those to come."""
     for variable in VARIABLES:
         os.environ.setdefault(variable, "1")
-    _tell_libraries(1)
+    for library, setters in _loaded_libraries():
+        if not _quietly_one(library):
+            _tell(library, setters, 1)
 
 
 class threads_per_worker:
@@ -61,7 +65,8 @@ class threads_per_worker:
 
     def _tell_all(self) -> None:
         os.environ.update(dict.fromkeys(VARIABLES, str(self.count)))
-        _tell_libraries(self.count)
+        for library, setters in _loaded_libraries():
+            _tell(library, setters, self.count)
         torch: Any = sys.modules.get("torch")
         if torch is not None:
             torch.set_num_threads(self.count)
@@ -83,15 +88,29 @@ def environment_of_new_workers() -> Iterator[None]:
             os.environ.pop(variable, None)
 
 
-def _tell_libraries(count: int) -> None:
-    for path, setters in _loaded_libraries():
-        library = ctypes.CDLL(path)
-        for name in setters:
-            if hasattr(library, name):
-                getattr(library, name)(count)
+def _tell(library: ctypes.CDLL, setters: tuple[str, ...], count: int) -> None:
+    for name in setters:
+        if hasattr(library, name):
+            getattr(library, name)(count)
 
 
-def _loaded_libraries() -> Iterator[tuple[str, tuple[str, ...]]]:
+def _quietly_one(library: ctypes.CDLL) -> bool:
+    """Have an OpenBLAS with threads of its own work without them. False if it is none of those.
+
+    After a fork it has none, and to be told a number, even 1, makes it start as many as there are CPUs. Each of them
+    then spins for 50 ms: with 8 workers on two cores most of the time to the first batch (benchmarks/first_batch.py).
+    """
+    kind = next((name for name in _PARALLEL if hasattr(library, name)), None)
+    if kind is None or getattr(library, kind)() != _OWN_THREADS:
+        return False
+    try:
+        ctypes.c_int.in_dll(library, "blas_cpu_number").value = 1
+    except ValueError:  # it is not to be seen
+        return False
+    return True
+
+
+def _loaded_libraries() -> Iterator[tuple[ctypes.CDLL, tuple[str, ...]]]:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             paths = {line.rstrip("\n").partition("/")[2] for line in maps if "/" in line}
@@ -101,4 +120,4 @@ def _loaded_libraries() -> Iterator[tuple[str, tuple[str, ...]]]:
         file = os.path.basename(path)
         for part, setters in _SETTERS.items():
             if part in file and ".so" in file:
-                yield "/" + path, setters
+                yield ctypes.CDLL("/" + path), setters
