@@ -25,8 +25,8 @@ from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionE
 from feedline.messages import Task
 from feedline.pacing import pacing_for
 from feedline.staffing import AutoCount, check_count, most_workers
-from feedline.workers.body import Job
 from feedline.workers.changing import CannotHire, ChangingWorkers, ReadHere, may_be_alone, only_gathers
+from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers
 from feedline.workers.threads import ThreadWorkers
 

@@ -30,7 +30,8 @@ from feedline.collated import HINT_BATCHES
 from feedline.line.collators import Making
 from feedline.line.collators.arrays import NUMPY
 from feedline.messages import Task
-from feedline.workers.body import Body, Job
+from feedline.workers.body import Body
+from feedline.workers.job import Job
 
 SAMPLES = 37
 

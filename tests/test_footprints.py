@@ -18,10 +18,10 @@ import pytest
 
 from feedline import DataLoader, Dataset
 from feedline.loader import _job
-from feedline.workers.body import Job
 from feedline.workers.carried import not_shared
 from feedline.workers.draws import MOST, Draws
 from feedline.workers.footprints import MANY, changed, footprint
+from feedline.workers.job import Job
 
 _registry: dict[str, Any] = {}
 

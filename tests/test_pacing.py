@@ -14,8 +14,8 @@ from feedline.messages import Task
 from feedline.observe.meter import Meter, Spent
 from feedline.pacing import FIRST_SECONDS, ROUNDS, SECONDS, SPARSE, Pacing
 from feedline.supervise.pace import Means, Pace, Setting, Window
-from feedline.workers.body import Job
 from feedline.workers.changing import ChangingWorkers, ReadHere
+from feedline.workers.job import Job
 from feedline.workers.threads import ThreadWorkers
 
 MS = 1_000_000

@@ -28,13 +28,13 @@ from feedline.progress import clock
 from feedline.recorder import Recorder, Render
 from feedline.staffing import AutoCount
 from feedline.stats import Stats
-from feedline.workers.body import Job
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
 from feedline.workers.changing import ChangingWorkers
 from feedline.workers.choosing import ChoosingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
+from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers
 from feedline.workers.splitting import SplitWorkers, may_split
 from feedline.workers.threads import ThreadWorkers

@@ -33,7 +33,7 @@ from feedline.recorder import Recorder
 from feedline.resuming import Progress, read_again
 from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
-from feedline.workers.body import Job
+from feedline.workers.job import Job
 from feedline.workers.stored_generators import keyed
 
 

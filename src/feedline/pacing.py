@@ -22,8 +22,8 @@ from feedline.staffing import AutoCount, most_workers
 from feedline.stats import Change, Chosen
 from feedline.supervise.memory import measure
 from feedline.supervise.pace import Means, Pace, Setting, Window
-from feedline.workers.body import Job
 from feedline.workers.changing import OPENED, CannotHire, ChangingWorkers, ReadHere, may_be_alone, only_gathers
+from feedline.workers.job import Job
 
 KEPT = 100
 """Changes that are kept."""

@@ -15,7 +15,8 @@ from feedline.ambient import ThisThread
 from feedline.datasets import described, reads_one
 from feedline.messages import Outcome, Task
 from feedline.progress import INDEX, PLACE, Row, unwatched
-from feedline.workers.body import Body, Job
+from feedline.workers.body import Body
+from feedline.workers.job import Job
 from feedline.workers.wire import dump_task, load_task
 
 

@@ -41,7 +41,7 @@ from feedline.torch.orders import Asking, generators_of
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
-from feedline.workers.body import Job
+from feedline.workers.job import Job
 from feedline.workers.stored_generators import keyed
 
 Loader = torch.utils.data.DataLoader[Any]

@@ -10,62 +10,27 @@ from __future__ import annotations
 import copy
 import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from feedline.ambient import Ambient
 from feedline.errors import FeedlineError, StateError, add_note
-from feedline.line.collate import LeafCollate, register_collate
-from feedline.line.collators import Collator, Making, NothingLeft
-from feedline.line.fetch import Fetcher, brief, index_list, readers_of
+from feedline.line.collate import register_collate
+from feedline.line.fetch import Fetcher, index_list, readers_of
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
-from feedline.messages import Empty, Failure, Notice, Outcome, Tally, Task, notice_of, with_marks, with_need
+from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks, with_need
 from feedline.observe.marks import Marking, Marks
-from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
+from feedline.progress import Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.worker_info import WorkerInfo, acting_as, has_looked, set_worker_info
-from feedline.workers.dialect import NUMPY, Dialect
+from feedline.workers.dialect import NUMPY
 from feedline.workers.draws import Together
+from feedline.workers.job import Job
+from feedline.workers.making import Made, Maker
 from feedline.workers.own_share import watch_for_sharing
 from feedline.workers.parts import Part, Parts
 from feedline.workers.piecework import Piecework
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a loader's workers need to know, once."""
-
-    dataset: Any
-    stream: bool
-    batched: bool
-    batch_size: int
-    drop_last: bool
-    collate_fn: Callable[[Any], Any] | None
-    worker_init_fn: Callable[[int], None] | None
-    shuffle_buffer: int
-    seed: int
-    num_workers: int
-    registrations: dict[type, LeafCollate] = field(default_factory=dict)
-    dialect: Dialect = NUMPY
-    on_error: str = "raise"
-    paced: bool = False
-    """May there be no workers for a while (num_workers="auto")?"""
-    marked: bool = False
-    """Is it written down when each batch was made?"""
-    on_trial: bool = False
-    """Do worker processes look whether threads would do (trial)?"""
-    fetch_threads: int = 0
-    """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""
-    generator_keys: dict[str, int] = field(default_factory=dict)
-    """What tells the generators it holds apart, by path (stored_generators)."""
-
-
-Made = tuple[Any, int, Tally | None]
-"""A batch, how many samples are in it, and what its collator has counted."""
 
 
 class Body:
@@ -99,7 +64,7 @@ class Body:
         self._parts: Parts | None = None
         if job.stream:
             self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
-        self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
+        self._maker = Maker(job, own_process, self._row)
         self._piecework = Piecework(job.dialect, self._fetcher, ambient, self._row, reader is None and not many)
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
@@ -202,9 +167,9 @@ class Body:
             if batch is not NotImplemented:
                 return Outcome(task.seq, batch, max(1, len(task.indices)))
         if not self._job.batched:
-            return Outcome(task.seq, self._unbatched(self._fetcher.sample(task), empty), 1)
+            return Outcome(task.seq, self._maker.single(self._fetcher.sample(task), empty), 1)
         samples = self._fetcher.samples(task)
-        batch, size, tally = self._make(samples, empty, index_list(task))
+        batch, size, tally = self._maker.batch(samples, empty, index_list(task))
         return Outcome(task.seq, batch, size, notice=None if tally is None else Notice(None, tally))
 
     def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
@@ -215,7 +180,7 @@ class Body:
         if bad and not samples:
             return Outcome(task.seq, bad=bad)
         try:
-            batch, size, tally = self._made(samples, empty, indices)
+            batch, size, tally = self._maker.made(samples, empty, indices)
         except Exception as error:
             return self.failed(task, error)._replace(bad=bad)
         return Outcome(task.seq, batch, size, notice=notice_of(warning, tally), bad=bad)
@@ -254,7 +219,7 @@ class Body:
         made: Made = (None, 0, None)
         try:
             if elements:
-                made = self._made(elements, empty, None)
+                made = self._maker.made(elements, empty, None)
         except Exception as error:
             notice = notice_of(warning, None)
             return self.failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
@@ -280,67 +245,8 @@ class Body:
             )
         return part.reader
 
-    def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
-        return self._make(samples, empty, names) if self._job.batched else (self._unbatched(samples[0], empty), 1, None)
-
-    def _make(self, samples: list[Any], empty: Empty, names: Any) -> Made:
-        if self._collator is not None:
-            return self._make_by(self._collator, samples, empty, names)
-        size = len(samples if names is None else names)  # what __getitems__ returned may be any iterable
-        return self._batch(samples, empty, names), max(1, size), None  # collate_fn may make one of nothing
-
-    def _make_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
-        """Straight into the slot."""
-        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
-        own = partial(self._owned, empty=empty)
-        making = Making(collator.arrays or self._job.dialect.arrays, empty, names, own)
-        try:
-            batch = collator.make(samples, making)
-        except NothingLeft:
-            return None, 0, making.tally
-        except Exception as error:
-            _note_indices(error, names)
-            raise
-        counted = making.tally if any(vars(making.tally).values()) else None
-        return batch, len(samples) - making.tally.dropped, counted
-
-    def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Any:
-        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
-        collate_fn = self._job.collate_fn
-        if collate_fn is None:
-            return self._job.dialect.collate(samples, empty, names)
-        try:
-            return self._owned(collate_fn(samples), empty)
-        except Exception as error:
-            _note_indices(error, names)
-            raise
-
-    def _unbatched(self, sample: Any, empty: Empty) -> Any:
-        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
-        if self._collator is not None:  # the sample is a batch of samples by itself
-            try:
-                return self._make_by(self._collator, sample, empty, None)[0]
-            except Exception as error:
-                add_note(
-                    error,
-                    "feedline: with batch_size=None what the dataset gives is collated as it is, as a whole batch of "
-                    "samples; set batch_size to have batches made of it",
-                )
-                raise
-        convert = self._job.collate_fn or self._job.dialect.convert
-        return self._owned(convert(sample), empty)
-
-    def _owned(self, tree: Any, empty: Empty) -> Any:
-        # Another process's batch is pickled, which copies it anyway, and straight into the slot.
-        return tree if self._own_process else self._job.dialect.own(tree, empty, self._job.dataset)
-
     def _seed(self, task: Task) -> None:
         self._ambient.enter(task_seed(task.seed, task.epoch, task.batch))
-
-
-def _note_indices(error: Exception, names: Any) -> None:
-    where = "" if names is None else f" for dataset indices {brief(names)}"
-    add_note(error, f"feedline: raised by collate_fn{where}")
 
 
 def _raisable(error: BaseException) -> BaseException:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from feedline.supervise.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
-from feedline.workers.body import Job
+from feedline.workers.job import Job
 from feedline.workers.stored_generators import IN_PROCESSES, IN_THREADS, SEVERAL, generators, is_foreign, several_read
 
 REMEDY = (

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from feedline.supervise.walking import attributes_of, is_a, methods_of, module_of, names_of, plain_attribute, walk
-from feedline.workers.body import Job
+from feedline.workers.job import Job
 
 _CONTEXTS = "multiprocessing.context"
 _CTYPES: tuple[Any, ...] = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData, ctypes._Pointer)

@@ -25,10 +25,10 @@ from feedline.observe.meter import Spent
 from feedline.options import AUTO
 from feedline.supervise.watch import Death
 from feedline.workers.around import AroundWorkers
-from feedline.workers.body import Job
 from feedline.workers.carried import lost_in_fork, not_shared
 from feedline.workers.choice import Choice, Facts, decide
 from feedline.workers.contract import Workers
+from feedline.workers.job import Job
 from feedline.workers.stored_generators import generators
 from feedline.workers.trial import LOOKS, TASKS
 

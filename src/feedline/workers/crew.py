@@ -27,7 +27,7 @@ from feedline.progress import INITIALISING, LEAVING, PLACE, SETTING_UP, SINCE, T
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
-from feedline.workers.body import Job
+from feedline.workers.job import Job
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, without_unimportable_main
 from feedline.workers.warm import processes_from

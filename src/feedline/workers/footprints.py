@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feedline.supervise.walking import class_attribute, is_a, module_of, own_attributes, own_slots, walk
-from feedline.workers.body import Job
 from feedline.workers.carried import EACH, MOST
+from feedline.workers.job import Job
 
 Footprint = dict[str, dict[str, Any]]
 """What each thing holds, by its path. They are kept alive meanwhile, so that none is taken for another."""

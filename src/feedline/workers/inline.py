@@ -18,7 +18,8 @@ from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots
 from feedline.progress import clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
-from feedline.workers.body import Body, Job
+from feedline.workers.body import Body
+from feedline.workers.job import Job
 
 
 class InlineWorkers:

@@ -39,8 +39,9 @@ from feedline.progress import (
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.workers.body import Body, Job, remedy_for
+from feedline.workers.body import Body, remedy_for
 from feedline.workers.carried import open_in
+from feedline.workers.job import Job
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
 from feedline.workers.stored_generators import sources

@@ -20,9 +20,8 @@ from itertools import islice
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from feedline.arena.joint import Joint
 from feedline.arena.packing import unpack
-from feedline.arena.slots import Slot, SlotPool
+from feedline.arena.slots import SlotPool
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent
@@ -31,8 +30,9 @@ from feedline.progress import IDLE, INDEX, LEAVING, MEMORY, PLACE, PREPARING, SI
 from feedline.supervise import last_words
 from feedline.supervise.shutdown import KILL_SECONDS
 from feedline.supervise.watch import Death, Standing, state_of
-from feedline.workers.body import Job
 from feedline.workers.crew import Crew
+from feedline.workers.job import Job
+from feedline.workers.outgoing import Outgoing, Sent
 from feedline.workers.shipping import Parcel, ship, without_main
 from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_done
 
@@ -50,12 +50,11 @@ class ProcessWorkers:
         self._parcel: Parcel | None = None
         self._crew = Crew(job.num_workers, job.dialect.preload)
         self.pool: SlotPool | None = self._crew.pool
-        self._out: dict[int, _Sent] = {}  # serial number → what was sent, in the order it was
-        self._serial = 0
+        self._out = Outgoing(self._crew)
         self.takes_early = not job.stream
         self._run = 0
         self._early_run = 0  # that of tasks sent early; they are wanted later, or not at all
-        self._aside: list[tuple[DoneTicket, _Sent]] = []  # outcomes of early tasks
+        self._aside: list[tuple[DoneTicket, Sent]] = []  # outcomes of early tasks
         self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
         self._killed: dict[int, float] = {}  # by us, and when
         self.spent: Callable[[], Spent] = self._crew.spent
@@ -121,10 +120,9 @@ class ProcessWorkers:
         slot = self._crew.pool.take(small=task.piece_of >= 0)
         data = dump_task(task)
         slot.room(len(data)).view(0, len(data))[:] = data
-        self._serial += 1
         joint = None if task.rows is None else self._crew.pool.joints[task.rows[0]]
-        self._out[self._serial] = _Sent(slot, task, run, joint)
-        ticket = TaskTicket(self._serial, run, slot.id, slot.capacity, len(data))
+        serial = self._out.add(Sent(slot, task, run, joint))
+        ticket = TaskTicket(serial, run, slot.id, slot.capacity, len(data))
         self._crew.lane_of(task.shard).post(ticket, urgent)
 
     def submit_first(self, tasks: Sequence[Task]) -> None:
@@ -250,7 +248,7 @@ class ProcessWorkers:
             return None
         return self._open(ticket, sent)
 
-    def _open(self, ticket: DoneTicket, sent: _Sent) -> Outcome | None:
+    def _open(self, ticket: DoneTicket, sent: Sent) -> Outcome | None:
         slot, pool = sent.slot, self._crew.pool
         try:
             if sent.run != self._run:
@@ -280,64 +278,17 @@ class ProcessWorkers:
         words = self.stack_of(number)
         self._heard.pop(number, None)
         own = self._out.get(row[TASK])
-        lost, early = self._by_run(self._lost_with(number))
+        lost, early = self._by_run(self._out.lost_with(number))
         task, place = own.task if own is not None and own.run >= self._run else None, row[PLACE]
         if task is None and (lost or early) and place in (IDLE, PREPARING):  # perhaps it has just read a ticket
             task, place = (lost or early)[0], PREPARING
         return Death(number, pid, exitcode, task, place, max(most, row[MEMORY]), words, lost, _instead(row), early)
 
-    def _by_run(self, found: list[_Sent]) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    def _by_run(self, found: list[Sent]) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
         """Tasks that are wanted now, and early ones."""
         lost = tuple(sent.task for sent in found if sent.run == self._run)
         return lost, tuple(sent.task for sent in found if sent.run > self._run)
 
-    def _lost_with(self, number: int) -> list[_Sent]:
-        """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""
-        lane = self._crew.lane_of(number)
-        lane.recall()
-        if len(self._crew.lanes) == self._crew.count:  # nobody else reads from it: a stream, or the only worker
-            lane.waiting.clear()
-            everything = [serial for serial, sent in self._out.items() if self._crew.lane_of(sent.task.shard) is lane]
-            lost = [self._out.pop(serial) for serial in everything]
-            for sent in lost:
-                self._crew.pool.put(sent.slot)
-            return lost
-        safe = {ticket.serial for ticket in lane.waiting}
-        at = {other: (member.process.pid, self._crew.row(other)[TASK]) for other, member in self._crew.members.items()}
-        safe |= {task for _, task in at.values()}
-        lost = [sent for serial, sent in self._out.items() if serial not in safe and not sent.lost]
-        for sent in lost:
-            # Perhaps another worker has just read it and is about to say so. Then it is made twice and delivered once;
-            # its slot stays out until all who might have it are at something else.
-            sent.lost, sent.suspects = True, at
-        own = self._out.pop(self._crew.row(number)[TASK], None)
-        if own is not None:
-            self._crew.pool.put(own.slot)
-        self._clear_suspicion(at, safe)
-        return lost
-
-    def _clear_suspicion(self, at: dict[int, tuple[int, int]], safe: set[int]) -> None:
-        for serial, sent in list(self._out.items()):
-            if sent.suspects is not None and serial not in safe:
-                sent.suspects = {number: was for number, was in sent.suspects.items() if at.get(number) == was}
-                if not sent.suspects:
-                    del self._out[serial]
-                    self._crew.pool.put(sent.slot)
-
 
 def _instead(row: Row) -> int | None:
     return row[INDEX] - 1 if row[INDEX] else None
-
-
-class _Sent:
-    """A task on its way."""
-
-    __slots__ = ("joint", "lost", "run", "slot", "suspects", "task")
-
-    def __init__(self, slot: Slot, task: Task, run: int, joint: Joint | None) -> None:
-        self.slot = slot
-        self.joint = joint  # kept, so that nobody else gets it while this may be written
-        self.task = task
-        self.run = run
-        self.lost = False
-        self.suspects: dict[int, tuple[int, int]] | None = None  # who might have it, by what they were at

@@ -25,8 +25,8 @@ import numpy as np
 from feedline.arena.segment import CARGO, Segment, to_page
 from feedline.datasets import Empty
 from feedline.errors import ShippingError
-from feedline.workers.body import Job
 from feedline.workers.inherited import Inherited, kinds, unpacking_with
+from feedline.workers.job import Job
 
 LARGE = 1 << 12  # below a page a buffer travels inside the pickle
 _DEEPEST = 12

@@ -20,9 +20,9 @@ from feedline.line.pieces import Pieces, never_whole
 from feedline.messages import Apart, Notice, Outcome, Task
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.around import AroundWorkers
-from feedline.workers.body import Job
 from feedline.workers.contract import Workers
 from feedline.workers.division import Division, Facts, Race, bounds, is_small, pieces_for
+from feedline.workers.job import Job
 
 TIMED = 64
 """From this task on only after every so-manieth is it looked up what a sample takes: that costs 5 µs."""

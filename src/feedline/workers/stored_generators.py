@@ -24,7 +24,7 @@ from feedline.ambient import Source
 from feedline.datasets import awaits
 from feedline.rng import mix
 from feedline.supervise.walking import Found, is_a, module_of, names_of, plain_attribute, walk
-from feedline.workers.body import Job
+from feedline.workers.job import Job
 
 IN_THREADS = (
     "is a random generator that all worker threads draw from, so which sample gets which draw depends on their timing. "

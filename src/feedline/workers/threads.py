@@ -32,7 +32,8 @@ from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots
 from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
-from feedline.workers.body import Body, Job
+from feedline.workers.body import Body
+from feedline.workers.job import Job
 from feedline.workers.parts import set_apart
 
 log = logging.getLogger("feedline")

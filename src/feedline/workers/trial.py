@@ -15,10 +15,11 @@ from feedline.ambient import GLOBAL_SOURCES, Source
 from feedline.gil import Looks, Rival
 from feedline.messages import Empty, Findings, Outcome, Task, with_findings
 from feedline.rng import task_seed
-from feedline.workers.body import Body, Job
+from feedline.workers.body import Body
 from feedline.workers.carried import not_shared
 from feedline.workers.draws import Draws, state_of
 from feedline.workers.footprints import Footprint, changed, fetched_by_name, footprint
+from feedline.workers.job import Job
 
 LOOKING = 2
 """So many of the workers look on: one may be stuck with a slow sample."""

@@ -24,7 +24,7 @@ from feedline.line.last_batch import lone_sample
 from feedline.line.sampler import is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler
 from feedline.loader import DataLoader
-from feedline.workers.body import Job
+from feedline.workers.job import Job
 
 GUESSED_BATCH = 32
 MISHAPS = 3

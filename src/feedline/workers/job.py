@@ -1,0 +1,43 @@
+"""What a loader's workers need to know, once.
+
+Takes: a loader's options, resolved. Gives: a `Job`, which travels to each worker with the dataset in it.
+Not its job: anything about a single batch (messages.Task), doing it (body).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from feedline.line.collate import LeafCollate
+from feedline.workers.dialect import NUMPY, Dialect
+
+
+@dataclass(frozen=True)
+class Job:
+    """The same for all workers of a loader, and for all its epochs."""
+
+    dataset: Any
+    stream: bool
+    batched: bool
+    batch_size: int
+    drop_last: bool
+    collate_fn: Callable[[Any], Any] | None
+    worker_init_fn: Callable[[int], None] | None
+    shuffle_buffer: int
+    seed: int
+    num_workers: int
+    registrations: dict[type, LeafCollate] = field(default_factory=dict)
+    dialect: Dialect = NUMPY
+    on_error: str = "raise"
+    paced: bool = False
+    """May there be no workers for a while (num_workers="auto")?"""
+    marked: bool = False
+    """Is it written down when each batch was made?"""
+    on_trial: bool = False
+    """Do worker processes look whether threads would do (trial)?"""
+    fetch_threads: int = 0
+    """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""
+    generator_keys: dict[str, int] = field(default_factory=dict)
+    """What tells the generators it holds apart, by path (stored_generators)."""
