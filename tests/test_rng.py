@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kinds import few, named
 
 from feedline import DataLoader, RandomSampler, Subset, random_split, rng
-from feedline.rng import _place, enter_sample, enter_task, leave_task, mix, task_seed
+from feedline.rng import enter_sample, enter_task, leave_task, mix, task_seed, thread_place
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -22,7 +22,7 @@ WORDS = st.integers(0, 2**64 - 1)
 @pytest.fixture(autouse=True)
 def outside_afterwards() -> Iterator[None]:
     yield
-    while _place.task is not None:
+    while thread_place().task is not None:
         leave_task()
 
 

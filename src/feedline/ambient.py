@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from feedline import mersenne
+from feedline import mersenne, python_random
 from feedline.one_sample import OneSample, being_read
 
 
@@ -37,13 +37,13 @@ class Source(Protocol):
 
 class _PythonRandom:
     def seed(self, value: int) -> None:
-        random.seed(value)
+        python_random.seed(value)
 
     def save(self) -> Any:
-        return random.getstate()
+        return python_random.save()
 
     def restore(self, state: Any) -> None:
-        random.setstate(state)
+        python_random.restore(state)
 
     def draw(self) -> Any:
         return random.getrandbits(64)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -77,19 +77,28 @@ def _low_key(seed: int) -> int:
 class Place:
     """Which sample is being read; the generator is made only if the dataset asks for it."""
 
-    task: tuple[int, ...] | None = None
-    sample: tuple[int, ...] = ()
-    generators: dict[tuple[int, ...], np.random.Generator] | None = None
-    many: tuple[int, Callable[[int], Key]] | None = None
-    """How many samples are being read at once, and the key of each by its place among them."""
+    __slots__ = ("generators", "many", "sample", "task")
+
+    def __init__(self, task: Key | None = None, sample: Key = ()) -> None:
+        self.task = task
+        self.sample = sample
+        self.generators: dict[Key, np.random.Generator] | None = None
+        self.many: tuple[int, Callable[[int], Key]] | None = None
+        """How many samples are being read at once, and the key of each by its place among them."""
+
+    def enter(self, key: Key) -> None:
+        """From now on `rng()` belongs to that sample. (Who reads one after the other stores both by itself.)"""
+        self.sample = key
+        self.generators = None
 
 
-class _OfThread(Place, threading.local):
+class _OfThread(threading.local):
     def __init__(self) -> None:
-        self.outer: list[tuple[Any, ...]] = []  # a sample may be read by loading from another loader
+        self.place = Place()
+        self.outer: list[tuple[Place, Place | None]] = []  # a sample may be read by loading from another loader
 
 
-_place = _OfThread()
+_thread = _OfThread()
 _coroutine: ContextVar[Place | None] = ContextVar("feedline's sample", default=None)
 """What a coroutine reads: many of them take turns in one thread, so it is not the thread's."""
 
@@ -97,37 +106,39 @@ _coroutine: ContextVar[Place | None] = ContextVar("feedline's sample", default=N
 def enter_task(seed: int, epoch: int) -> None:
     """From now on this thread reads samples of that epoch."""
     coroutine = _coroutine.get()
-    _place.outer.append((_place.task, _place.sample, _place.generators, _place.many, coroutine))
+    _thread.outer.append((_thread.place, coroutine))
     if coroutine is not None:  # one that loads from another loader, and waits for it
         _coroutine.set(None)
-    _place.task = (seed, epoch)
-    _place.generators = _place.many = None
+    _thread.place = Place((seed, epoch))
+
+
+def thread_place() -> Place:
+    """Where this thread is, until it enters or leaves a task."""
+    return _thread.place
 
 
 def enter_sample(*key: int) -> None:
-    """From now on `rng()` in this thread belongs to that sample: two stores, because it runs for every sample."""
-    _place.sample = key
-    _place.generators = None
+    """From now on `rng()` in this thread belongs to that sample."""
+    _thread.place.enter(key)
 
 
 def leave_task() -> None:
     """This thread reads no sample of that epoch any more, but goes on with what it was at before, if anything."""
-    _place.task, _place.sample, _place.generators, _place.many, coroutine = _place.outer.pop()
+    _thread.place, coroutine = _thread.outer.pop()
     if coroutine is not None:
         _coroutine.set(coroutine)
 
 
 def enter_in_coroutine(task: Key, sample: Key) -> None:
     """From now on `rng()` in this coroutine, and in what it starts, belongs to that sample."""
-    place = Place()
-    place.task, place.sample = task, sample
-    _coroutine.set(place)
+    _coroutine.set(Place(task, sample))
 
 
 def place_of_thread() -> Place:
     """A copy of where this thread is, for a coroutine that goes on from there."""
-    place = Place()
-    place.task, place.sample, place.many = _place.task, _place.sample, _place.many
+    now = _thread.place
+    place = Place(now.task, now.sample)
+    place.many = now.many
     return place
 
 
@@ -137,7 +148,7 @@ def follow(place: Place) -> None:
 
 
 def _here() -> Place:
-    return _coroutine.get() or _place
+    return _coroutine.get() or _thread.place
 
 
 @contextmanager
@@ -194,7 +205,7 @@ def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     >>> a[0] + a[1] == b[0]
     True
     """
-    here = _coroutine.get() or _place
+    here = _coroutine.get() or _thread.place
     task, generators = here.task, here.generators
     if task is None:
         return np.random.default_rng()

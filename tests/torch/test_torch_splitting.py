@@ -17,6 +17,8 @@ from sameness import assert_same
 from torch.utils.data import _utils, default_collate
 
 import feedline.torch as ours
+from feedline.arena.joint import Joint
+from feedline.arena.slots import SMALL_LEAF
 from feedline.line.pieces import Misfit
 from feedline.torch.pieces import PIECES
 
@@ -102,6 +104,22 @@ def test_batches_are_torchs(draws: bool) -> None:
     assert_same(found, epochs(ours, **{**FORK, "num_workers": 1}))
     if not draws:
         assert_same(found, epochs(torch.utils.data))
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
+def test_a_split_batch_of_tensors_is_not_copied(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = []
+    real = Joint.whole
+
+    def whole(joint: Joint, parts: Any) -> Any:
+        leaves.append((sum(size for _, size in parts), real(joint, parts)))
+        return leaves[-1][1]
+
+    monkeypatch.setattr(Joint, "whole", whole)
+    assert len(list(ours.DataLoader(Samples(False), batch_size=6, **kind))) == 5
+    images = [leaf for size, leaf in leaves if size >= SMALL_LEAF]
+    assert images
+    assert all(leaf is not None for leaf in images)
 
 
 class Together(torch.utils.data.Dataset[Any]):

@@ -33,7 +33,7 @@ from feedline.errors import add_note
 from feedline.line.concurrent import FetchThreads, Readers, Reading, Wanted
 from feedline.messages import AsGiven, BadSample, Empty, IntArray, Task, error_line
 from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
-from feedline.rng import Key, enter_sample, reading_many
+from feedline.rng import Key, enter_sample, reading_many, thread_place
 
 
 class BatchReader(NamedTuple):
@@ -131,14 +131,13 @@ class Fetcher:
         """The samples at those positions and indices; those that fail go into `bad` if there is such."""
         if self._readers is not None:
             return self._several(self._readers, task, wanted, bad)
-        dataset, row, samples, first = self._single, self._row, [], task.first
+        dataset, row, samples, once = self._single, self._row, [], task.first < 0
+        here = thread_place()
         for position, index in wanted:
             row[PLACE] = position
             row[SINCE] = clock()
-            if first < 0:
-                enter_sample(index)
-            else:
-                enter_sample(*_key(task, index, position))
+            here.sample = (index,) if once else _key(task, index, position)
+            here.generators = None
             try:
                 samples.append(dataset[index])
             except Exception as error:

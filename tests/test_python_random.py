@@ -1,0 +1,82 @@
+"""Python's global generator, seeded, saved and put back: to the last bit, whatever has been drawn meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import few
+
+from feedline import python_random
+from feedline.ambient import PerThread
+from feedline.python_random import Kept, restore, save, seed
+
+DRAWS = {
+    "random": lambda count: [random.random() for _ in range(count)],
+    "gauss": lambda count: [random.gauss() for _ in range(count)],
+    "shuffle": lambda count: random.shuffle(list(range(count))),
+    "bits": lambda count: random.getrandbits(1 + count),
+    "seed": lambda count: random.seed(count),
+    "state": lambda count: random.setstate(random.Random(count).getstate()),
+}
+draws = st.lists(st.tuples(st.sampled_from(sorted(DRAWS)), st.integers(0, 700)), max_size=4)
+
+
+def draw(many: list[tuple[str, int]]) -> None:
+    for name, count in many:
+        DRAWS[name](count)
+
+
+@pytest.fixture(autouse=True)
+def _put_back() -> Iterator[None]:
+    kept = random.getstate()
+    yield
+    random.setstate(kept)
+
+
+@settings(max_examples=few(200))
+@given(st.integers(0, 2**64 - 1), draws, draws)
+def test_seeding_saving_and_restoring_are_pythons(value: int, before: Any, between: Any) -> None:
+    random.gauss()
+    seed(value)
+    assert random.getstate() == random.Random(value).getstate()
+    draw(before)
+    was = random.getstate()
+    kept = save()
+    assert isinstance(kept, Kept)  # the quick way
+    assert random.getstate() == was
+    for _ in range(2):  # it is a value: nothing has been drawn from it
+        draw(between)
+        restore(kept)
+        assert random.getstate() == was
+
+
+def test_a_thread_of_its_own_generators_keeps_to_those() -> None:
+    own = PerThread()
+    own.open()
+    try:
+        shared = random._inst.getstate()  # type: ignore[attr-defined]
+        seed(7)
+        kept = save()
+        drawn = random.random()
+        restore(kept)
+        assert random.random() == drawn == random.Random(7).random()
+        assert random._inst.getstate() == shared  # type: ignore[attr-defined]
+    finally:
+        own.close()
+
+
+def test_where_the_memory_is_not_known_python_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_random, "_memory", None)
+    random.gauss()
+    was, kept = random.getstate(), save()
+    assert kept == was
+    random.random()
+    restore(kept)
+    assert random.getstate() == was
+    monkeypatch.setattr(python_random, "_SHARED", random.SystemRandom())
+    assert python_random._found() is None
