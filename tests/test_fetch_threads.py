@@ -284,6 +284,22 @@ def test_a_loader_inside_a_sample_is_its_own() -> None:
     assert once[0][0] == once[0][1] == once[0][2]
 
 
+@pytest.mark.filterwarnings("ignore:reading several samples at once failed")
+def test_nor_does_it_take_the_samples_draws_where_it_is_read_in_two_ways() -> None:
+    class OnlyOneByOne(Drawing):
+        def __getitems__(self, indices: list[int]) -> Any:
+            raise ValueError("not so")
+
+    def inner(index: int) -> Any:
+        batches(OnlyOneByOne(), on_error="skip")
+        return drawn(index)
+
+    def drawn(index: int) -> Any:
+        return random.random(), np.random.rand()
+
+    assert batches(Does(inner, 4), fetch_threads=2) == batches(Does(drawn, 4), fetch_threads=2)
+
+
 @pytest.mark.parametrize(
     ("dataset", "options", "words"),
     [

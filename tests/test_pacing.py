@@ -113,6 +113,47 @@ def test_where_batches_take_next_to_no_time_few_are_looked_at_and_stand_for_all(
     assert pacing.every == 1  # as before
 
 
+def epochs(pacing: Pacing, workers: Any, count: int, size: int, wait: float) -> None:
+    """Of so many batches each, as the loop has them."""
+    meter = Meter(0, 0, Spent())
+    for _ in range(count):
+        pacing.begin(workers)
+        for place in range(size):
+            pacing.unseen += 1
+            if pacing.unseen >= pacing.every:
+                give(pacing, workers, [(0, wait) if place else (10**9, 500)], meter)
+        pacing.end(workers)
+
+
+@pytest.mark.parametrize("size", [2, 6, 13, 15])
+def test_where_few_are_looked_at_short_epochs_are_looked_at_too(
+    pace: Watched, workers: ChangingWorkers, size: int
+) -> None:
+    pacing = Pacing(pace, 4)
+    pacing.every, pacing._is_first = SPARSE, False
+    pacing._clear()
+    epochs(pacing, workers, 8 * SPARSE, size, 10)
+    assert len(pace.shown) >= 2
+    assert {round(window.wait, 4) for window, _ in pace.shown} == {0.01}  # an epoch's first is not among them
+
+
+class Four:
+    """Workers, as far as a number of them matters here."""
+
+    count = 4
+    processes = staticmethod(list)
+    spent = staticmethod(Spent)
+    ready = tidy = staticmethod(lambda: 4)
+
+
+@pytest.mark.parametrize("size", [2, 5, 6])
+def test_epochs_shorter_than_what_is_left_out_are_measured(size: int) -> None:
+    pace = Watched(Setting(4, 2))
+    epochs(Pacing(pace, 4), Four(), 40, size, 100)
+    assert pace.shown
+    assert {round(window.wait, 4) for window, _ in pace.shown} == {0.1}
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_window_goes_on_in_the_next_epoch_unless_the_last_was_left(
     pace: Watched, workers: ChangingWorkers, ended: bool

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few, named
 
-from feedline import DataLoader, RandomSampler, Subset, random_split, rng
+from feedline import ArrayDataset, DataLoader, RandomSampler, Subset, random_split, rng
 from feedline.rng import enter_sample, enter_task, leave_task, mix, task_seed, thread_place
 
 WORDS = st.integers(0, 2**64 - 1)
@@ -232,6 +232,18 @@ def test_a_sample_that_loads_from_another_loader_goes_on_with_its_own_draws() ->
     inner = draws(Noisy())
     assert draws(Loading(), seed=8) == draws(Plain(), seed=8)
     assert rng().random() != rng().random()
+
+
+@pytest.mark.parametrize("arrays", [np.arange(8), ArrayDataset(rows=np.arange(8))])
+def test_so_does_one_that_loads_arrays(arrays: Any) -> None:
+    """Of those nobody draws, so their loader enters no task of its own."""
+
+    class Loading(Noisy):
+        def __getitem__(self, index: int) -> Any:
+            assert len(list(DataLoader(arrays, batch_size=4))) == 2
+            return super().__getitem__(index)
+
+    assert draws(Loading(), seed=8) == draws(Noisy(), seed=8)
 
 
 def test_between_batches_and_after_an_error_the_loop_is_outside() -> None:

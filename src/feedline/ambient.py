@@ -210,8 +210,9 @@ class ThisThread:
         pass
 
     def enter(self, value: int) -> None:
-        self._outer = being_read.get()
-        if self._outer is not None:  # a sample that is read by loading from another loader
+        outer = being_read.get()
+        if outer is not None:  # a sample that is read by loading from another loader
+            self._outer = outer  # kept if the task is entered once more, to be read in another way
             being_read.set(None)
         if threading.current_thread() is threading.main_thread():
             self._current = self._borrowed
@@ -229,6 +230,7 @@ class ThisThread:
         self._current.leave()
         if self._outer is not None:
             being_read.set(self._outer)
+            self._outer = None
 
     def close(self) -> None:
         visiting, self._visiting = self._visiting, None

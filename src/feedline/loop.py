@@ -66,7 +66,6 @@ class BatchIterator(Iterator[Any]):
         self._length = length
         self._delivery = Delivery(options.in_order)
         self._pacing = lasting.pacing if isinstance(workers, ChangingWorkers) else None
-        self._unpaced = 0
         self._take_pace()
         self._more = True
         self._sampler_error: Exception | None = None
@@ -115,8 +114,8 @@ class BatchIterator(Iterator[Any]):
         if self._recording is not None:
             self._record(self._recording, outcome)
         if self._pacing is not None:
-            self._unpaced += 1
-            if self._unpaced >= self._pacing.every:
+            self._pacing.unseen += 1
+            if self._pacing.unseen >= self._pacing.every:
                 self._follow(self._pacing)
         return outcome.batch
 
@@ -126,7 +125,6 @@ class BatchIterator(Iterator[Any]):
 
     def _follow(self, pacing: Pacing) -> None:
         assert isinstance(self._workers, ChangingWorkers)
-        self._unpaced = 0
         try:
             if pacing.gave(self._meter, self._workers):
                 self._take_pace()

@@ -55,11 +55,14 @@ class Pacing:
         self.here = ReadHere()
         self._worker_bytes = 0
         self._changes: deque[Change] = deque(maxlen=KEPT)
-        self._total = 0
+        self._total = self._began = 0
+        self._is_short = False
         self._is_first = True
         self._unfinished = False
         self.every = 1
-        """After so many batches `gave` is to be called."""
+        """After so many batches `gave` is to be called…"""
+        self.unseen = 0
+        """…and so many there have been, over epochs: else short ones would never be looked at."""
         self._clear()
 
     @property
@@ -83,18 +86,22 @@ class Pacing:
             self._clear()
         if self._unfinished:  # the last one was left, nobody knows when
             self._clear()
-        self._skip = 1 + workers.count
+        self._began = self._total
+        # Where epochs are so short that nothing would be left of them, only the first batch is not counted.
+        self._skip = 0 if self.every > 1 else 1 if self._is_short else 1 + workers.count
+        self.unseen = min(self.unseen, max(0, self.every - 2))  # so it is not the first that is looked at
         self._before, self._unfinished = workers.spent(), True
 
     def end(self, workers: ChangingWorkers) -> None:
         """The epoch is over; a window that has begun goes on in the next."""
         if not self._skip:
             self._spent += sum(workers.spent().minus(self._before))
+        self._is_short = self._total - self._began <= 1 + workers.count
         self._unfinished = False
 
     def gave(self, meter: Meter, workers: ChangingWorkers) -> bool:
         """The loop has had a batch, or `every` of them. Has the setting changed?"""
-        every = self.every
+        every, self.unseen = self.every, 0
         self._total += every
         if self._skip:
             self._pass_over(workers)

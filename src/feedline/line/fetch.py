@@ -88,6 +88,7 @@ class Fetcher:
         self._awaits = awaits(dataset)
         self._row = unwatched() if row is None else row
         self._read = None if reader is None else reader.read
+        self._draws = reader is not None and reader.draws
         self._at_once = reads_many(dataset) if at_once is None else at_once
         self._single = dataset if reads_one(dataset) or not self._at_once else _Singly(dataset)
 
@@ -98,7 +99,8 @@ class Fetcher:
         indices = _as_places(task.indices)
         if indices is None:
             return NotImplemented
-        enter_sample(task.seq)
+        if self._draws:  # else no task was entered here: the place may be that of a sample that loads from this loader
+            enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
             return self._read(indices, empty)
