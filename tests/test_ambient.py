@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kinds import THREADS
 
-from feedline import DataLoader
-from feedline.ambient import Ambient, Borrowed, Owned, PerThread, ThisThread
+from feedline import DataLoader, mersenne, python_random
+from feedline.ambient import GLOBAL_SOURCES, Ambient, Borrowed, Owned, PerThread, ThisThread, Visiting
 
 NUMBERS = st.integers(0, 2**64 - 1)
 
@@ -405,3 +405,25 @@ def test_a_sample_that_loads_from_another_loader_draws_the_same_in_a_worker_thre
         for options in ({}, THREADS)
     )
     assert threads == alone
+
+
+def test_while_other_threads_have_their_own_the_shared_ones_are_kept_the_short_way() -> None:
+    before, visiting = state(), Visiting()
+    visiting.open()
+    try:
+        kept = [source.save() for source in GLOBAL_SOURCES]
+        assert [type(each) for each in kept] == [python_random.Kept, mersenne.Told]
+        GLOBAL_SOURCES[0].seed(3)
+        assert random.random() == random.Random(3).random()
+        some_draws()
+        visiting.enter(5)  # now this thread has its own, too: they are what is seeded and saved
+        for source in GLOBAL_SOURCES:
+            source.seed(6)
+            source.restore(source.save())
+        assert visiting.draw() == (random.Random(6).getrandbits(64), np.random.RandomState(6).bytes(8))
+        visiting.leave()
+        for source, each in zip(GLOBAL_SOURCES, kept, strict=True):
+            source.restore(each)
+    finally:
+        visiting.close()
+    assert state() == before

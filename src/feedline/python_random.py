@@ -4,7 +4,7 @@ Takes: nothing. Gives: `seed`, `save` and `restore`, for the functions of `rando
 Promises: what `random.seed`, `getstate` and `setstate` promise, to the last bit, also for a normal number that is drawn
 and still to be given. Those take 15 µs together, because a state is a tuple of 625 integers; this takes 4 (benchmarks/
 peers, workload "text": a batch without workers takes 170). Where the memory does not look as it is known to, or the
-functions have been replaced (ambient does so in worker threads), those functions do it.
+functions come to something else in this thread (ambient does that in worker threads), those functions do it.
 Not its job: when to save (ambient), NumPy's (mersenne).
 """
 
@@ -14,6 +14,7 @@ import _random
 import ctypes
 import random
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 _SHARED: Any = random._inst
@@ -29,17 +30,18 @@ class Kept(NamedTuple):
     normal: float | None
 
 
-def seed(value: int) -> None:
-    """As `random.seed` with a whole number."""
-    if _is_plain(random.seed):
+def seed(value: int, by: Callable[[int], None] | None = None) -> None:
+    """As `random.seed` with a whole number; `by` is what that comes to in this thread, if it is not `random.seed`."""
+    by = by or random.seed
+    if _is_plain(by):
         _random.Random.seed(_SHARED, value)
         _SHARED.gauss_next = None
     else:
-        random.seed(value)
+        by(value)
 
 
-def save() -> Any:
-    """The state of `random`'s functions.
+def save(by: Callable[[], Any] | None = None) -> Any:
+    """The state of `random`'s functions; `by` is what `random.getstate` comes to in this thread.
 
     >>> kept = save()
     >>> drawn = random.random()
@@ -47,8 +49,9 @@ def save() -> Any:
     >>> random.random() == drawn
     True
     """
-    if _memory is None or not _is_plain(random.getstate):
-        return random.getstate()
+    by = by or random.getstate
+    if _memory is None or not _is_plain(by):
+        return by()
     return Kept(bytes(_memory), _SHARED.gauss_next)
 
 

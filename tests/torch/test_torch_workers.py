@@ -17,6 +17,7 @@ import torch.utils.data as torchs
 from kinds import FORK, FORKSERVER, INLINE, SPAWN, THREADS
 from sameness import Trees, assert_same
 
+import feedline
 import feedline.torch as ours
 from feedline.errors import WorkerError
 
@@ -74,6 +75,22 @@ def test_a_worker_process_uses_one_thread_and_works_under_any_start_method(kind:
     samples = list(ours.DataLoader(Remembered(), batch_size=None, worker_init_fn=remember, **kind))
     assert [sample["threads"] for sample in samples] == [1] * 12
     assert torch.get_num_threads() == before
+
+
+class Threads:
+    """How many torch uses where the sample is read."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return torch.get_num_threads()
+
+
+@pytest.mark.parametrize("library", [feedline, ours])
+def test_threads_that_read_in_a_worker_process_use_one_thread_each(library: Any) -> None:
+    (batch,) = library.DataLoader(Threads(), batch_size=4, fetch_threads=2, **FORK)
+    assert batch.tolist() == [1] * 4  # on a machine with one CPU that says nothing
 
 
 class Augmented(torchs.Dataset[Any]):

@@ -2,7 +2,7 @@
 
 Promises: OpenBLAS, MKL and OpenMP in a worker use one thread, whether they are loaded already (fork) or will be; or as
 many as `threads_per_worker` says, and torch with them.
-Not its job: that torch begins with one (its front).
+Not its job: what a library is told that is loaded later and does not read the environment.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def use_one_thread() -> None:
     for library, setters in _loaded_libraries():
         if not _quietly_one(library):
             _tell(library, setters, 1)
+    _tell_torch(1)  # OpenMP's number holds for the thread that says it, and torch's for those to come, too
 
 
 class threads_per_worker:
@@ -46,6 +47,9 @@ class threads_per_worker:
     torch's own operations on large tensors: `feedline.tune` measures whether they do. `then` is called afterwards, as
     a worker_init_fn of your own. Worker threads all share the main process's libraries, which are left alone: there it
     only calls `then`.
+
+    OpenMP (torch's on a CPU) does not survive a fork: a forked worker waits for ever in its first parallel operation if
+    the main process has run one before. There, use `multiprocessing_context="forkserver"`.
 
     >>> from feedline import DataLoader, threads_per_worker
     >>> loader = DataLoader(range(4), num_workers=1, worker_init_fn=threads_per_worker(2))
@@ -67,9 +71,7 @@ class threads_per_worker:
         os.environ.update(dict.fromkeys(VARIABLES, str(self.count)))
         for library, setters in _loaded_libraries():
             _tell(library, setters, self.count)
-        torch: Any = sys.modules.get("torch")
-        if torch is not None:
-            torch.set_num_threads(self.count)
+        _tell_torch(self.count)
 
     def __repr__(self) -> str:
         then = "" if self.then is None else f", then={getattr(self.then, '__qualname__', self.then)}"
@@ -92,6 +94,12 @@ def _tell(library: ctypes.CDLL, setters: tuple[str, ...], count: int) -> None:
     for name in setters:
         if hasattr(library, name):
             getattr(library, name)(count)
+
+
+def _tell_torch(count: int) -> None:
+    torch: Any = sys.modules.get("torch")
+    if hasattr(torch, "set_num_threads"):  # else it is not there, or another thread was just importing it
+        torch.set_num_threads(count)
 
 
 def _quietly_one(library: ctypes.CDLL) -> bool:
