@@ -17,6 +17,7 @@ from kinds import THREADS
 
 from feedline import DataLoader, mersenne, python_random
 from feedline.ambient import GLOBAL_SOURCES, Ambient, Borrowed, Owned, PerThread, ThisThread, Visiting
+from feedline.one_sample import OneSample, being_read
 
 NUMBERS = st.integers(0, 2**64 - 1)
 
@@ -405,6 +406,22 @@ def test_a_sample_that_loads_from_another_loader_draws_the_same_in_a_worker_thre
         for options in ({}, THREADS)
     )
     assert threads == alone
+
+
+def test_the_sample_that_loads_is_gone_back_to_once() -> None:
+    sample, ambient = OneSample(), ThisThread()
+    sample.enter(1, 2)
+    token = being_read.set(sample)
+    try:
+        ambient.enter(3)
+        ambient.enter(3)  # read in another way
+        assert being_read.get() is None
+        ambient.leave()
+        assert being_read.get() is sample
+    finally:
+        being_read.reset(token)
+    ambient.leave()  # of a task that was never entered: it failed before
+    assert being_read.get() is None
 
 
 def test_while_other_threads_have_their_own_the_shared_ones_are_kept_the_short_way() -> None:

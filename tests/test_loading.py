@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 from kinds import FORK, THREADS, every_kind, every_process, every_worker, quick_kinds
 
 import feedline
-from feedline import ArrayDataset, BatchSampler, DataLoader, Dataset, RandomSampler, Subset, get_worker_info
+from feedline import (
+    ArrayDataset,
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    Subset,
+    get_worker_info,
+    threads_per_worker,
+)
 
 
 class Squares(Dataset[int]):
@@ -305,8 +314,13 @@ def test_numpy_results_and_one_thread_for_linear_algebra(kind: dict[str, Any]) -
 @every_process
 def test_a_worker_process_is_one_thread_for_the_system(kind: dict[str, Any]) -> None:
     """OpenBLAS would start its own when told to use one only, and they spin."""
-    (batch,) = DataLoader(Blas(), batch_size=2, **kind, collate_fn=lambda samples: len(os.listdir("/proc/self/task")))
-    assert batch == 1
+    for told in (None, threads_per_worker(1)):
+        (batch,) = DataLoader(Blas(), batch_size=2, **kind, collate_fn=tasks_of_this_process, worker_init_fn=told)
+        assert batch == 1
+
+
+def tasks_of_this_process(samples: Any) -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 class Blas(Dataset[int]):

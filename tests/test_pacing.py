@@ -113,15 +113,15 @@ def test_where_batches_take_next_to_no_time_few_are_looked_at_and_stand_for_all(
     assert pacing.every == 1  # as before
 
 
-def epochs(pacing: Pacing, workers: Any, count: int, size: int, wait: float) -> None:
-    """Of so many batches each, as the loop has them."""
+def epochs(pacing: Pacing, workers: Any, count: int, size: int, wait: float, slow: int = 1) -> None:
+    """Of so many batches each, as the loop has them; the first ones come late."""
     meter = Meter(0, 0, Spent())
     for _ in range(count):
         pacing.begin(workers)
         for place in range(size):
             pacing.unseen += 1
             if pacing.unseen >= pacing.every:
-                give(pacing, workers, [(0, wait) if place else (10**9, 500)], meter)
+                give(pacing, workers, [(0, wait) if place >= slow else (10**9, 500)], meter)
         pacing.end(workers)
 
 
@@ -134,6 +134,7 @@ def test_where_few_are_looked_at_short_epochs_are_looked_at_too(
     pacing._clear()
     epochs(pacing, workers, 8 * SPARSE, size, 10)
     assert len(pace.shown) >= 2
+    assert pacing._total <= 8 * SPARSE * size
     assert {round(window.wait, 4) for window, _ in pace.shown} == {0.01}  # an epoch's first is not among them
 
 
@@ -146,10 +147,10 @@ class Four:
     ready = tidy = staticmethod(lambda: 4)
 
 
-@pytest.mark.parametrize("size", [2, 5, 6])
-def test_epochs_shorter_than_what_is_left_out_are_measured(size: int) -> None:
+@pytest.mark.parametrize(("size", "slow"), [(2, 1), (5, 1), (6, 5), (20, 5)])
+def test_epochs_shorter_than_what_is_left_out_are_measured(size: int, slow: int) -> None:
     pace = Watched(Setting(4, 2))
-    epochs(Pacing(pace, 4), Four(), 40, size, 100)
+    epochs(Pacing(pace, 4), Four(), 40, size, 100, slow)
     assert pace.shown
     assert {round(window.wait, 4) for window, _ in pace.shown} == {0.1}
 

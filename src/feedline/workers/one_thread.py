@@ -35,8 +35,7 @@ def use_one_thread() -> None:
     for variable in VARIABLES:
         os.environ.setdefault(variable, "1")
     for library, setters in _loaded_libraries():
-        if not _quietly_one(library):
-            _tell(library, setters, 1)
+        _tell(library, setters, 1)
     _tell_torch(1)  # OpenMP's number holds for the thread that says it, and torch's for those to come, too
 
 
@@ -91,6 +90,8 @@ def environment_of_new_workers() -> Iterator[None]:
 
 
 def _tell(library: ctypes.CDLL, setters: tuple[str, ...], count: int) -> None:
+    if count == 1 and _quietly_one(library):
+        return
     for name in setters:
         if hasattr(library, name):
             getattr(library, name)(count)
