@@ -31,7 +31,7 @@ def leftovers() -> dict[str, set[str]]:
         "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},
         "descriptors": descriptors(),
         "segments": segments(),
-        "replaced functions": {"those of random and numpy.random"} if ambient._switch._holders else set(),
+        "replaced functions": {"those of random and numpy.random"} if ambient._switch.holders else set(),
     }
 
 

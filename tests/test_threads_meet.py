@@ -153,11 +153,11 @@ def test_the_switch_is_thrown_back_when_the_last_lets_go() -> None:
             ambient.close()
 
     drawn: list[float] = []
-    original, before = np.random.rand, _switch._holders  # of threads that an earlier test had to leave behind
+    original, before = np.random.rand, _switch.holders  # of threads that an earlier test had to leave behind
     at_once(*[live] * THREADS)
     assert len(set(drawn)) == 1
     assert np.random.rand == original
-    assert _switch._holders == before
+    assert _switch.holders == before
 
 
 def test_slots_that_end_while_others_are_taken_are_never_written_under_a_view() -> None:

@@ -37,10 +37,10 @@ class Source(Protocol):
 
 class _PythonRandom:
     def seed(self, value: int) -> None:
-        python_random.seed(value, _reached(random.seed, "python"))
+        python_random.seed(value, _reached(random.seed, "python") if _switch.holders else None)
 
     def save(self) -> Any:
-        return python_random.save(_reached(random.getstate, "python"))
+        return python_random.save(_reached(random.getstate, "python") if _switch.holders else None)
 
     def restore(self, state: Any) -> None:
         python_random.restore(state)
@@ -54,7 +54,7 @@ class _NumPyRandom:
         np.random.seed(value & 0xFFFFFFFF)
 
     def save(self) -> Any:
-        return mersenne.save(_reached(np.random.get_state, "numpy"))
+        return mersenne.save(_reached(np.random.get_state, "numpy") if _switch.holders else None)
 
     def restore(self, state: Any) -> None:
         mersenne.restore(state)
@@ -287,20 +287,20 @@ class _Switch:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holders = 0
+        self.holders = 0
         self._replaced: list[tuple[ModuleType, str, Any, Any]] = []
 
     def hold(self) -> None:
         with self._lock:
-            self._holders += 1
-            if self._holders == 1:
+            self.holders += 1
+            if self.holders == 1:
                 self._install(random, _methods_of(random._inst, random), "python")
                 self._install(np.random, _methods_of(np.random.mtrand._rand, np.random) | _NUMPY_PLAIN, "numpy")
 
     def drop(self) -> None:
         with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
+            self.holders -= 1
+            if self.holders == 0:
                 for module, name, original, ours in self._replaced:
                     if getattr(module, name) is ours:  # somebody else's later patch is theirs to undo
                         setattr(module, name, original)
