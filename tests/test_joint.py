@@ -188,6 +188,37 @@ def test_batches_are_right_where_workers_lay_them_out_differently(kind: dict[str
             assert same(list(loader), list(DataLoader(Images(), batch_size=batch_size)))
 
 
+def taken_for_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the slots that are taken, but for those of pieces."""
+    numbers = []
+    real = SlotPool.take
+
+    def take(pool: SlotPool, small: bool = False) -> Slot:
+        slot = real(pool, small)
+        if not small:
+            numbers.append(slot.id)
+        return slot
+
+    monkeypatch.setattr(SlotPool, "take", take)
+    return numbers
+
+
+def test_a_batch_that_is_made_once_more_gets_the_memory_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = taken_for_batches(monkeypatch)
+    with DataLoader(Images(), batch_size=24, **FORK) as loader:
+        assert same(list(loader), list(DataLoader(Images(), batch_size=24)))
+    assert len(numbers) == 2
+    assert len(set(numbers)) == 1
+
+
+def test_threads_take_memory_for_a_batch_when_they_come_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = taken_for_batches(monkeypatch)
+    dataset = Held()
+    with DataLoader(dataset, batch_size=1, **THREADS) as loader:
+        assert loader is not None
+    assert numbers == []
+
+
 class Held:
     """Sample 2 waits, the first time, and is wrong then. Later, three of them are read at the same time."""
 

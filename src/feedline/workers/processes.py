@@ -258,9 +258,9 @@ class ProcessWorkers:
                 sent.joint.slot.capacity = max(sent.joint.slot.capacity, ticket.joint_capacity)
             return Outcome(*unpack(ticket.packed, slot, pool, sent.joint))
         except Exception as error:
-            seq = sent.task.seq
-            add_note(error, f"feedline: batch {seq} came from its worker but could not be rebuilt in the main process")
-            return Outcome(seq, failure=Failure.of(error, same_process=True))
+            number = sent.task.batch  # of a piece, too
+            add_note(error, f"feedline: batch {number} came from its worker but could not be rebuilt in the main process")
+            return Outcome(sent.task.seq, failure=Failure.of(error, same_process=True))
         finally:
             pool.put(slot)
 

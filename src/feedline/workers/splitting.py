@@ -198,6 +198,7 @@ class SplitWorkers(AroundWorkers):
         self.inside.submit_first(sorted((whole.task for whole in wholes), key=lambda task: (task.epoch, task.seq)))
 
     def _drop(self, whole: _Whole) -> None:
+        whole.joint = None  # whoever makes the batch once more may have its memory, as soon as nobody fills that
         for number in whole.numbers:
             if self._wholes.pop(number, None) is not None:
                 self._dropped.add(number)
