@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from feedline.arena.joint import Joint
+from feedline.arena.joint import Joint, Rows
 from feedline.arena.slots import LocalMemory
 from feedline.datasets import awaits
 from feedline.errors import MemoryShortage
@@ -261,8 +261,10 @@ class _Whole:
         assert task.indices is not None
         first = task.first + start * task.stride if task.first >= 0 else -1
         size = len(task.indices)
-        rows = None if self.joint is None else self.joint.rows(start, stop, size, size // len(self.bounds))
-        return task._replace(seq=number, indices=task.indices[start:stop], first=first, piece_of=task.seq, rows=rows)
+        rows = None if self.joint is None else Rows(start, stop, size, size // len(self.bounds))
+        return task._replace(
+            seq=number, indices=task.indices[start:stop], first=first, piece_of=task.seq, rows=rows, joint=self.joint
+        )
 
 
 def _size(task: Task) -> int:
