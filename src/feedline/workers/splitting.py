@@ -163,7 +163,7 @@ class SplitWorkers(AroundWorkers):
         notice = Notice(marks=marks, needs_worker=needs) if marks or needs else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None and failed.failure is not None and failed.failure.name == MemoryShortage.__name__:
-            self._division.never = True  # pieces take more memory than the whole
+            self._division.never = True  # one worker at a time may have enough
             self._send_whole([whole])
             return ()
         if failed is not None:  # the first of them, as whoever reads one sample after the other would have met it
