@@ -1,4 +1,4 @@
-"""What this process has open: processes, threads, descriptors, memory segments."""
+"""What this process has open: processes, threads, descriptors, memory segments; and functions that it has replaced."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from feedline import ambient
 from feedline.supervise import lifeline
 from feedline.workers import warm
 
@@ -30,6 +31,7 @@ def leftovers() -> dict[str, set[str]]:
         "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},
         "descriptors": descriptors(),
         "segments": segments(),
+        "replaced functions": {"those of random and numpy.random"} if ambient._switch._holders else set(),
     }
 
 
