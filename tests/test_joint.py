@@ -36,14 +36,14 @@ def pool() -> Iterator[SlotPool]:
     made.close()
 
 
-def parts_of(joint: Joint, size: int, pieces: int) -> list[Rows]:
-    return [joint.rows(start, stop, size, size // pieces) for start, stop in bounds(size, pieces)]
+def parts_of(size: int, pieces: int) -> list[Rows]:
+    return [Rows(start, stop, size, size // pieces) for start, stop in bounds(size, pieces)]
 
 
 def from_a_process(joint: Joint, rows: Rows, pool: SlotPool, leaves: list[Any]) -> list[Any]:
     """What arrives of a part that is made in another process, with slots of its own over the same memory."""
-    there, own = Slot(pool.segment, rows.slot), pool.take(small=True)
-    there.capacity = rows.capacity
+    there, own = Slot(pool.segment, joint.slot.id), pool.take(small=True)
+    there.capacity = joint.slot.capacity
     writer = Writer(own, leased=False)
     memory = RowMemory(rows, there.room, writer.empty)
     made = []
@@ -77,7 +77,7 @@ def test_leaves_are_whole_however_they_are_divided(size: int, pieces: int, kinds
         if width
     ]
     joint = Joint(pool)
-    parts = parts_of(joint, size, min(size, pieces))
+    parts = parts_of(size, min(size, pieces))
     made: dict[int, Any] = {}
     for rows in order.sample(parts, len(parts)):
         made[rows.start] = from_a_process(joint, rows, pool, leaves)
@@ -91,7 +91,7 @@ def test_leaves_are_whole_however_they_are_divided(size: int, pieces: int, kinds
 
 def test_a_part_that_lies_elsewhere_is_seen(pool: SlotPool) -> None:
     joint = Joint(pool)
-    parts = parts_of(joint, 4, 2)
+    parts = parts_of(4, 2)
     wide, narrow = np.zeros((4, 2 * ONE_LARGE), "f4"), np.ones((4, ONE_LARGE), "f4")
     one = dict(zip("ab", from_a_process(joint, parts[0], pool, [wide, narrow]), strict=True))
     other = dict(zip("ba", from_a_process(joint, parts[1], pool, [narrow, wide]), strict=True))
@@ -101,7 +101,7 @@ def test_a_part_that_lies_elsewhere_is_seen(pool: SlotPool) -> None:
 
 def test_a_part_made_in_no_slot_does_not_fit_one_that_was(pool: SlotPool) -> None:
     joint = Joint(pool)
-    parts, leaf = parts_of(joint, 4, 2), np.zeros((4, ONE_LARGE), "f4")
+    parts, leaf = parts_of(4, 2), np.zeros((4, ONE_LARGE), "f4")
     (one,) = from_a_process(joint, parts[0], pool, [leaf])
     for pieces in ([one, leaf[2:]], [leaf[:2], one]):
         with pytest.raises(Astray):
@@ -119,7 +119,7 @@ def test_nobody_else_gets_the_slot_before_the_last_who_fills_it_is_done(pool: Sl
 
 def test_nor_while_the_user_has_the_batch(pool: SlotPool) -> None:
     joint = Joint(pool)
-    (rows,) = parts_of(joint, 2, 1)
+    (rows,) = parts_of(2, 1)
     batch = join(from_a_process(joint, rows, pool, [np.ones((2, ONE_LARGE), "f4")]), np.empty, joint.whole)
     number = joint.slot.id
     del joint
@@ -186,6 +186,39 @@ def test_batches_are_right_where_workers_lay_them_out_differently(kind: dict[str
     for batch_size in (2, 4, 6):
         with DataLoader(Images(), batch_size=batch_size, **kind) as loader:
             assert same(list(loader), list(DataLoader(Images(), batch_size=batch_size)))
+
+
+def taken_for_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the slots that are taken, but for those of pieces."""
+    numbers = []
+    real = SlotPool.take
+
+    def take(pool: SlotPool, small: bool = False) -> Slot:
+        slot = real(pool, small)
+        if not small:
+            numbers.append(slot.id)
+        return slot
+
+    monkeypatch.setattr(SlotPool, "take", take)
+    return numbers
+
+
+def test_a_batch_that_is_made_once_more_gets_the_memory_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = list(DataLoader(Images(), batch_size=8, sampler=range(8)))
+    numbers = taken_for_batches(monkeypatch)
+    with DataLoader(Images(), batch_size=8, sampler=range(8), **FORK) as loader:
+        assert same(list(loader), alone)
+    assert len(numbers) == 2
+    assert len(set(numbers)) == 1
+
+
+def test_memory_for_a_batch_is_taken_when_somebody_comes_to_it(pool: SlotPool) -> None:
+    joints = [Joint(pool) for _ in range(3)]
+    assert pool.occupancy() == (0, 0, 0)
+    joints[1].room(1)
+    assert pool.occupancy() == (1, 0, 0)
+    del joints
+    assert pool.occupancy() == (0, 0, 1)
 
 
 class Held:

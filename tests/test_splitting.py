@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import threading
@@ -333,6 +334,35 @@ class ShortOnce(Samples):
 def test_where_there_is_no_memory_for_pieces_one_worker_makes_the_batch() -> None:
     with DataLoader(ShortOnce(), batch_size=6, **FOUR) as loader:
         assert same(list(loader), list(DataLoader(Samples(), batch_size=6)))
+
+
+def _only_in_workers(home: int) -> None:
+    if os.getpid() == home:
+        raise ValueError("not here")
+
+
+@dataclass
+class Homeless:
+    """Leaves its worker and does not arrive."""
+
+    home: int
+
+    def __reduce__(self) -> Any:
+        return _only_in_workers, (os.getppid(),)
+
+
+class Homelesses(Samples):
+    def __getitem__(self, index: int) -> Any:
+        return Homeless(index)
+
+
+def test_of_a_piece_that_cannot_be_rebuilt_the_batch_is_named() -> None:
+    with (
+        DataLoader(Homelesses(), batch_size=6, **FORK) as loader,
+        pytest.raises(ValueError, match="not here") as caught,
+    ):
+        list(loader)
+    assert "feedline: batch 0 came from its worker but could not be rebuilt" in caught.value.__notes__[0]
 
 
 class Faulty(Samples):

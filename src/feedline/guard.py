@@ -297,7 +297,7 @@ class Guard:
 
     def _without(self, task: Task, place: int, death: Death, why: str | None) -> tuple[Task, str]:
         assert task.indices is not None
-        deaths = len(self._places.pop(task.seq))
+        deaths = self._deaths_at(place, task)
         reason = f"{deaths} workers ended at it; the last {why.splitlines()[0] if why else words_for(death.exitcode)}"
         if death.instead is not None:
             reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
@@ -321,9 +321,14 @@ class Guard:
             remedy += ". on_error cannot pass it over, and the rest of what that worker reads is not read"
         elif place >= 0:
             remedy += ", or set on_error='skip' or 'replace' to go on without it"
-        deaths = len(self._places.pop(task.seq))
+        deaths = self._deaths_at(place, task)
         error = kind(f"{culprit} has {did} {deaths} workers. The last: {self._told(death, why)}\n{remedy}.")
         return Outcome(task.seq, failure=Failure.of(error, same_process=True), ended=task.indices is None)
+
+    def _deaths_at(self, place: int, task: Task) -> int:
+        """How many have ended at that sample, or read it with others then; which are forgotten with all the others."""
+        places = self._places.pop(task.seq)
+        return len(places) if place < 0 else places.count(place) + places.count(AT_ONCE)
 
     def _known(self, index: Any) -> str:
         try:

@@ -71,8 +71,11 @@ class Task(NamedTuple):
     """From one index's place in the epoch to the next one's: several ranks take turns."""
     piece_of: int = -1
     """The number of the batch that this is a piece of (workers.splitting); a piece's own number is nobody else's."""
-    rows: tuple[int, int, int, int, int, int] | None = None
-    """Of a piece whose large leaves go straight to their place in the batch: which (arena.joint.Rows)."""
+    rows: tuple[int, int, int, int] | None = None
+    """Of a piece whose large leaves go straight to their place in the batch: which (arena.joint.Rows)…"""
+    joint: Any = None
+    """…and where: an arena.joint.Joint, kept so that nobody else gets that meanwhile; in a worker process its slot's
+    number and capacity."""
 
     @property
     def batch(self) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from injected import BAD
 from kinds import FORK, PROCESSES, SPAWN, every_process
 from scripts import BATCHES, FRONTS, SHARED, run
+
+from feedline import DataLoader
+from feedline.errors import WorkerDied
 
 WAYS = {
     "kill": ("was killed by SIGKILL", "ran out of memory; it had "),
@@ -51,6 +56,29 @@ def test_a_dataset_that_reads_many_at_once_is_narrowed_down(front: str, kind: di
     assert name == "WorkerDied"
     assert text.startswith(f"dataset[{BAD}]")
     assert any("one by one" in warning for warning in seen.warnings)
+
+
+class TwoThatKill:
+    """Sample 1 kills once, sample 2 whenever it is read."""
+
+    def __init__(self, once: Path) -> None:
+        self.once = once
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 2 or (index == 1 and not self.once.exists()):
+            self.once.touch()
+            os._exit(3)
+        return index
+
+
+def test_only_who_died_at_a_sample_is_counted_against_it(tmp_path: Path) -> None:
+    options: dict[str, Any] = {**FORK, "num_workers": 1, "batch_size": 4}
+    with DataLoader(TwoThatKill(tmp_path / "once"), **options) as loader, pytest.warns(match="no batch is lost"):
+        with pytest.raises(WorkerDied, match=r"^dataset\[2\] has killed 2 workers"):
+            list(loader)
 
 
 def test_max_deaths_is_how_often() -> None:

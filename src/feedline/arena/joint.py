@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.segment import Mapping, to_page
-from feedline.arena.slots import SMALL_LEAF, SlotPool
+from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool
 from feedline.datasets import Empty
 
 
@@ -30,8 +30,6 @@ class Astray(Exception):
 class Rows(NamedTuple):
     """What a worker has to know of its part."""
 
-    slot: int
-    capacity: int
     start: int
     stop: int
     """Its rows are from here to there…"""
@@ -78,18 +76,23 @@ class RowMemory:
 
 
 class Joint:
-    """The slot, in the process that the batch is for. Whoever may write there keeps this alive; nothing else does."""
+    """The slot, in the process that the batch is for. Whoever may write there keeps this alive; nothing else does.
+
+    It is taken when somebody comes to it: threads then need no more of them than they are at.
+    """
 
     def __init__(self, pool: SlotPool) -> None:
         self._pool = pool
         self._lock = threading.Lock()
         self._mappings: list[Mapping] = []
-        self.slot = pool.take()
-        pool.joints[self.slot.id] = self
+        self._slot: Slot | None = None
 
-    def rows(self, start: int, stop: int, total: int, least: int) -> Rows:
-        """For the worker that makes these."""
-        return Rows(self.slot.id, self.slot.capacity, start, stop, total, least)
+    @property
+    def slot(self) -> Slot:
+        """The place itself."""
+        if self._slot is None:
+            self._slot = self._pool.take()
+        return self._slot
 
     def room(self, size: int) -> Mapping:
         """Memory of at least that size, for threads."""
@@ -127,4 +130,5 @@ class Joint:
 
     def __del__(self) -> None:
         # Wherever the last of them lets go, perhaps while the pool is locked: it looks there by itself.
-        self._pool.returned.append(self.slot)
+        if self._slot is not None:
+            self._pool.returned.append(self._slot)

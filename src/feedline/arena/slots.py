@@ -180,10 +180,8 @@ class SlotPool:
         self._sweep_at = 64
         self._spare_numbers: list[int] = []
         self._numbers = CARGO + 1
-        self.joints: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        """Slots that several workers fill, by their number (arena.joint)…"""
         self.returned: deque[Slot] = deque()
-        """…and those that nobody fills any more."""
+        """Slots that several workers have filled (arena.joint), and none does any more."""
         self._closed = False
         self._owner = os.getpid()
 

@@ -26,7 +26,7 @@ UNKNOWN = 4
 """Pieces for each worker that go out before the first has come back, when nothing is known of the samples."""
 JOINING_SHARE = 0.1
 """Of the time in which all workers together make a batch, the most that joining it may take the user's process.
-38 MB (64 images of 3×224×224 floats) take 4.7 ms."""
+Large leaves are in their place already; a copy of small ones takes 0.12 ms a megabyte."""
 REMEMBERED = 256
 """Tasks after one that was overtaken for which that counts."""
 

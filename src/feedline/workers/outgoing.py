@@ -8,7 +8,6 @@ Not its job: sending and receiving (processes), what to do about a death (guard)
 
 from __future__ import annotations
 
-from feedline.arena.joint import Joint
 from feedline.arena.slots import Slot
 from feedline.messages import Task
 from feedline.progress import TASK
@@ -18,11 +17,10 @@ from feedline.workers.crew import Crew
 class Sent:
     """A task on its way."""
 
-    __slots__ = ("joint", "lost", "run", "slot", "suspects", "task")
+    __slots__ = ("lost", "run", "slot", "suspects", "task")
 
-    def __init__(self, slot: Slot, task: Task, run: int, joint: Joint | None) -> None:
+    def __init__(self, slot: Slot, task: Task, run: int) -> None:
         self.slot = slot
-        self.joint = joint  # kept, so that nobody else gets it while this may be written
         self.task = task
         self.run = run
         self.lost = False

@@ -162,9 +162,8 @@ class _Worker:
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
         if task.rows is None:
             return DoneTicket(ticket.serial, *self._outcome(task, slot))
-        rows = Rows(*task.rows)
-        joint = self._slot(rows.slot, rows.capacity)
-        return DoneTicket(ticket.serial, *self._outcome(task, slot, (rows, joint)), joint.capacity)
+        joint = self._slot(*task.joint)
+        return DoneTicket(ticket.serial, *self._outcome(task, slot, (Rows(*task.rows), joint)), joint.capacity)
 
     def _outcome(self, task: Task, slot: Slot, part: tuple[Rows, Slot] | None = None) -> Packed:
         writer = Writer(slot, leased=False)

@@ -120,8 +120,7 @@ class ProcessWorkers:
         slot = self._crew.pool.take(small=task.piece_of >= 0)
         data = dump_task(task)
         slot.room(len(data)).view(0, len(data))[:] = data
-        joint = None if task.rows is None else self._crew.pool.joints[task.rows[0]]
-        serial = self._out.add(Sent(slot, task, run, joint))
+        serial = self._out.add(Sent(slot, task, run))
         ticket = TaskTicket(serial, run, slot.id, slot.capacity, len(data))
         self._crew.lane_of(task.shard).post(ticket, urgent)
 
@@ -254,13 +253,15 @@ class ProcessWorkers:
             if sent.run != self._run:
                 slot.capacity = max(slot.capacity, ticket.capacity)
                 return None
-            if sent.joint is not None:
-                sent.joint.slot.capacity = max(sent.joint.slot.capacity, ticket.joint_capacity)
-            return Outcome(*unpack(ticket.packed, slot, pool, sent.joint))
+            if (joint := sent.task.joint) is not None:
+                joint.slot.capacity = max(joint.slot.capacity, ticket.joint_capacity)
+            return Outcome(*unpack(ticket.packed, slot, pool, joint))
         except Exception as error:
-            seq = sent.task.seq
-            add_note(error, f"feedline: batch {seq} came from its worker but could not be rebuilt in the main process")
-            return Outcome(seq, failure=Failure.of(error, same_process=True))
+            number = sent.task.batch  # of a piece, too
+            add_note(
+                error, f"feedline: batch {number} came from its worker but could not be rebuilt in the main process"
+            )
+            return Outcome(sent.task.seq, failure=Failure.of(error, same_process=True))
         finally:
             pool.put(slot)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from feedline.arena.joint import Joint
+from feedline.arena.joint import Joint, Rows
 from feedline.arena.slots import LocalMemory
 from feedline.datasets import awaits
 from feedline.errors import MemoryShortage
@@ -163,7 +163,7 @@ class SplitWorkers(AroundWorkers):
         notice = Notice(marks=marks, needs_worker=needs) if marks or needs else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None and failed.failure is not None and failed.failure.name == MemoryShortage.__name__:
-            self._division.never = True  # pieces take more memory than the whole
+            self._division.never = True  # one worker at a time may have enough
             self._send_whole([whole])
             return ()
         if failed is not None:  # the first of them, as whoever reads one sample after the other would have met it
@@ -198,6 +198,7 @@ class SplitWorkers(AroundWorkers):
         self.inside.submit_first(sorted((whole.task for whole in wholes), key=lambda task: (task.epoch, task.seq)))
 
     def _drop(self, whole: _Whole) -> None:
+        whole.joint = None  # whoever makes the batch once more may have its memory, as soon as nobody fills that
         for number in whole.numbers:
             if self._wholes.pop(number, None) is not None:
                 self._dropped.add(number)
@@ -260,8 +261,10 @@ class _Whole:
         assert task.indices is not None
         first = task.first + start * task.stride if task.first >= 0 else -1
         size = len(task.indices)
-        rows = None if self.joint is None else self.joint.rows(start, stop, size, size // len(self.bounds))
-        return task._replace(seq=number, indices=task.indices[start:stop], first=first, piece_of=task.seq, rows=rows)
+        rows = None if self.joint is None else Rows(start, stop, size, size // len(self.bounds))
+        return task._replace(
+            seq=number, indices=task.indices[start:stop], first=first, piece_of=task.seq, rows=rows, joint=self.joint
+        )
 
 
 def _size(task: Task) -> int:

@@ -23,7 +23,7 @@ from itertools import islice
 
 from feedline.ambient import PerThread
 from feedline.arena import segment
-from feedline.arena.joint import Joint, RowMemory, Rows
+from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.errors import WorkerError
 from feedline.line.replay import is_stateful
@@ -38,8 +38,8 @@ from feedline.workers.parts import set_apart
 
 log = logging.getLogger("feedline")
 
-Message = tuple[int, Task, Joint | None]
-"""The run, the task, and the slot it fills together with others: kept, so that nobody else gets that meanwhile."""
+Message = tuple[int, Task]
+"""The run, and the task."""
 Lane = queue.SimpleQueue["Message | None"]
 Done = queue.SimpleQueue["tuple[int, Outcome | Death | int] | None"]
 """A number is that of a thread that was dismissed and has left."""
@@ -105,8 +105,7 @@ class ThreadWorkers:
         self._check_owner()
         lane = self._lanes[task.shard % len(self._lanes)]
         waiting = _emptied(lane) if urgent else []
-        joint = None if task.rows is None or self.pool is None else self.pool.joints[task.rows[0]]
-        lane.put((self._now.run, task, joint))
+        lane.put((self._now.run, task))
         for message in waiting:
             lane.put(message)
 
@@ -249,18 +248,18 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
     worker.at(IDLE)
     try:
         while worker.wanted and (message := lane.get()) is not None and not now.stopping:
-            run, task, joint = message
+            run, task = message
             if run == now.run:  # else its consumer has left
                 began = worker.at(PREPARING)
                 worker.run, worker.task = run, task
-                outcome = _outcome(body, broken, task, memory if task.piece_of < 0 else of_pieces, joint)
+                outcome = _outcome(body, broken, task, memory if task.piece_of < 0 else of_pieces)
                 count_making(worker.row, began, clock())
                 if worker.wanted:  # else another has been given the task
                     done.put((run, outcome))
                 worker.task = None
                 worker.at(IDLE)
                 del outcome
-            del message, task, joint  # a batch must not live on here until the next one
+            del message, task  # a batch must not live on here until the next one
         worker.has_left = True
         if worker.wanted and not now.stopping:
             done.put((now.run, number))
@@ -282,15 +281,13 @@ def _body(job: Job, number: int, ambient: PerThread, row: Row) -> tuple[Body | N
     return body, None
 
 
-def _outcome(
-    body: Body | None, broken: Failure | None, task: Task, memory: LocalMemory, joint: Joint | None
-) -> Outcome:
+def _outcome(body: Body | None, broken: Failure | None, task: Task, memory: LocalMemory) -> Outcome:
     if body is None:
         return Outcome(task.seq, failure=broken)
     try:
-        if joint is None or task.rows is None:
+        if task.rows is None:
             return body.run(task, memory.empty)
-        return body.run(task, RowMemory(Rows(*task.rows), joint.room, memory.empty).empty)
+        return body.run(task, RowMemory(Rows(*task.rows), task.joint.room, memory.empty).empty)
     except BaseException as error:  # SystemExit and the like
         return body.failed(task, error)
     finally:

@@ -74,9 +74,10 @@ def _received(duplicate: Any) -> Descriptor:
 
 def dump_task(task: Task) -> bytes:
     """A task as bytes. Indices go raw: pickling a small array costs more than all the rest."""
-    seq, epoch, seed, indices, first, avoid, alone, shards, _, stride, piece_of, _ = task
+    seq, epoch, seed, indices, first, avoid, alone, shards, _, stride, piece_of, _, joint = task
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
-    rare = task[5:] if avoid or alone or shards or stride > 1 or piece_of >= 0 else ()
+    place = None if joint is None else (joint.slot.id, joint.slot.capacity)
+    rare = (*task[5:-1], place) if avoid or alone or shards or stride > 1 or piece_of >= 0 else ()
     return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, first, rare), protocol=5)
 
 
