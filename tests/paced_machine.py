@@ -25,6 +25,8 @@ class Simulated:
     used: int = 0
     worker: int = 100 << 20
     batch: int = 1 << 20
+    told: bool = True
+    """Does the machine say how busy its CPUs are?"""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -48,7 +50,9 @@ class Simulated:
         if not setting.workers:
             return Window(self.step, max(0.0, cost - self.step), one)
         making = max(one, setting.workers * self.computing / self.cpus if one > self.step else one)
-        return Window(self.step, max(0.0, cost - self.step), making, min(1.0, making / (cost * setting.workers)))
+        busy = min(1.0, making / (cost * setting.workers))
+        computing = min(1.0, self.computing / (cost * self.cpus)) if self.told else 0.0
+        return Window(self.step, max(0.0, cost - self.step), making, busy, computing=computing)
 
     def means(self, setting: Setting) -> Means:
         return Means(self.cpus, self.limit - self.memory(setting), self.limit, self.worker, self.batch)

@@ -37,6 +37,7 @@ machines = st.builds(
     step=st.one_of(st.just(0.0), st.floats(-5, 0).map(lambda power: 10**power)),
     noise=st.sampled_from([0.0, 0.01, 0.02]),
     seed=st.integers(0, 1000),
+    told=st.booleans(),
 )
 starts = st.sampled_from([0, 1])
 many = settings(max_examples=few(200))
@@ -199,9 +200,26 @@ def test_what_cannot_be_had_is_not_asked_for_again() -> None:
     assert {setting.workers for setting in machine.run(pace, 60)} <= {2, 3}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_where_all_cpus_are_busy_no_more_workers_are_tried(seed: int) -> None:
+    """Too much noise to see that they would not help."""
+    machine, pace = Simulated(cpus=2, computing=0.04, noise=0.04, seed=seed), paced()
+    assert max(setting.workers for setting in machine.run(pace, 60)) == 2
+    assert pace.reason == "the loop waits 100 % of its time, but all CPUs are busy"
+    machine.computing, machine.waiting, machine.noise = 0.001, 0.16, 0.0  # and now they wait
+    assert machine.run(pace, 60)[-1].workers > 4
+
+
+def test_busy_cpus_are_no_reason_where_workers_are_fewer_or_the_loop_is_fed() -> None:
+    full = Window(0.0, 0.01, 0.02, computing=0.95)
+    assert paced(2).judge(full, Means(4)).workers == 4  # the loop computes, too: they may still be better
+    assert paced(2).judge(full._replace(computing=0.85), Means(2)).workers == 4
+    assert paced(2).judge(full, Means(2)).workers == 2
+
+
 def test_it_says_what_was_in_vain() -> None:
     pace = paced(most=8)
-    Simulated(cpus=2, computing=0.04).run(pace, SETTLED)
+    Simulated(cpus=2, computing=0.04, told=False).run(pace, SETTLED)
     assert pace.setting.workers == 2
     assert pace.reason == "the loop waits 100 % of its time, but 4 workers were no better"
     alone = paced(most=1)

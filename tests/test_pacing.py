@@ -182,6 +182,30 @@ def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: C
     assert pace.shown[0][0].making == 0.0
 
 
+def test_it_knows_how_busy_the_cpus_are(
+    pace: Watched, workers: ChangingWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = 0.0
+    monkeypatch.setattr("time.process_time", lambda: used)
+    pacing, half = Pacing(pace, 4), 0.05 * ROUNDS * look().usable
+    pacing.begin(workers)
+    used = 1000.0  # before the window
+    meter = give(pacing, workers, [(0, 1), *[(0, 100)] * (ROUNDS // 2)])
+    used += half / 2
+    pacing.end(workers)
+    used += 1000.0  # between epochs
+    pacing.begin(workers)
+    give(pacing, workers, [(0, 1), *[(0, 100)] * (ROUNDS // 2 - 1)], meter)
+    used += half / 2
+    give(pacing, workers, [(0, 100)], meter)
+    assert pace.shown[0][0].computing == pytest.approx(0.5)
+    pace.settled = True  # then nobody needs it
+    pacing._follow(pacing.chosen(), meter, workers)
+    used += half
+    give(pacing, workers, [(0, 100)] * ROUNDS, meter)
+    assert pace.shown[-1][0].computing == 0.0
+
+
 def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, workers: ChangingWorkers) -> None:
     pacing, meter = Pacing(pace, 4), Meter(0, 0, Spent())
     pacing.begin(workers)

@@ -86,3 +86,13 @@ def _quotas(proc: str) -> Iterator[tuple[float, int, float]]:
 def _throttled(path: str) -> float:
     counts = numbers_of(f"{path}/cpu.stat", "nr_periods ", "nr_throttled ")
     return counts.get("nr_throttled", 0) / max(1, counts.get("nr_periods", 0))
+
+
+def cpu_time(process: str) -> float:
+    """What that process (`/proc/…`) and all its threads have used so far; in hundredths of a second, 0 once it is gone.
+
+    >>> cpu_time("/proc/self") >= 0
+    True
+    """
+    words = text_of(f"{process}/stat").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK") if len(words) > 12 else 0.0

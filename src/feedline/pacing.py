@@ -9,13 +9,14 @@ Not its job: deciding (supervise.pace), having workers (workers.changing).
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.limits import room
-from feedline.cpus import look
+from feedline.cpus import cpu_time, look
 from feedline.observe.meter import Meter, Spent
 from feedline.options import Options
 from feedline.staffing import AutoCount, most_workers
@@ -51,7 +52,8 @@ class Pacing:
         self._pace = pace
         self.most = most
         """Workers there may ever be."""
-        self._cpus = look().workers
+        cpus = look()
+        self._cpus, self._usable = cpus.workers, cpus.usable
         self.here = ReadHere()
         self._worker_bytes = 0
         self._changes: deque[Change] = deque(maxlen=KEPT)
@@ -59,6 +61,7 @@ class Pacing:
         self._is_short = False
         self._is_first = True
         self._unfinished = False
+        self._cpu_before: float | None = None
         self.every = 1
         """After so many batches `gave` is to be called…"""
         self.unseen = 0
@@ -90,12 +93,13 @@ class Pacing:
         # Where epochs are so short that nothing would be left of them, only the first batch is not counted.
         self._skip = 0 if self.every > 1 else 1 if self._is_short else 1 + workers.count
         self.unseen = min(self.unseen, max(0, self.every - 2))  # so it is not the first that is looked at
-        self._before, self._unfinished = workers.spent(), True
+        self._unfinished = True
+        self._look(workers)
 
     def end(self, workers: ChangingWorkers) -> None:
         """The epoch is over; a window that has begun goes on in the next."""
         if not self._skip:
-            self._spent += sum(workers.spent().minus(self._before))
+            self._add(workers)
         self._is_short = self._total - self._began <= 1 + workers.count
         self._unfinished = False
 
@@ -122,14 +126,15 @@ class Pacing:
         self._skip -= 1
         if not self._skip:
             if workers.ready() >= workers.count:
-                self._before = workers.spent()
+                self._look(workers)
             else:
                 self._skip = 1
 
     def _clear(self) -> None:
         self._batches = self._waited = self._elapsed = self._spent = 0
+        self._computed = 0.0
         self._steps: list[int] = []
-        self._before = Spent()
+        self._before, self._cpu_before = Spent(), None
         self._skip = 1
         self._unfinished = False
         workers = self._pace.setting.workers
@@ -162,15 +167,34 @@ class Pacing:
         if has_changed or (after.settled and not before.settled):
             self._changes.append(Change(self._total, *self.setting, after.reason))
         self._clear()
-        self._before, self._unfinished, self._skip = workers.spent(), True, 0
+        self._unfinished, self._skip = True, 0
+        self._look(workers)
         if has_changed:
             meter.staff(workers.count)
             # What is under way was made under the setting before; and each has a first batch.
             self._skip = before.prefetch_factor * before.workers + workers.count + 1
         return has_changed
 
+    def _look(self, workers: ChangingWorkers) -> None:
+        """From now on what is spent counts."""
+        self._before, self._cpu_before = workers.spent(), self._cpu_time(workers)
+
+    def _add(self, workers: ChangingWorkers) -> None:
+        """Up to now."""
+        self._spent += sum(workers.spent().minus(self._before))
+        now = self._cpu_time(workers)
+        if now is not None and self._cpu_before is not None:
+            self._computed += max(0.0, now - self._cpu_before)
+
+    def _cpu_time(self, workers: ChangingWorkers) -> float | None:
+        """Of this process and its workers, while it matters: to look takes 30 µs a worker."""
+        if self._pace.settled:
+            return None
+        return time.process_time() + sum(cpu_time(f"/proc/{pid}") for _, pid in workers.processes())
+
     def _window(self, workers: ChangingWorkers) -> Window:
-        spent = self._spent + sum(workers.spent().minus(self._before))
+        self._add(workers)
+        spent = self._spent
         busy = spent / (self._elapsed * workers.count) if workers.count else 1.0
         return Window(
             step=float(np.median(self._steps)) / 1e9,
@@ -178,6 +202,7 @@ class Pacing:
             making=spent / self._batches / 1e9,
             busy=min(1.0, busy),
             noise=_error_of(np.diff(self._rounds)),
+            computing=self._computed * 1e9 / self._elapsed / self._usable if self._elapsed else 0.0,
         )
 
     def _means(self, meter: Meter, workers: ChangingWorkers) -> Means:

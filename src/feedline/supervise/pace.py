@@ -38,6 +38,9 @@ LEAST_FREE = 0.05
 """Of the memory's limit: with less than that left, workers are retired."""
 IDLE = 0.8
 """Workers that work less than this share of their time wait for something: a place for the next batch, say."""
+FULL = 0.9
+"""Of the CPUs: where so much is used by workers that are as many, more of them only take turns. (JPEG on two cores,
+benchmarks/auto_workers.py: 4 workers give a tenth less than 2, which a noisy trial did not show.)"""
 MOST_AHEAD = 8
 """For each worker: as far as `feedline tune` looks."""
 
@@ -65,6 +68,8 @@ class Window(NamedTuple):
     """The share of their time that workers worked."""
     noise: float = 0.0
     """How far `cost` may be off, as a share of it: its standard error."""
+    computing: float = 0.0
+    """The share of all CPUs there are for us that we used, as far as it is known."""
 
     @property
     def cost(self) -> float:
@@ -275,9 +280,15 @@ class Pace:
 
     def _more_workers(self, seen: Window, means: Means) -> int:
         workers = self.setting.workers
+        if self._is_full(seen, means):
+            return workers
         soon = max(2 * workers, means.cpus) if workers else 2  # one alone need not be better than the loop itself
         wanted = min(soon, seen.need) if seen.need > workers else workers + max(1, workers // 2)
         return min(wanted, self._most, self._by_memory(means))
+
+    def _is_full(self, seen: Window, means: Means) -> bool:
+        """Have all CPUs something to do?"""
+        return self.setting.workers >= means.cpus and seen.computing >= FULL
 
     def _by_memory(self, means: Means) -> int:
         return self.setting.workers + means.room_for(means.worker + self.setting.prefetch * means.batch)
@@ -295,6 +306,8 @@ class Pace:
             return waits
         if not workers and seen.making <= HANDING:
             return f"a batch takes {_time(seen.making)} to make, less than a worker takes to hand it over"
+        if self._is_full(seen, means):
+            return f"{waits}, but all CPUs are busy"
         if self._refuted:
             return f"{waits}, but {'; '.join(dict.fromkeys(self._refuted.values()))}"
         if self._by_memory(means) <= workers:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from feedline.cgroups import numbers_of, text_of
+from feedline.cpus import cpu_time
 
 
 class Account(NamedTuple):
@@ -50,10 +51,4 @@ def _times(process: str) -> tuple[float, float]:
             words = text_of(f"{process}/task/{thread}/schedstat").split()
             if len(words) >= 2:
                 ran, waited = ran + int(words[0]), waited + int(words[1])
-    return (ran / 1e9, waited / 1e9) if ran else (_cpu_time(process), 0.0)
-
-
-def _cpu_time(process: str) -> float:
-    """Where the kernel keeps no statistics of its scheduler; in hundredths of a second."""
-    words = text_of(f"{process}/stat").rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK") if len(words) > 12 else 0.0
+    return (ran / 1e9, waited / 1e9) if ran else (cpu_time(process), 0.0)
