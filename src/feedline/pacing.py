@@ -35,7 +35,7 @@ ROUNDS = 4
 """How often each worker has its turn in a window; how much these rounds differ says how far the window may be off."""
 STEPS = 1000
 """Of so many steps of a window the median is taken: a pause (a validation, a checkpoint) is no step."""
-SPARSE, QUICK = 7, 200_000
+SPARSE, QUICK = 31, 200_000
 """Once it is settled that the loop works alone, and in so few nanoseconds a batch, only every so-manieth is looked at
 and stands for all: to look costs 2 µs of 19 (benchmarks/auto_workers.py, in memory). A prime, because steps may take
 turns: of eight whose gradients make one, every eighth would be the same."""

@@ -22,12 +22,9 @@ class AroundWorkers:
     def __init__(self, inside: Workers) -> None:
         self.inside = inside
         self.count = inside.count
+        self.do: Callable[[Task], Outcome] | None = None
         self.spent: Callable[[], Spent] = inside.spent
         self.release: Callable[[], None] = inside.release
-
-    @property
-    def do(self) -> Callable[[Task], Outcome] | None:
-        return None
 
     @property
     def forked(self) -> bool:

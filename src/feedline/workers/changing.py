@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from feedline.datasets import awaits
-from feedline.messages import Outcome, Task
+from feedline.messages import Task
 from feedline.observe.meter import Spent
 from feedline.observe.recording import Slots
 from feedline.workers.around import AroundWorkers
@@ -52,10 +52,6 @@ class ChangingWorkers(AroundWorkers):
         self.spent = partial(_spent, self._spents)
         self.release = partial(_release, self._releases)
 
-    @property
-    def do(self) -> Callable[[Task], Outcome] | None:
-        return self._alone.do if self._alone is not None and not self.count else None
-
     def start(self) -> None:
         if self.count:
             self.inside.start()
@@ -81,9 +77,9 @@ class ChangingWorkers(AroundWorkers):
         except OSError as error:
             if not self._there():
                 raise
-            self.count = self._there()
+            self.count, self.do = self._there(), None
             raise CannotHire(f"the system refused more: {error}") from error
-        self.count = count
+        self.count, self.do = count, None
 
     def tidy(self) -> None:
         """It stays so: dismiss workers that are not needed, and see to those who have left."""
@@ -101,6 +97,7 @@ class ChangingWorkers(AroundWorkers):
             self._spents.append(self._alone.spent)
             self._releases.append(self._alone.release)
             self._alone.start()
+        self.do = self._alone.do
 
     def _has_opened(self) -> bool:
         """Has reading in this process left something in the dataset that cannot go to workers?"""
