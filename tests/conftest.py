@@ -12,8 +12,9 @@ from multiprocessing import forkserver
 
 import pytest
 from hypothesis import HealthCheck, settings
-from kinds import few
+from kinds import ALL_TESTS, few
 from leaving import keep_what_multiprocessing_keeps, leftovers
+from warm_host import stop_hosts
 
 from feedline.workers import warm
 from feedline.workers.dialect import NUMPY
@@ -21,10 +22,26 @@ from feedline.workers.dialect import NUMPY
 # A shell that starts the tests in the background has Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Under `make test` every run tries the same examples: one of a thousand that fails would make it red by chance.
+# `make test-all` looks for new ones, ten times as many.
 settings.register_profile(
-    "feedline", deadline=None, max_examples=few(100), suppress_health_check=[HealthCheck.too_slow]
+    "feedline",
+    deadline=None,
+    max_examples=few(100),
+    derandomize=not ALL_TESTS,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("feedline")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked `thorough` takes long and says little that the others do not: `make test-all` runs it."""
+    if ALL_TESTS:
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,6 +54,12 @@ def what_was_imported_stays() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def what_multiprocessing_keeps() -> None:
     keep_what_multiprocessing_keeps()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hosts_end_with_the_tests() -> Iterator[None]:
+    yield
+    stop_hosts()
 
 
 @pytest.fixture(scope="session", autouse=True)

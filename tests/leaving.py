@@ -10,12 +10,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import warm_host
+
 from feedline import ambient
 from feedline.supervise import lifeline
 from feedline.workers import warm
 
 _strangers: set[str] = set()
 """Processes of others: looked at once, because a look at each of them costs more than most tests."""
+HELPERS = ("resource_tracker", "multiprocessing.forkserver", "warm_host.py")
 
 
 def keep_what_multiprocessing_keeps() -> None:
@@ -36,7 +39,7 @@ def leftovers() -> dict[str, set[str]]:
 
 
 def children() -> set[str]:
-    """Our processes that have not ended, but for Python's own helpers."""
+    """Our processes that have not ended, but for Python's own helpers and the hosts that tests share."""
     found = set()
     there = {name for name in os.listdir("/proc") if name.isdigit()}
     _strangers.intersection_update(there)  # a number that is free may be given to a child of ours
@@ -49,15 +52,15 @@ def children() -> set[str]:
         state, parent = rest.split()[:2]
         if int(parent) != os.getpid():
             _strangers.add(pid)
-        elif state != "Z" and "resource_tracker" not in command and "multiprocessing.forkserver" not in command:
+        elif state != "Z" and not any(helper in command for helper in HELPERS):
             found.add(f"{name})")
     return found
 
 
 def descriptors() -> set[str]:
     found = set()
-    servers = {str(server._forkserver_alive_fd) for server in servers_of_workers()}
-    for fd in set(os.listdir("/proc/self/fd")) - servers:
+    kept = {server._forkserver_alive_fd for server in servers_of_workers()} | warm_host.descriptors()
+    for fd in set(os.listdir("/proc/self/fd")) - {str(each) for each in kept}:
         try:
             target = os.readlink(f"/proc/self/fd/{fd}")
         except OSError:  # the directory listing's own

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import select
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
+from warm_host import host
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SHOWS = {
@@ -31,26 +25,11 @@ SHOWS = {
 }
 
 
-@pytest.fixture(scope="module")
-def ready() -> Iterator[subprocess.Popen[str]]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # two cores are enough; and a process of one thread may fork
-    command = [sys.executable, "-W", "error", str(Path(__file__).parent / "ready.py")]
-    with subprocess.Popen(command, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
-        yield process
-        process.kill()  # it may be waiting for an example that hangs
-
-
 @pytest.mark.parametrize("name", SHOWS)
-def test_example_shows_what_it_says(name, ready, tmp_path):
-    out, err = tmp_path / "out", tmp_path / "err"
-    ready.stdin.write(json.dumps({"script": str(EXAMPLES / name), "out": str(out), "err": str(err)}) + "\n")
-    ready.stdin.flush()
-    answered, _, _ = select.select([ready.stdout], [], [], 110)
-    code = ready.stdout.readline().strip() if answered else "none within 110 s"
-    printed, complaints = out.read_text(), err.read_text()
-    assert code == "0", printed + complaints
-    assert re.search(SHOWS[name], printed), printed
-    assert not complaints, complaints
+def test_example_shows_what_it_says(name):
+    done = host("feedline.torch").run(["-W", "error", str(EXAMPLES / name)], check=True)
+    assert re.search(SHOWS[name], done.stdout), done.stdout
+    assert not done.stderr
 
 
 def test_every_example_is_run_and_short():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from injected import SIZE
+from warm_host import host
 
 DRIVER = Path(__file__).parent / "driver.py"
 BATCHES = [list(range(first, first + 4)) for first in range(0, SIZE, 4)]
@@ -42,13 +41,6 @@ def run(
     asked = json.dumps(
         {"front": front, "dataset": dataset, "options": options, "warn": warn, "epochs": epochs, "leave": leave}
     )
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), asked],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env=os.environ | (environment or {}),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = host(front).run([str(DRIVER), asked], env=os.environ | (environment or {}), check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     return Seen(**{**found, "errors": [tuple(error) for error in found["errors"]]})
