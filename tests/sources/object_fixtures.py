@@ -21,7 +21,7 @@ def nothing_left_behind() -> Iterator[None]:
     yield
     gc.collect()
     for thread in set(threading.enumerate()) - here:
-        thread.join(10)  # they have been told to end
+        thread.join(100)  # they have been told to end
     after = ours()
     assert not {kind: left for kind in after if (left := after[kind] - before[kind])}
 

@@ -1,7 +1,8 @@
 """A real S3 server (moto, which checks signatures), and before it a proxy that answers badly when told to.
 
 Run as a program, it prints one line of JSON (ports, keys) and then takes commands, one line of JSON each:
-`{"do": [...]}` says what befalls the next requests, in their order; `{"tell": true}` asks what was requested since.
+`{"do": [...]}` says what befalls the next requests, in their order (after those that were sent before have been met);
+`{"tell": true}` asks what was requested since.
 `ObjectServer` is the tests' side of it. It is a process of its own: the tests' process forks without its threads.
 """
 
@@ -11,11 +12,13 @@ import http.client
 import json
 import os
 import re
+import select
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +34,7 @@ POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "
 MISSING = {"truncate without etag": ("etag",), "truncate without length": ("content-length",)}
 BUCKETS = ("pictures", "samples", "pictures/train/", "pictures/train/a/")
 """…and empty objects that stand for folders, as S3's web pages make them."""
-PATIENCE = 30  # seconds for requests that wait for one another: nobody waits as long unless something is broken
+PATIENCE = 300  # seconds for requests that wait for one another: nobody waits as long unless something is broken
 
 
 class ObjectServer:
@@ -43,7 +46,7 @@ class ObjectServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"INITIAL_NO_AUTH_ACTION_COUNT": str(3 + len(BUCKETS)), "MOTO_S3_DEFAULT_MAX_KEYS": "3"},
+            env=os.environ | {"INITIAL_NO_AUTH_ACTION_COUNT": str(3 + len(BUCKETS))},
         )
         told = self._answer()
         self.key, self.secret = told["key"], told["secret"]
@@ -62,16 +65,19 @@ class ObjectServer:
         for name, data in objects.items():
             obstore.put(store, name, data)
 
-    def befall(self, *what: Any) -> None:
-        """What happens to the next requests, and to none after them; forgets what was requested before."""
-        self._ask({"do": what})
+    def befall(self, *what: Any, page: int = 1000) -> None:
+        """What happens to the next requests, and to none after them; forgets what was requested before.
+
+        Lists come in pages of so many names.
+        """
+        self._ask({"do": what, "page": page})
 
     def requested(self) -> list[str]:
         """Method and path of every request since `befall`."""
         return self._ask({"tell": True})["requested"]
 
     def most_at_once(self) -> int:
-        """Requests that were being answered at the same time since `befall`."""
+        """Requests that waited for an answer at the same time since `befall`."""
         return self._ask({"tell": True})["most"]
 
     def stop(self) -> None:
@@ -103,31 +109,48 @@ class Proxy(ThreadingHTTPServer):
     def __init__(self, behind: tuple[str, int]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.behind = behind
-        self.fate: deque[Any] = deque()
-        self.requested: list[str] = []
         self.lock = threading.Lock()
-        self.barrier = threading.Barrier(1)
-        self.never = threading.Event()
-        self.now = self.most = 0
+        self.round = Round([])
+        self.connections: set[Handler] = set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Connections end in all manners here."""
 
-    def next_fate(self, request: str) -> Any:
-        with self.lock:
-            self.requested.append(request)
-            self.now += 1
-            self.most = max(self.most, self.now)
-            return self.fate.popleft() if self.fate else "pass"
-
     def begin(self, fate: list[Any]) -> None:
+        """A new round, when all that was sent before has been met: nothing of it belongs to what follows."""
+        self.round.never.set()  # whoever hangs is let go, and whoever waits for others
+        self.round.barrier.abort()
+        with socket.create_connection(self.server_address[:2]) as last:
+            self.await_quiet(last.getsockname())
         with self.lock:
-            self.fate, self.requested = deque(fate), []
-            self.never.set()  # whoever hangs is let go
-            self.never = threading.Event()
-            self.most = self.now
-            meeting = sum(each == "meet" for each in fate)
-            self.barrier = threading.Barrier(max(1, meeting))
+            self.round = Round(fate)
+
+    def await_quiet(self, last: Any) -> None:
+        """A client that was tired of waiting may have hung up before its request was even looked at."""
+        accepted = False  # connections are accepted in the order in which they were made
+        while True:
+            with self.lock:
+                accepted = accepted or any(each.client_address == last for each in self.connections)
+                if accepted and all(each.is_quiet() for each in self.connections):
+                    return
+            time.sleep(0.0005)  # what lies unread in a socket tells nobody
+
+
+class Round:
+    """What befalls requests, and what is known of them, until the next time that somebody decides on that."""
+
+    def __init__(self, fate: list[Any]) -> None:
+        self.fate = deque(fate)
+        self.requested: list[str] = []
+        self.barrier = threading.Barrier(max(1, fate.count("meet")))
+        self.never = threading.Event()
+        self.now = self.most = 0
+
+    def next_fate(self, request: str) -> Any:
+        self.requested.append(request)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        return self.fate.popleft() if self.fate else "pass"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -135,14 +158,43 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Proxy
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body at once: a body that comes later is held back until the head is acknowledged
+
+    def handle(self) -> None:
+        self.reading = True
+        with self.server.lock:
+            self.server.connections.add(self)
+        try:
+            super().handle()
+        finally:
+            with self.server.lock:
+                self.server.connections.remove(self)
+
+    def is_quiet(self) -> bool:
+        """It waits for a request, of which nothing has come."""
+        return self.reading and not select.select([self.connection], [], [], 0)[0]
+
+    def parse_request(self) -> bool:
+        self.reading = False  # the first line is here
+        return super().parse_request()
 
     def do_GET(self) -> None:
-        fate = self.server.next_fate(f"{self.command} {self.path}")
+        with self.server.lock:
+            self.round = self.server.round
+            fate = self.round.next_fate(f"{self.command} {self.path}")
+        self.waits = True
         try:
             self.meet(fate)
         finally:
+            self.is_answered()
+            self.reading = True
+
+    def is_answered(self) -> None:
+        """To be said before the answer is out: whoever has it may send the next request."""
+        if self.waits:
+            self.waits = False
             with self.server.lock:
-                self.server.now -= 1
+                self.round.now -= 1
 
     def meet(self, fate: Any) -> None:
         if isinstance(fate, int):
@@ -151,11 +203,11 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
         elif fate == "hang":
-            self.server.never.wait()
+            self.round.never.wait()
             self.close_connection = True
         else:
             if fate == "meet":  # go on only together with all others that are to meet
-                self.server.barrier.wait(PATIENCE)
+                self.round.barrier.wait(PATIENCE)
             self.hand_on(fate)
 
     do_HEAD = do_GET
@@ -171,6 +223,7 @@ class Handler(BaseHTTPRequestHandler):
         body = answer.read()
         headers = [pair for pair in answer.getheaders() if pair[0].lower() not in ("connection", "transfer-encoding")]
         connection.close()
+        self.is_answered()
         self.send_response_only(answer.status)
         for name, value in headers:
             if name.lower() not in MISSING.get(fate, ()):
@@ -183,6 +236,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def answer(self, status: int, body: bytes) -> None:
+        self.is_answered()
         self.send_response_only(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -197,6 +251,7 @@ class Files(BaseHTTPRequestHandler):
     """A plain web server of a few made-up files: /files/<n> has n bytes. It knows ranges, and no listing."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body at once: a body that comes later is held back until the head is acknowledged
 
     def do_GET(self) -> None:
         match = re.search(r"[/](\d+)$", unquote(self.path.partition("?")[0]))
@@ -248,10 +303,13 @@ def main() -> None:
     )
     for line in sys.stdin:
         command = json.loads(line)
-        for each in (proxy, through):
-            if "do" in command:
+        if "do" in command:
+            os.environ["MOTO_S3_DEFAULT_MAX_KEYS"] = str(command["page"])
+            for each in (proxy, through):
                 each.begin(command["do"])
-        say({"requested": proxy.requested + through.requested, "most": max(proxy.most, through.most)})
+        rounds = (proxy.round, through.round)
+        requested = [request for each in rounds for request in each.requested]
+        say({"requested": requested, "most": max(each.most for each in rounds)})
     os._exit(0)
 
 

@@ -69,6 +69,7 @@ class TestAsAPlace:
         assert bucket.list("nothing") == []
 
     def test_lists_come_in_pages(self, server: ObjectServer, bucket: ObjectStore) -> None:
+        server.befall(page=3)
         assert len(bucket.list()) == 5
         assert len(server.requested()) == 3  # of three each, with what stands for folders
 
@@ -144,9 +145,9 @@ class TestManyAtOnce:
         assert server.most_at_once() == 40
 
     def test_not_more_than_allowed(self, server: ObjectServer) -> None:
-        few = opened(server, concurrency=3)
-        server.befall("meet", "meet", "meet")
-        assert few.read_many(["a/2.bin"] * 30) == [b"two"] * 30
+        with closing(opened(server, concurrency=3)) as few:
+            server.befall("meet", "meet", "meet")
+            assert few.read_many(["a/2.bin"] * 30) == [b"two"] * 30
         assert server.most_at_once() == 3
 
     def test_the_first_that_fails_is_told(self, bucket: ObjectStore) -> None:

@@ -20,13 +20,18 @@ from feedline.sources import FilesDataset, FolderDataset, ObjectStore
 PICTURES = {f"train/{name}/{n}.png": natural(12, 8, n) for n in range(3) for name in ("cat", "dog")}
 
 
-@pytest.fixture
-def place(objects: ObjectServer) -> Iterator[ObjectStore]:
+@pytest.fixture(scope="module")
+def stored(objects: ObjectServer) -> ObjectServer:
     others = {"train/readme.png": b"in no class", "train/dog/.x.png": b"", "arrays/1.npy": saved(np.arange(3))}
     files = {name: encoded(pixels, "png") for name, pixels in PICTURES.items()} | others
     objects.put("samples", {f"files/{name}": data for name, data in files.items()})
-    objects.befall()
-    made = ObjectStore("s3://samples/files/train", **objects.options)
+    return objects
+
+
+@pytest.fixture
+def place(stored: ObjectServer) -> Iterator[ObjectStore]:
+    stored.befall()
+    made = ObjectStore("s3://samples/files/train", **stored.options)
     yield made
     made.close()
 

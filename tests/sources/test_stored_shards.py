@@ -20,20 +20,27 @@ from feedline.sources import ParquetDataset, ParquetStream, TarDataset, TarStrea
 FOLDER = "s3://samples/shards"
 
 
+@pytest.fixture(scope="module")
+def names(objects: ObjectServer, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Of what is in the bucket."""
+    folder = tmp_path_factory.mktemp("shards")
+    tars.write(folder / "a-%d.tar", max_count=4)
+    (folder / "a-1.tar.idx").unlink()  # its headers will be read
+    tables.write(folder)
+    files = sorted(folder.iterdir())
+    objects.put("samples", {f"shards/{path.name}": path.read_bytes() for path in files})
+    return [path.name for path in files]
+
+
 @pytest.fixture
-def stored(objects: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of what is in the bucket."""
+def stored(objects: ObjectServer, names: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The bucket can be reached by its URL."""
     for name, value in objects.options.items():
         if isinstance(value, str):
             monkeypatch.setenv(f"AWS_{name.upper()}", value)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    tars.write(tmp_path / "a-%d.tar", max_count=4)
-    (tmp_path / "a-1.tar.idx").unlink()  # its headers will be read
-    tables.write(tmp_path)
-    files = sorted(tmp_path.iterdir())
-    objects.put("samples", {f"shards/{path.name}": path.read_bytes() for path in files})
     objects.befall()
-    return [path.name for path in files]
+    return names
 
 
 @pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
@@ -49,11 +56,13 @@ def test_shards_in_a_bucket(stored: list[str], kind: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
 def test_parquet_files_in_a_bucket(stored: list[str], kind: dict[str, Any]) -> None:
-    files = f"{FOLDER}/*.parquet"
-    for source in (ParquetDataset(files, filters=[("id", ">=", 3)]), ParquetStream(files, filters=[("id", ">=", 3)])):
+    files, columns = f"{FOLDER}/*.parquet", ["id", "pair"]  # each is a request for each row group
+    for kind_of_source in (ParquetDataset, ParquetStream):
+        source = kind_of_source(files, columns, filters=[("id", ">=", 3)])
         with DataLoader(pickle.loads(pickle.dumps(source)), 4, collate_fn=as_list, **kind) as loader:
             got = sorted(flat(loader), key=lambda sample: sample["id"])
-        assert got == [plain(tables.sample(number)) for number in range(3, tables.ROWS)]
+        whole = [tables.sample(number) for number in range(3, tables.ROWS)]
+        assert got == [plain({name: sample[name] for name in columns}) for sample in whole]
 
 
 def test_what_is_missing_in_a_bucket(stored: list[str]) -> None:
