@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +10,7 @@ import pytest
 from browser import browser
 from PIL import Image
 from test_bench_numbers import some
+from warm_host import host
 
 from feedline.cli import main
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
@@ -56,7 +55,7 @@ def test_bad_usage_is_said_before_anything_is_started(capsys, monkeypatch, tmp_p
 
 def test_without_torch_there_is_one_sentence():
     code = "import sys; sys.modules['torch'] = None; from feedline.cli import main; sys.exit(main(['bench']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = host("feedline").run(["-c", code])
     assert (done.returncode, done.stdout) == (2, "")
     (sentence,) = done.stderr.splitlines()
     assert "torch is not installed; pip install 'feedline[torch]'" in sentence
@@ -65,7 +64,7 @@ def test_without_torch_there_is_one_sentence():
 def test_without_pillow_there_is_no_jpeg_and_no_png_but_an_svg():
     code = "import sys; sys.modules['PIL'] = None; from feedline.cli import main; "
     code += "print(main(['bench', 'jpeg']), main(['bench', 'a:b', '--plot', 'bars.png']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = host("feedline").run(["-c", code])
     assert done.stdout == "2 2\n"
     jpeg, plot = done.stderr.splitlines()
     assert jpeg == "feedline bench: the workload jpeg needs Pillow; pip install 'feedline[images]'"

@@ -13,12 +13,14 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_host import host
 
 import feedline
 from feedline import cli
@@ -32,8 +34,14 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 QUICK = ["preflight", "--no-trial"]
 
 
-def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "feedline", *arguments], stderr=subprocess.PIPE, text=True, **options)
+def run(*arguments: str, stdout: Any, env: dict[str, str] | None = None) -> tuple[int, str]:
+    """In a process of its own that writes there: how it ended, and what it said on standard error."""
+    with tempfile.TemporaryFile("w+") as err:
+        started = host("feedline.cli").start(["-m", "feedline", *arguments], stdout.fileno(), err.fileno(), env=env)
+        with started as script:
+            code = script.wait(600)
+        err.seek(0)
+        return code, err.read()
 
 
 def usage_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -51,7 +59,8 @@ def usage_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_preflight_for_machines_from_beginning_to_end() -> None:
-    done = run("preflight", "--json", stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "feedline", "preflight", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
     document = json.loads(done.stdout)
     assert done.stderr == ""
     assert document["command"] == "preflight"
@@ -67,18 +76,16 @@ def test_a_reader_that_goes_away_changes_nothing() -> None:
     os.close(reading)
     # Short enough to stay in Python's buffer, if it has one: what is left there is written again at the end.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    done = run(*QUICK, stdout=writing, env=buffered)
-    os.close(writing)
-    assert done.stderr == ""
-    assert done.returncode == main_quietly(QUICK)
+    with open(writing, "w") as nobody:
+        assert run(*QUICK, stdout=nobody, env=buffered) == (main_quietly(QUICK), "")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk to be had")
 def test_an_answer_that_cannot_be_written_is_said_in_one_sentence() -> None:
     with open("/dev/full", "w") as full:
-        done = run(*QUICK, stdout=full)
-    assert done.stderr == "feedline preflight: the answer could not be written: [Errno 28] No space left on device\n"
-    assert done.returncode == 1
+        code, said = run(*QUICK, stdout=full)
+    assert said == "feedline preflight: the answer could not be written: [Errno 28] No space left on device\n"
+    assert code == 1
 
 
 def main_quietly(arguments: list[str]) -> int:

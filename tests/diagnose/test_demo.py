@@ -8,18 +8,20 @@ import json
 import os
 import pty
 import re
+import signal
 import sqlite3
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
+from warm_host import host
 
 from feedline.cli import main
 from feedline.demonstration.balance import BATCH, balanced, drawn_in
@@ -35,20 +37,25 @@ from feedline.errors import OptionError
 
 COUNT = 100
 # A worker that is told to leave may be just opening a file, which nobody is left to close.
-PYTHON = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning"]
-COMMAND = [*PYTHON, "-m", "feedline", "demo"]
+STRICT = ["-W", "error", "-W", "ignore::ResourceWarning"]
+COMMAND = [*STRICT, "-m", "feedline", "demo"]
+WARM = ("feedline.cli", "feedline.demonstration.run", "PIL.JpegImagePlugin")
 LIVE = "\r\x1b[K"
 
 
-def demo(*arguments: str, sabotage: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run it as a process, in which something may be broken beforehand."""
+def demo(
+    *arguments: str, sabotage: str = "", warm: tuple[str, ...] = WARM, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run it as a process, in which something may be broken beforehand; and which nothing has warmed, if wanted so."""
     command = COMMAND
     if sabotage:
         code = f"import sys\n{sabotage}\nfrom feedline.cli import main\nsys.exit(main(['demo', *sys.argv[1:]]))"
-        command = [*PYTHON, "-c", code]
-    arguments = (*arguments, "--images", str(COUNT))
+        command = [*STRICT, "-c", code]
+    command = [*command, *arguments, "--images", str(COUNT)]
     environment = os.environ | {"TERM": "xterm"}  # where it is no terminal, nothing is live all the same
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, **options)
+    if warm:
+        return host(*warm).run(command, 600, cwd, environment)
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, cwd=cwd)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -66,7 +73,7 @@ def drawn(path: Path, count: int = COUNT) -> Folder:
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Where it was run, without a folder being named, and what it said."""
     place = tmp_path_factory.mktemp("place")
-    done = demo("--epochs", "2", cwd=place)
+    done = demo("--epochs", "2", warm=(), cwd=place)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return place, done.stdout
 
@@ -159,7 +166,9 @@ def test_a_second_run_for_machines(told: tuple[Path, str]) -> None:
 
 SABOTAGE = """
 import feedline
+from feedline.demonstration import run
 from feedline.demonstration.classifier import Classifier
+run.ENOUGH_STEPS = 8
 feedline.DataLoader.load_state_dict = lambda self, state: None
 feedline.DataLoader.errors = []
 Classifier.step = lambda self, images, labels, rate: (1.0, 0)
@@ -167,7 +176,7 @@ Classifier.step = lambda self, images, labels, rate: (1.0, 0)
 
 
 def test_it_fails_if_what_it_shows_is_not_true(told: tuple[Path, str]) -> None:
-    done = demo("--workers", "0", "--epochs", "5", sabotage=SABOTAGE, cwd=told[0])
+    done = demo("--workers", "0", "--epochs", "2", sabotage=SABOTAGE, cwd=told[0])
     assert (done.returncode, done.stderr) == (1, "")
     assert "Checked" not in done.stdout
     resumed, errors, learned = re.findall(r"^problem  (.*)$", done.stdout, re.MULTILINE)
@@ -192,7 +201,7 @@ def test_live_lines_on_a_terminal_and_ctrl_c(told: tuple[Path, str]) -> None:
         try:
             os.chdir(told[0])
             fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-            command = [*COMMAND, "--epochs", "100000", "--images", str(COUNT)]
+            command = [sys.executable, *COMMAND, "--epochs", "100000", "--images", str(COUNT)]
             environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
             os.execve(sys.executable, command, environment)
         finally:
@@ -215,13 +224,16 @@ def test_live_lines_on_a_terminal_and_ctrl_c(told: tuple[Path, str]) -> None:
 
 def test_ctrl_c_while_it_draws(tmp_path: Path) -> None:
     command = [*COMMAND, "--folder", str(tmp_path / "demo"), "--images", "100000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        while "Drawing" not in process.stdout.readline():
-            pass
-        process.send_signal(2)
-        _, complaint = process.communicate()
-    assert (process.returncode, complaint) == (130, "")
+    reading, writing = os.pipe()
+    with open(reading) as said, tempfile.TemporaryFile("w+") as complaint:
+        with host(*WARM).start(command, writing, complaint.fileno()) as process:
+            os.close(writing)
+            while "Drawing" not in said.readline():
+                pass
+            process.send_signal(signal.SIGINT)
+            assert process.wait(600) == 130
+        complaint.seek(0)
+        assert complaint.read() == ""
     assert not are_drawn(Folder(tmp_path / "demo"), 100000)
 
 
@@ -352,7 +364,7 @@ def test_a_file_that_cannot_be_written(told: tuple[Path, str], name: str) -> Non
 
 def test_without_pillow_and_sqlite_it_says_so_and_the_other_commands_are_there(tmp_path: Path) -> None:
     missing = "sys.modules['PIL'] = sys.modules['sqlite3'] = None"
-    done = demo("--folder", str(tmp_path / "demo"), sabotage=missing)
+    done = demo("--folder", str(tmp_path / "demo"), sabotage=missing, warm=("feedline",))
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"feedline demo: .*pip install 'feedline\[images\]'.*\n", done.stderr)
     assert os.listdir(tmp_path) == []

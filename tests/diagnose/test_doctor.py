@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 import sick
 from sick import HEALTHY, SICK, Damaged, Heavy, Map, Slow, SlowOnes, Stream, Stuck, UnbalancedUnseen
+from warm_host import host
 
 import feedline
 from feedline.diagnose.doctor.consult import judged
@@ -151,4 +150,4 @@ def test_options_are_checked() -> None:
 
 def test_importing_feedline_does_not_import_the_doctor() -> None:
     code = "import sys, feedline; assert not [n for n in sys.modules if 'doctor' in n]; feedline.doctor"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    host("feedline").run(["-c", code], check=True)

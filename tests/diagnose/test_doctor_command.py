@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_host import host
 
 DOCS = Path(__file__).parents[2] / "docs" / "doctor.md"
 DOCTOR = Path(__file__).parents[2] / "src" / "feedline" / "diagnose" / "doctor"
@@ -39,8 +40,7 @@ class Fine(Photos):
 
 def doctor(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "data.py").write_text(DATA)
-    command = [sys.executable, "-m", "feedline", "doctor", "--seconds", "30", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    return host("feedline.cli").run(["-m", "feedline", "doctor", "--seconds", "30", *arguments], 600, folder)
 
 
 def test_for_people(tmp_path: Path) -> None:
@@ -53,7 +53,9 @@ def test_for_people(tmp_path: Path) -> None:
 
 
 def test_for_machines(tmp_path: Path) -> None:
-    done = doctor(tmp_path, "data.py:Fine", "--json")
+    (tmp_path / "data.py").write_text(DATA)
+    command = [sys.executable, "-m", "feedline", "doctor", "data.py:Fine", "--seconds", "30", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     document: dict[str, Any] = json.loads(done.stdout)
     assert (done.returncode, document["command"], document["worst"]) == (0, "doctor", "ok")
     assert [finding["id"] for finding in document["findings"]] == ["examined"]

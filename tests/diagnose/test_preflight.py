@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kinds import FORK, INLINE
+from warm_host import host
 
 import feedline
 from feedline import DataLoader, IterableDataset
@@ -152,7 +152,7 @@ print([finding.evidence["default"] for finding in feedline.preflight(trial=False
 multiprocessing.set_start_method("spawn")  # an error if it were settled
 print([finding.title for finding in feedline.preflight(trial=False) if finding.id == "start-methods"][0])
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    said = host("feedline").run(["-c", code], check=True).stdout.splitlines()
     assert said[0] in ("fork", "forkserver")
     assert "spawn (set by the program)" in said[1]
 
@@ -223,7 +223,7 @@ def test_importing_feedline_imports_nothing_of_this() -> None:
         "print([m for m in before if 'diagnose' in m or m in ('feedline.cli', 'argparse', 'rich')]); "
         "feedline.preflight(trial=False); print([m for m in ('torch', 'rich', 'argparse') if m in sys.modules])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    said = host("feedline").run(["-c", code], check=True).stdout
     assert said.split("\n")[:2] == ["[]", "[]"]
     with pytest.raises(AttributeError, match="postflight"):
         feedline.postflight  # type: ignore[attr-defined]

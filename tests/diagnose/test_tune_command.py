@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from browser import Page, browser
 from test_tune import made
+from warm_host import host
 
 from feedline import FeedlineError, Tuning, cli
 from feedline.diagnose import deadline
 from feedline.diagnose.answer import write_or_say
-from feedline.diagnose.tune import search
+from feedline.diagnose.tune import running, search
 from feedline.diagnose.tune.trial import Setting, Trial
 from feedline.diagnose.tune.verdict import Bottleneck
 
@@ -50,14 +51,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+SHORT = """
+import sys
+from feedline.cli import main
+from feedline.diagnose.tune import running, search
+search.SHORTEST, search.SHARE, search.NOISY_ROUNDS, running.WINDOW = 0.1, 0.001, 0, 0.02
+sys.exit(main(["tune", *sys.argv[1:]]))
+"""
+
+
+@pytest.fixture
+def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long and how often is measured changes nothing of what is tested here."""
+    monkeypatch.setattr(search, "SHORTEST", 0.1)
+    monkeypatch.setattr(search, "SHARE", 0.001)
+    monkeypatch.setattr(search, "NOISY_ROUNDS", 0)
+    monkeypatch.setattr(running, "WINDOW", 0.02)
+
+
 def tune(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "feedline", "tune", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    """As a process of its own, whose trials are short."""
+    return host("feedline.cli").run(["-c", SHORT, *arguments], 600, folder)
 
 
 def test_for_machines_with_a_picture_and_a_page(folder: Path) -> None:
     files = ["--plot", "curve.svg", "--report", "page.html"]
-    done = tune(folder, "data_to_tune:Fine", "--step-ms", "20", "--json", *QUICK, *files)
+    command = [sys.executable, "-m", "feedline", "tune", "data_to_tune:Fine", "--step-ms", "20", "--json"]
+    done = subprocess.run([*command, *QUICK, *files], capture_output=True, text=True, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "importing\n"), "no bar where nobody watches"
     document: dict[str, Any] = json.loads(done.stdout)
     assert (document["command"], document["name"], document["exit_code"]) == ("tune", "Fine", 0)
@@ -83,7 +103,7 @@ loader = DataLoader(Loud(), num_workers=1, multiprocessing_context="spawn")
 
 def test_what_workers_print_is_no_part_of_the_answer(folder: Path) -> None:
     (folder / "loud.py").write_text(PRINTING)
-    done = tune(folder, "loud.py", "--json", "--max-workers", "1", "--kinds", "process", "--seconds", "30")
+    done = tune(folder, "loud.py", "--json", "--max-workers", "1", "--kinds", "process", "--seconds", "300")
     assert json.loads(done.stdout)["name"] == "Loud"
     assert "read 3\n" in done.stderr
 
@@ -96,8 +116,8 @@ def test_a_file_that_cannot_be_written_is_a_sentence() -> None:
         write_or_say(save, "curve.svg")
 
 
-def test_for_people(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(search, "NOISY_ROUNDS", 0)
+@pytest.mark.usefixtures("short_trials")
+def test_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["tune", str(folder / "data_to_tune.py:Fine"), "--no-shuffle", "--batch-size", "8", *QUICK]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("feedline tune: Fine, for as many batches as possible\n\nTake ")
@@ -221,10 +241,9 @@ def test_every_bottleneck_is_on_the_page() -> None:
     assert set(re.findall(r"^\| `([a-z ]+)` \|", PAGE, re.MULTILINE)) == {*names, verdict.HANDING_OVER}
 
 
+@pytest.mark.usefixtures("short_trials")
 def test_the_docs_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(search, "NOISY_ROUNDS", 0)
-    monkeypatch.setattr(search, "SHARE", 0.001)
     examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert examples
     names: dict[str, Any] = {"__name__": "example"}
