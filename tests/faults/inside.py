@@ -1,6 +1,7 @@
 """Runs a script in a process of its own under an affliction: a small container, a small /dev/shm, few descriptors.
 
-The affliction comes over the process before the script begins. Where the machine does not allow to make it, the test is
+The affliction comes over the process before the script begins, and after the front was imported: what was charged for
+that is not the container's. Where the machine does not allow to make it, the test is
 skipped and says so. Whatever the script does, it is over after `SECONDS`, with all it started.
 """
 
@@ -10,42 +11,44 @@ import contextlib
 import ctypes
 import json
 import os
+import pickle
 import select
 import signal
 import struct
 import subprocess
-import sys
+import tempfile
 import textwrap
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import afflicted
 import pytest
+from warm_host import host
 
-SECONDS = 60
+SECONDS = 300
+LAUNCHER = Path(afflicted.__file__)
 
 
-def run(code: str, tmp_path: Path, afflict: Callable[[], None] = lambda: None) -> str:
+def run(code: str, tmp_path: Path, afflict: Callable[[], None] = afflicted.nothing, front: str = "feedline") -> str:
     """What the script prints; its failure fails the test, with all it said. A file, so that spawned workers find it."""
     script = tmp_path / f"script_{uuid.uuid4().hex[:8]}.py"
     script.write_text(textwrap.dedent(code))
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        preexec_fn=afflict,
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-            pytest.fail(f"still running after {SECONDS} s; it had said:\n{said}")
-    assert process.returncode == 0, f"ended with {process.returncode}; it had said:\n{said}"
+    command = ["-W", "error", str(LAUNCHER), pickle.dumps(afflict).hex(), str(script)]
+    with tempfile.TemporaryFile("w+") as output:
+        with host(front).start(command, output.fileno(), output.fileno()) as process:
+            try:
+                process.wait(SECONDS)
+                late = ""
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                late = f" (it was killed: it was still running after {SECONDS} s)"
+        output.seek(0)
+        said = output.read()
+    assert process.returncode == 0, f"ended with {process.returncode}{late}; it had said:\n{said}"
     return said
 
 
@@ -93,8 +96,7 @@ def cgroup(controller: str, limits: dict[int, dict[str, Any]]) -> Iterator[Calla
                 (folder / file).write_text(str(limit))
         except OSError as error:
             pytest.skip(f"no {controller} limit can be set here: {error}")
-        members = str(folder / "cgroup.procs")
-        yield lambda: Path(members).write_text(str(os.getpid())) and None
+        yield partial(afflicted.enter, str(folder / "cgroup.procs"))
     finally:
         while pids := (folder / "cgroup.procs").read_text().split():  # helpers of Python's end a moment later
             for pid in map(int, pids):
@@ -135,16 +137,7 @@ def small_shm(megabytes: int) -> Callable[[], None]:
 
 def mounted(*places: tuple[str, str, int]) -> Callable[[], None]:
     """A tmpfs at each place (folder, options, flags), for a new process and those it starts."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def afflict() -> None:
-        new_namespace, private = 0x00020000, 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
-        if libc.unshare(new_namespace) or libc.mount(b"none", b"/", None, private, None):
-            os._exit(77)
-        for folder, options, flags in places:
-            if libc.mount(b"tmpfs", folder.encode(), b"tmpfs", flags, options.encode()):
-                os._exit(77)
-
+    afflict = partial(afflicted.mount, places)
     pid = os.fork()  # may we?
     if pid == 0:
         afflict()
@@ -156,13 +149,7 @@ def mounted(*places: tuple[str, str, int]) -> Callable[[], None]:
 
 def few_descriptors(count: int) -> Callable[[], None]:
     """`ulimit -n`."""
-
-    def afflict() -> None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
-
-    return afflict
+    return partial(afflicted.limit_descriptors, count)
 
 
 def forbidden(calls: dict[str, int]) -> Callable[[], None]:

@@ -9,11 +9,15 @@ import pytest
 
 FRONTS = {
     "feedline": "from feedline import DataLoader, Dataset, SharedList",
-    "torch": "from feedline import SharedList; from feedline.torch import DataLoader, Dataset",
+    "feedline.torch": "from feedline import SharedList; from feedline.torch import DataLoader, Dataset",
 }
 DATASETS = """
+    import math
     import warnings
     import numpy as np
+    from feedline.supervise import memory
+
+    memory.SHARE = math.inf  # a look that a busy machine makes last would put off the next ones until all is over
 
     class Leaky(Dataset):
         def __init__(self):
@@ -36,7 +40,7 @@ DATASETS = """
     class Arrays(Dataset):
         "Much to read, large batches, nothing kept."
         def __init__(self):
-            self.data = np.ones((100, 200_000))
+            self.data = np.ones((100, 50_000))
         def __len__(self):
             return 100
         def __getitem__(self, index):
@@ -44,11 +48,11 @@ DATASETS = """
 
     class Records(Dataset):
         def __init__(self, kind=list):
-            self.records = kind({"path": f"images/{i}.jpg", "label": i} for i in range(400_000))
+            self.records = kind(f"{i:400}" for i in range(100_000))  # 46 MB, eight on a page
         def __len__(self):
-            return 4000
+            return 1000
         def __getitem__(self, index):
-            return sum(record["label"] for record in self.records[index::4000])
+            return sum(map(len, self.records[index::1000]))
 
     def run(dataset, epochs, **options):
         "The warnings, and the memory of the workers at the end."
@@ -65,19 +69,21 @@ DATASETS = """
 
 
 def run(code: str, tmp_path: Path, front: str = "feedline") -> str:
-    return inside.run(f"\n    {FRONTS[front]}\n{DATASETS}\n    if __name__ == '__main__':\n{code}", tmp_path)
+    return inside.run(
+        f"\n    {FRONTS[front]}\n{DATASETS}\n    if __name__ == '__main__':\n{code}", tmp_path, front=front
+    )
 
 
-@pytest.mark.parametrize(("front", "method"), [("feedline", "fork"), ("feedline", "spawn"), ("torch", "fork")])
+@pytest.mark.parametrize(("front", "method"), [("feedline", "fork"), ("feedline", "spawn"), ("feedline.torch", "fork")])
 def test_a_cache_without_a_limit_is_told_once(front: str, method: str, tmp_path: Path) -> None:
     run(
         f"""
-        words, workers = run(Leaky(), 10, num_workers=1, multiprocessing_context={method!r})
+        words, workers = run(Leaky(), 6, num_workers=1, multiprocessing_context={method!r})
         assert len(words) == 1, words
         assert "MB per epoch" in words[0] and "cache" in words[0], words
         (one,) = workers
         assert f"worker 0 (pid {{one.pid}}) grows by 3" in words[0], words  # 40 million bytes
-        assert one.total > one.own > 380 << 20, workers
+        assert one.total > one.own > 228 << 20, workers
         """,
         tmp_path,
         front,
@@ -90,7 +96,7 @@ def test_a_list_that_is_copied_by_reading_it_is_named(front: str, tmp_path: Path
         """
         words, workers = run(Records(), 2)
         assert len(words) == 1, words
-        assert "dataset.records: list of 400,000" in words[0], words
+        assert "dataset.records: list of 100,000" in words[0], words
         assert "feedline.SharedList" in words[0], words
         assert any(f"worker {one.worker} (pid {one.pid}) has copied" in words[0] for one in workers), words
         """,
@@ -113,7 +119,7 @@ def test_the_first_epoch_is_enough_to_see_it_without_persistent_workers(tmp_path
 @pytest.mark.parametrize(
     ("dataset", "epochs", "options"),
     [
-        ("Arrays()", 12, ""),
+        ("Arrays()", 6, ""),
         ("WarmingUp()", 12, ""),
         ("WarmingUp()", 12, "shuffle=True"),
         ("Records(SharedList)", 2, ""),
