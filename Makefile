@@ -4,8 +4,8 @@ BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-faults test-integrations test-torch test-sources test-diagnose test-core lint bench bench-peers bench-growth \
-	pictures soak clean
+.PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-sources test-diagnose \
+	test-core lint bench bench-peers bench-growth pictures soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -17,28 +17,54 @@ INTEGRATIONS := tests/integrations tests/test_examples.py
 TORCH := tests/torch src/feedline/torch
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose
+GROUPS := test-faults test-torch test-core test-diagnose test-sources test-integrations
+# What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
+RESULTS ?= build/test-results
+PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml
+.venv/all-for-tests.done: .venv/test.done .venv/browser.done .venv/postgresql.done
+	touch $@
 test:
-	$(MAKE) --jobs 3 .venv/test.done .venv/browser.done .venv/postgresql.done
-	$(MAKE) --jobs 4 --keep-going --output-sync test-faults test-torch test-core test-diagnose test-sources test-integrations lint
+	$(MAKE) --jobs 3 .venv/all-for-tests.done
+	$(MAKE) --jobs 4 --keep-going --output-sync $(GROUPS) lint
+
+test-groups: .venv/all-for-tests.done
+	$(MAKE) --jobs 4 --keep-going --output-sync $(GROUPS)
+
+# Before an issue is called done: every kind of worker everywhere, random examples and many of them, five minutes of faults, every Python.
+test-all:
+	FEEDLINE_ALL=1 $(MAKE) test
+	$(MAKE) soak
+	$(MAKE) test-pythons
+
+# After a larger piece of work: is any test red by chance? N runs beside two busy processes, then ONE_CPU runs on one CPU.
+N ?= 10
+ONE_CPU ?= 1
+test-often: .venv/all-for-tests.done
+	$(BIN)/python tests/often.py --runs $(N) --one-cpu $(ONE_CPU)
+
+# The core on every Python there is.
+test-pythons: .venv/test.done
+	$(BIN)/python tests/pythons.py
 
 test-faults: .venv/test.done
-	$(BIN)/python -m pytest $(FAULTS)
+	$(PYTEST) $(FAULTS)
 
 test-integrations: .venv/test.done
-	$(BIN)/python -m pytest $(INTEGRATIONS)
+	$(PYTEST) $(INTEGRATIONS)
 
 # Without Lightning: forking is dear in a process that has imported much.
 test-torch: .venv/test.done
-	$(BIN)/python -m pytest $(TORCH)
+	$(PYTEST) $(TORCH)
 
 test-sources: .venv/test.done
-	$(BIN)/python -m pytest $(SOURCES)
+	$(PYTEST) $(SOURCES)
 
 test-diagnose: .venv/test.done
-	$(BIN)/python -m pytest $(DIAGNOSE)
+	$(PYTEST) $(DIAGNOSE)
 
-test-core: .venv/test.done
-	$(BIN)/python -m pytest $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(SOURCES) $(DIAGNOSE),--ignore $(other))
+SETUP := .venv/test.done
+test-core: $(SETUP)
+	$(PYTEST) $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(SOURCES) $(DIAGNOSE),--ignore $(other))
 
 lint: .venv/test.done
 	$(BIN)/ruff check .
@@ -99,4 +125,4 @@ bench-growth: .venv/test.done
 	touch $@
 
 clean:
-	rm -rf .venv .venv-peers build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers .venv-pythons build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -16,6 +16,7 @@ from kinds import ALL_TESTS, few
 from leaving import keep_what_multiprocessing_keeps, leftovers
 from warm_host import stop_hosts
 
+from feedline.arena.segment import mappings
 from feedline.workers import warm
 from feedline.workers.dialect import NUMPY
 
@@ -72,9 +73,14 @@ def servers_have_imported_what_tests_import() -> None:
         server.set_forkserver_preload(["feedline.workers.undisturbed", *modules, *imported])
 
 
+told_of: set[str] = set()
+"""What earlier tests have left behind."""
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    here, before = set(threading.enumerate()), leftovers()
+    # The kernel's list of mappings takes longer than all else: before a test it is read only where there may be some.
+    here, before = set(threading.enumerate()), leftovers(segments_too=bool(mappings or told_of))
     yield
     gc.collect()
     left = since(before)
@@ -87,6 +93,7 @@ def nothing_left_behind() -> Iterator[None]:
             thread.join(0.2)
         gc.collect()
         left = since(before)
+    told_of.update(*left.values())
     assert not left, f"the test left behind: {left}"
 
 
