@@ -119,7 +119,8 @@ def after_drawing(seen: Seen) -> str:
         f"{found['alike']} of {found['of']} draws are repeats of another" if found["alike"] else "no two draws alike"
     )
     again = f"{found['again']} come again in the next epoch" if found["again"] else "the next epoch has others"
-    return f"{first}; {again}"
+    said = _said(seen, "warning") or ["not a word"]
+    return "; ".join([first, again, *(said if found["alike"] else [])])
 
 
 def after_growing(seen: Seen) -> str:

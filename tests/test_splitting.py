@@ -178,8 +178,6 @@ class Samples:
     def __init__(self, draw: str = "none", length: int = 30) -> None:
         self.draw = draw
         self.length = length
-        if draw == "stored":
-            self.own = np.random.default_rng(5)
 
     def __len__(self) -> int:
         return self.length
@@ -205,9 +203,6 @@ class Samples:
 
     def rarely(self, index: int) -> float:
         return random.random() if index in (2, 7, 8) else 0.0
-
-    def stored(self, index: int) -> float:
-        return float(self.own.random())
 
 
 def batches(dataset: Any, **options: Any) -> list[Any]:
@@ -247,11 +242,6 @@ def test_split_or_not_the_batches_are_the_same(
 )
 def test_so_they_are_from_processes(kind: dict[str, Any], draw: str) -> None:
     assert same(batches(Samples(draw), batch_size=8, **kind), batches(Samples(draw), batch_size=8))
-
-
-def test_a_generator_of_the_datasets_own_belongs_to_the_batch() -> None:
-    one = {**FORK, "num_workers": 1}
-    assert same(batches(Samples("stored"), batch_size=8, **FORK), batches(Samples("stored"), batch_size=8, **one))
 
 
 class Together:

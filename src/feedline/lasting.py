@@ -31,6 +31,7 @@ from feedline.supervise.memory import MemoryWatch
 from feedline.workers.choosing import Choosing
 from feedline.workers.contract import Workers
 from feedline.workers.division import Division
+from feedline.workers.held_generators import Repeats
 
 KEPT = 100
 """Epochs that are kept one by one."""
@@ -72,6 +73,7 @@ class Lasting:
         self.pacing: Pacing | None = None
         """With num_workers="auto", of data with indices: how many workers there are."""
         self.chosen: Callable[[], Chosen | None] = lambda: None
+        self._repeats = Repeats()
         self._warned: dict[str, object] = {}
         self._lock = threading.Lock()  # a loader may be read, and asked for its stats, in several threads at once
         self._owner = os.getpid()
@@ -99,6 +101,8 @@ class Lasting:
             self.pacing.keep_workers(notice.needs_worker)
         if notice.warning is not None:
             self.tell_once(notice.warning)
+        for repeated in self._repeats.take(notice.drawing):
+            self.tell_once(repeated)
         if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:
             tell(hint)
 

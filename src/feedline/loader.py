@@ -34,7 +34,6 @@ from feedline.resuming import Progress, read_again
 from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
 from feedline.workers.job import Job
-from feedline.workers.stored_generators import keyed
 
 
 class DataLoader:
@@ -293,7 +292,7 @@ def kind_of(options: Options, seed: int | None) -> Kind:
 
 
 def _job(options: Options) -> Job:
-    job = Job(
+    return Job(
         dataset=options.dataset,
         stream=options.stream,
         batched=options.batched,
@@ -308,4 +307,3 @@ def _job(options: Options) -> Job:
         on_error=options.care.on_error,
         fetch_threads=options.fetch_threads,
     )
-    return keyed(job, options.workers)

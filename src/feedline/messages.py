@@ -200,6 +200,14 @@ class Apart(Enum):
     a kind that is not put together again."""
 
 
+class Drawing(NamedTuple):
+    """A generator that the dataset holds, and that its samples draw from in a worker."""
+
+    path: str
+    began: bytes
+    """A number for the state it had when the worker began."""
+
+
 class Notice(NamedTuple):
     """What a worker has to say beside its batch: rare, so all of it shares one field of the outcome."""
 
@@ -213,6 +221,7 @@ class Notice(NamedTuple):
     took: float | None = None
     """Of a piece of a batch: the seconds for each of its samples."""
     findings: Findings | None = None
+    drawing: tuple[Drawing, ...] = ()
     needs_worker: str = ""
     """Why the dataset should be read by a worker, and never by the loop (num_workers="auto")."""
 

@@ -4,7 +4,7 @@ Takes: an object, and a function that knows what is looked for. Gives: each find
 Promises: no property, `__getattr__`, `__iter__` or `__eq__` is called; nothing is looked at twice; never fails. At most
 `most` objects are looked at, nearest first, and of a container only the first few elements. That bounds the time too: a
 clock would make it depend on the machine's load what is found.
-Not its job: what the finds mean (records, and in workers carried and stored_generators).
+Not its job: what the finds mean (records, and in workers carried and held_generators).
 """
 
 from __future__ import annotations

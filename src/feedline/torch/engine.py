@@ -42,7 +42,6 @@ from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
 from feedline.workers.job import Job
-from feedline.workers.stored_generators import keyed
 
 Loader = torch.utils.data.DataLoader[Any]
 
@@ -278,7 +277,7 @@ class Engine:
         assert self._base_seed is not None
         collate_fn: Any = loader.collate_fn
         stock = default_collate if loader._auto_collation else default_convert
-        job = Job(
+        return Job(
             dataset=loader.dataset,
             stream=streams(loader.dataset),
             batched=loader._auto_collation,
@@ -294,7 +293,6 @@ class Engine:
             on_error=self.own.care.on_error,
             fetch_threads=self.own.fetch_threads,
         )
-        return keyed(job, self.own.workers)
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:

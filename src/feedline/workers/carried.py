@@ -3,8 +3,8 @@
 Takes: a job and how its workers are started. Gives: warnings, each with an attribute path, what goes wrong, a remedy.
 Promises: looks without running the dataset's code (walking) and before anything is forked; is silent about what is
 harmless: closed files, the standard streams, mapped arrays, locks nobody holds.
-Not its job: what does not travel at all (shipping); random generators in worker processes, which are reseeded
-(stored_generators); locks that no attribute leads to.
+Not its job: what does not travel at all (shipping); random generators in worker processes
+(held_generators); locks that no attribute leads to.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from feedline.supervise.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
+from feedline.workers.held_generators import IN_THREADS, SEVERAL, generators, several_read
 from feedline.workers.job import Job
-from feedline.workers.stored_generators import IN_PROCESSES, IN_THREADS, SEVERAL, generators, is_foreign, several_read
 
 REMEDY = (
     "Leave it closed here and open it in each worker, on first use or in worker_init_fn; or leave it out in "
@@ -72,13 +72,12 @@ def warnings_about(job: Job, workers: str, context: str | BaseContext | None) ->
     if not job.num_workers:
         return
     if workers == "thread":
-        if job.num_workers > 1 and not several_read(job):
+        if job.num_workers > 1 and not several_read(job) and not job.stream:  # of a stream each thread has a copy
             yield from _told(IN_THREADS, [found.path for found in generators(job)])
         return
     if _start_method(context) == "fork":
         for what, paths in hazards(job.dataset):
             yield from _told(what, paths)
-    yield from _told(IN_PROCESSES, [found.path for found in generators(job) if is_foreign(found.what)])
 
 
 def hazards(dataset: Any) -> Iterator[tuple[str, list[str]]]:

@@ -18,9 +18,9 @@ from feedline.observe.recording import Slots
 from feedline.workers.around import AroundWorkers
 from feedline.workers.carried import open_in
 from feedline.workers.contract import Workers
+from feedline.workers.held_generators import generators
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.job import Job
-from feedline.workers.stored_generators import generators
 
 OPENED = "while it was read in this process the dataset has opened something that no worker may share"
 

@@ -28,8 +28,8 @@ from feedline.workers.around import AroundWorkers
 from feedline.workers.carried import lost_in_fork, not_shared
 from feedline.workers.choice import Choice, Facts, decide
 from feedline.workers.contract import Workers
+from feedline.workers.held_generators import generators
 from feedline.workers.job import Job
-from feedline.workers.stored_generators import generators
 from feedline.workers.trial import LOOKS, TASKS
 
 NONE = Choice("")

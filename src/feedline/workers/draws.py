@@ -5,7 +5,7 @@ functions: by a function fetched by name (`from random import random`), by a lib
 thread of the dataset's own. In worker threads the modules' functions look which thread calls them; those ways do not.
 `Together`: the same and a framework's generator, where a worker reads several samples at a time, as a warning.
 Promises: the numbers drawn are the same as without a look.
-Not its job: generators that a dataset keeps (stored_generators).
+Not its job: generators that a dataset keeps (held_generators).
 """
 
 from __future__ import annotations

@@ -39,5 +39,3 @@ class Job:
     """Do worker processes look whether threads would do (trial)?"""
     fetch_threads: int = 0
     """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""
-    generator_keys: dict[str, int] = field(default_factory=dict)
-    """What tells the generators it holds apart, by path (stored_generators)."""

@@ -41,10 +41,10 @@ from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, remedy_for
 from feedline.workers.carried import open_in
+from feedline.workers.held_generators import HeldGenerators
 from feedline.workers.job import Job
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
-from feedline.workers.stored_generators import sources
 from feedline.workers.trial import LOOKING, Trial
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
 
@@ -105,6 +105,7 @@ class _Worker:
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
+        self._held: HeldGenerators | None = None
         self._trial: Trial | None = None
         self._job: Job | None = None
         self._were_open: set[str] | None = None
@@ -117,11 +118,12 @@ class _Worker:
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
             self._reducers = job.dialect.reducers
-            ambient = Owned((*job.dialect.sources, *sources(job)))
+            ambient = Owned(job.dialect.sources)
             self._body = Body(job, number, ambient, own_process=True, row=self._row)
             if self._body.readers is not None:
                 last_words.add(self._body.readers.stack)
             self._body.start()
+            self._held = HeldGenerators(job)
             if job.on_trial and number < LOOKING:
                 self._trial = Trial(job)
             if job.paced:
@@ -196,6 +198,8 @@ class _Worker:
             outcome = self._body.run(task, empty)
         if self._were_open is not None:
             self._look_for_opened(self._were_open)
+        if self._held:
+            outcome = self._held.told(outcome, task.epoch)
         return with_need(outcome, self._needed) if self._needed else outcome
 
     def _look_for_opened(self, before: set[str]) -> None:

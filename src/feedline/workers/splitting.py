@@ -160,7 +160,8 @@ class SplitWorkers(AroundWorkers):
         outcomes = [whole.back[number] for number in whole.numbers]
         marks = tuple(each for one in outcomes if one.notice is not None for each in one.notice.marks)
         needs = next((one.notice.needs_worker for one in outcomes if one.notice and one.notice.needs_worker), "")
-        notice = Notice(marks=marks, needs_worker=needs) if marks or needs else None
+        drawing = tuple(each for one in outcomes if one.notice is not None for each in one.notice.drawing)
+        notice = Notice(marks=marks, drawing=drawing, needs_worker=needs) if marks or drawing or needs else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None and failed.failure is not None and failed.failure.name == MemoryShortage.__name__:
             self._division.never = True  # one worker at a time may have enough

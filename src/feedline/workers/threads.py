@@ -33,6 +33,7 @@ from feedline.observe.recording import Slots
 from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body
+from feedline.workers.held_generators import generators
 from feedline.workers.job import Job
 from feedline.workers.parts import set_apart
 
@@ -271,7 +272,8 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
 def _body(job: Job, number: int, ambient: PerThread, row: Row) -> tuple[Body | None, Failure | None]:
     try:
         if job.stream:  # each thread its own, so that worker_init_fn can give it its own share
-            copied = set_apart if is_stateful(job.dataset) else copy.copy
+            apart = is_stateful(job.dataset) or generators(job)  # which all workers draw from alike, as processes do
+            copied = set_apart if apart else copy.copy
             job = replace(job, dataset=copied(job.dataset))
         body = Body(job, number, ambient, own_process=False, row=row)
         body.start()

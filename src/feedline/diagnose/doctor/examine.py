@@ -30,8 +30,8 @@ from feedline.line.stream import READ_WHOLE
 from feedline.messages import BadSample
 from feedline.supervise.records import largest
 from feedline.workers.carried import hazards
+from feedline.workers.held_generators import generators
 from feedline.workers.shipping import weigh
-from feedline.workers.stored_generators import generators
 
 MOST = 1000
 """Samples that are read at most: enough for a class of 1 % to show (0.99 ** 1000 = 0.00004)."""

@@ -97,11 +97,12 @@ def check_generators(seen: Evidence) -> Iterator[Finding]:
     if paths:
         yield Finding(
             "stored-generator",
-            WARNING if seen.setting.threads else NOTE,
+            WARNING if seen.setting.threads or _differing(seen.readings, seen.again) else NOTE,
             f"{some(paths)} is a random generator that every worker gets a copy of",
             {"paths": paths},
-            "feedline reseeds it in worker processes before each batch. Under torch's own loader all workers draw "
-            "the same from it, in every epoch; worker threads draw from one in an order that depends on timing.",
+            "All copies begin in the same state: if samples draw from it, worker processes draw the same numbers, and "
+            "so does every epoch whose workers are started anew; worker threads draw from one in an order that depends "
+            "on timing. (An order that is drawn once is the same in all workers: that is as it should be.)",
             "draw from feedline.rng() instead: it belongs to the sample, not to the worker.",
             RNG,
         )
@@ -109,8 +110,8 @@ def check_generators(seen: Evidence) -> Iterator[Finding]:
 
 def check_determinism(seen: Evidence) -> Iterator[Finding]:
     """Same index, same seed, another result."""
-    if seen.setting.stream or any(reading.changed for reading in seen.good):
-        return
+    if seen.setting.stream or seen.carried.generators or any(reading.changed for reading in seen.good):
+        return  # a generator that the dataset holds is named for itself
     differing = _differing(seen.readings, seen.again)
     if not differing:
         return

@@ -1,0 +1,156 @@
+"""Random generators that a dataset (or a collate_fn) has among its attributes. They are the user's: never seeded here.
+
+Takes: a job. Gives: its generators with their paths; in a worker process, `HeldGenerators`: which of them samples draw
+from, and in which state each was when the worker began; in the parent, `Repeats`: which of them repeat themselves.
+The rule: a dataset that draws an order once, when it is first read, needs all workers to draw alike, and they do. One
+that draws for its samples needs them to draw differently, and they do not: each worker has a copy in the same state.
+Draws in two batches running are draws for samples; where two workers (or a worker of one epoch and one of another)
+began in the same state and both draw so, there is a warning with the remedy.
+Promises: a generator's state is read, and nothing else is done to it; one that cannot be read is left alone.
+Not its job: the global generators (ambient); streams, whose workers must draw alike to share files out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import awaits
+from feedline.messages import Drawing, Notice, Outcome
+from feedline.supervise.walking import Found, is_a, names_of, plain_attribute, walk
+from feedline.workers.job import Job
+
+IN_THREADS = (
+    "is a random generator that all worker threads draw from, so which sample gets which draw depends on their timing. "
+    "Draw from feedline.rng() instead: that belongs to the sample."
+)
+SEVERAL = (
+    "is a random generator that samples draw from while several are read at a time (fetch_threads, async datasets), so "
+    "which sample gets which draw depends on timing. Draw from feedline.rng() instead: that belongs to the sample."
+)
+REPEATED = (
+    "is a random generator that samples draw from, and each worker process has a copy of it that began in the same "
+    "state: workers, and epochs if their workers are started anew, draw the same numbers. Draw from feedline.rng() "
+    "instead, which belongs to the sample; or give each worker its own in worker_init_fn, seeded by "
+    "get_worker_info().seed."
+)
+TASKS = 64
+"""Of each worker, that are looked at: 5 to 30 µs each for a generator. What draws for samples does so in the first."""
+
+_NUMPY = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+
+
+class HeldGenerators:
+    """Those of one worker process, from when `worker_init_fn` has been called."""
+
+    def __init__(self, job: Job) -> None:
+        found = [] if job.stream else generators(job)
+        states = {each.path: (each.what, _state_of(each.what)) for each in found}
+        self._watched = {path: _Watched(what, state) for path, (what, state) in states.items() if state is not None}
+        self._left = TASKS
+
+    def __bool__(self) -> bool:
+        return bool(self._watched)
+
+    def told(self, outcome: Outcome, epoch: int) -> Outcome:
+        """The outcome of a task, with what has been found out by now."""
+        drawing = tuple(Drawing(path, each.began) for path, each in self._watched.items() if each.draws(epoch))
+        for path, _ in drawing:
+            del self._watched[path]
+        self._left -= 1
+        if not self._left:
+            self._watched.clear()
+        return outcome._replace(notice=(outcome.notice or Notice())._replace(drawing=drawing)) if drawing else outcome
+
+
+class _Watched:
+    def __init__(self, generator: Any, state: bytes) -> None:
+        self._generator = generator
+        self.began = self._last = state
+        self._drawn_in = -1  # the epoch of the task before this one, if that has drawn
+
+    def draws(self, epoch: int) -> bool:
+        """Has this task drawn, and the one before it in the same epoch?"""
+        state = _state_of(self._generator)
+        if state is None or state == self._last:
+            self._drawn_in = -1
+            return False
+        again = self._drawn_in == epoch
+        self._last, self._drawn_in = state, epoch
+        return again
+
+
+class Repeats:
+    """What the workers of all epochs have said."""
+
+    def __init__(self) -> None:
+        self._seen: set[Drawing] = set()
+
+    def take(self, drawing: tuple[Drawing, ...]) -> list[str]:
+        """What to warn of: a worker says a thing once, so what is said twice comes from two of them.
+
+        >>> Repeats().take((Drawing("dataset.rng", b"1"), Drawing("dataset.rng", b"2")))
+        []
+        >>> repeats = Repeats()
+        >>> [repeats.take((Drawing("dataset.rng", b"1"),))[:1] for _ in range(2)][1][0][:42]
+        'dataset.rng is a random generator that sam'
+        """
+        known = [f"{each.path} {REPEATED}" for each in drawing if each in self._seen]
+        self._seen.update(drawing)
+        return known
+
+
+def several_read(job: Job) -> bool:
+    """Does a worker read several samples at a time?"""
+    return job.fetch_threads > 1 or (not job.stream and awaits(job.dataset))
+
+
+def generators(job: Job) -> list[Found[Any]]:
+    """All of them, with their paths; they are not touched."""
+    return walk(job.dataset, "dataset", _recognise) + walk(job.collate_fn, "collate_fn", _recognise)
+
+
+def _recognise(kind: type) -> Callable[[Any], Any] | None:
+    if is_a(kind, *_NUMPY):
+        return _unless_global(_bits, np.random.mtrand._rand._bit_generator)
+    if is_a(kind, random.Random):
+        return None if is_a(kind, random.SystemRandom) else _unless_global(_itself, random._inst)
+    if ("torch", "Generator") in names_of(kind):
+        return _unless_global(_itself, sys.modules["torch"].default_generator)
+    return None
+
+
+def _unless_global(inner: Callable[[Any], Any], known: Any) -> Callable[[Any], Any]:
+    """A check that answers with the generator itself; the global ones are ambient's to seed."""
+    return lambda generator: None if inner(generator) is known else generator
+
+
+def _itself(generator: Any) -> Any:
+    return generator
+
+
+def _bits(generator: Any) -> Any:
+    own = is_a(type(generator), np.random.BitGenerator)
+    return generator if own else plain_attribute(generator, "_bit_generator")
+
+
+def _state_of(generator: Any) -> bytes | None:
+    """A number for its state; None if it does not say."""
+    try:
+        if is_a(type(generator), *_NUMPY):
+            state: Any = _bits(generator).state
+        elif is_a(type(generator), random.Random):
+            state = generator.getstate()
+        elif generator.device.type == "cpu":  # a forked worker must not touch another device
+            state = generator.get_state().numpy().tobytes()
+        else:
+            return None
+        return hashlib.blake2b(pickle.dumps(state), digest_size=8).digest()
+    except Exception:  # another's generator may keep its state in a way of its own
+        return None

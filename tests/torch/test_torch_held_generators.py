@@ -1,0 +1,83 @@
+"""A torch.Generator that a dataset holds: under feedline.torch it draws what it draws under torch's own loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.data
+from kinds import FORK
+
+import feedline
+from feedline.torch import DataLoader
+
+
+class Noisy(torch.utils.data.Dataset[Any]):
+    def __init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(5)
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(2, generator=self.generator)
+
+
+class Ordered(torch.utils.data.Dataset[Any]):
+    """Draws an order once, when its first sample is read."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(5)
+        self.order: Any = None
+
+    def __len__(self) -> int:
+        return 120
+
+    def __getitem__(self, index: int) -> Any:
+        if self.order is None:
+            self.order = torch.randperm(120, generator=self.generator)
+        return int(self.order[index])
+
+
+class Files(torch.utils.data.IterableDataset[Any]):
+    def __init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(5)
+
+    def __iter__(self) -> Iterator[Any]:
+        files = torch.randperm(24, generator=self.generator).tolist()
+        info = torch.utils.data.get_worker_info()
+        return iter(files if info is None else files[info.id :: info.num_workers])
+
+
+def epochs(loader: Any, number: int = 3) -> list[list[Any]]:
+    return [[batch.tolist() for batch in loader] for _ in range(number)]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_stream_that_shuffles_and_shares_out_gives_torchs_batches(persistent: bool) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "persistent_workers": persistent}
+    ours = epochs(DataLoader(Files(), **options))
+    assert ours == epochs(torch.utils.data.DataLoader(Files(), **options))
+    assert all(sorted(value for batch in epoch for value in batch) == list(range(24)) for epoch in ours)
+
+
+@pytest.mark.parametrize("front", [DataLoader, feedline.DataLoader])
+def test_an_order_drawn_once_is_the_same_in_all_workers(front: Any) -> None:
+    (got,) = epochs(front(Ordered(), batch_size=4, num_workers=2), 1)
+    assert sorted(value for batch in got for value in batch) == list(range(120))
+
+
+def test_one_worker_draws_what_the_generator_gives() -> None:
+    one: dict[str, Any] = {"batch_size": 4, "num_workers": 1}
+    assert epochs(DataLoader(Noisy(), **one), 1) == epochs(torch.utils.data.DataLoader(Noisy(), **one), 1)
+
+
+def test_epochs_that_repeat_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"dataset\.generator is a random generator that samples draw from"):
+        epochs(DataLoader(Noisy(), batch_size=2, **{**FORK, "num_workers": 1}), 2)
+
+
+def test_without_workers_it_is_the_users() -> None:
+    assert epochs(DataLoader(Noisy(), batch_size=4)) == epochs(torch.utils.data.DataLoader(Noisy(), batch_size=4))
