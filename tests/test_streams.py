@@ -237,3 +237,33 @@ def test_an_epoch_begun_again_is_read_again(kind: dict[str, Any]) -> None:
             loader.set_epoch(3)
             batches = [batch.tolist() for batch, _ in zip(loader, range(leave_after), strict=False)]
             assert batches == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11]][:leave_after]
+
+
+class Logging(Count):
+    """Asks which worker it is in for a log line, and reads everything all the same."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        self.line = "" if info is None else f"opened by worker {info.id}, {info}"
+        return iter(range(self.length))
+
+
+@every_worker
+def test_to_ask_for_a_log_line_is_no_sharing(kind: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match=rf"{WHOLE}.*It does look at get_worker_info\(\)\.id"):
+        assert elements(DataLoader(Logging(23), batch_size=4, **kind)) == list(range(23))
+
+
+class SharedById(Count):
+    """Knows by heart that there are two workers."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        return iter(range(7) if info is None or info.id == 0 else range(7, self.length))
+
+
+@every_worker
+@pytest.mark.filterwarnings(f"ignore:{WHOLE}")
+def test_shares_picked_by_the_id_alone_are_an_error_and_not_lost(kind: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"other elements in each worker.*let it look at num_workers"):
+        elements(DataLoader(SharedById(40), batch_size=4, **kind))

@@ -8,6 +8,7 @@ Not its job: what the options mean (loader and fronts), anything a stop on the l
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +23,7 @@ from feedline.lasting import Lasting
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
-from feedline.line.stream import DISAGREE
+from feedline.line.stream import DISAGREE, UNEQUAL
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording
@@ -80,6 +81,7 @@ class BatchIterator(Iterator[Any]):
         """How many the latest batch was made of; None if the dataset gives batches of its own."""
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
+        self._last, self._latest = sys.maxsize, -1  # of a stream read whole: its last batch, the latest seen
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         release = workers.release if self._owned else None
         self._end = weakref.finalize(self, _end, self._meter, workers.spent, release, weakref.ref(lasting))
@@ -242,6 +244,8 @@ class BatchIterator(Iterator[Any]):
         if self._passes_over:
             self._lasting.mishaps.take(outcome, self._options.care)
             self._samples += len(outcome.bad)
+        if True in self._read_whole:
+            self._check_ends(outcome)
         self._samples += outcome.size
         return outcome.size > 0 or outcome.failure is not None
 
@@ -300,6 +304,15 @@ class BatchIterator(Iterator[Any]):
             self._read_whole.add(outcome.whole)
             if len(self._read_whole) > 1:
                 raise RuntimeError(DISAGREE)
+
+    def _check_ends(self, outcome: Outcome) -> None:
+        """Of a stream that every worker reads whole no batch comes after one that is the last for another worker."""
+        if outcome.ended:
+            self._last = min(self._last, outcome.seq)
+        if outcome.size:
+            self._latest = max(self._latest, outcome.seq)
+        if self._latest > self._last:
+            raise RuntimeError(UNEQUAL)
 
     def _finish(self) -> None:
         grown = self._lasting.memory.look(self._workers.processes, self._setting, ended=True)

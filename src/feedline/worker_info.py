@@ -1,7 +1,8 @@
 """Which worker is this? — for dataset code that wants to know.
 
-Takes: what the worker's body sets. Gives: `get_worker_info()`, and a call when somebody asks (a stream that asks shards
-itself) or looks at the number of workers (a `worker_init_fn` that does shares the data out).
+Takes: what the worker's body sets. Gives: `get_worker_info()`, and a call when somebody looks at the number of workers:
+a stream that does reads a share of its own, and a `worker_init_fn` that does shares the data out. Nobody can share
+without knowing how many there are; to ask which worker it is, for a log line say, is no sharing.
 Promises: in a worker process all threads get the same answer, those of the dataset's own too; a worker thread has its
 own. Not its job: starting workers.
 """
@@ -31,10 +32,13 @@ class WorkerInfo:
     def __getattribute__(self, name: str) -> Any:
         if name in TELLING:
             note_counting()
+        elif name == "id":
+            note_naming()
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:  # printing it is no looking
-        return f"WorkerInfo(id={self.id}, num_workers={count_of(self)}, seed={self.seed}, dataset={self.dataset!r})"
+        number = object.__getattribute__(self, "id")
+        return f"WorkerInfo(id={number}, num_workers={count_of(self)}, seed={self.seed}, dataset={self.dataset!r})"
 
 
 class _Place:
@@ -42,9 +46,9 @@ class _Place:
 
     def __init__(self, info: WorkerInfo | None = None) -> None:
         self.info = info
-        self.when_asked: Callable[[], None] | None = None
-        self.questions = 0
+        self.when_counted: Callable[[], None] | None = None
         self.counted = 0
+        self.named = 0
         self.known = False
 
 
@@ -63,16 +67,13 @@ def _here() -> _Place:
 def get_worker_info() -> WorkerInfo | None:
     """The worker this code runs in, or None in the main process: the same as torch's function of that name.
 
-    An `IterableDataset` whose `__iter__` asks is taken to read its own share of the data.
+    An `IterableDataset` whose `__iter__` looks at its `num_workers` is taken to read its own share of the data.
 
     >>> get_worker_info() is None
     True
     """
     here = _here()
     here.known = True
-    here.questions += 1
-    if here.when_asked is not None:
-        here.when_asked()
     return here.info
 
 
@@ -88,7 +89,15 @@ def note_looking() -> None:
 
 def note_counting() -> None:
     """Somebody has looked at how many workers there are."""
-    _here().counted += 1
+    here = _here()
+    here.counted += 1
+    if here.when_counted is not None:
+        here.when_counted()
+
+
+def note_naming() -> None:
+    """Somebody has looked at which of the workers this is."""
+    _here().named += 1
 
 
 def set_worker_info(info: WorkerInfo | None, own_process: bool) -> None:
@@ -119,14 +128,14 @@ if hasattr(os, "register_at_fork"):  # a process that a worker thread has forked
 
 
 @contextlib.contextmanager
-def watch_for_question(when_asked: Callable[[], None] | None) -> Iterator[None]:
-    """While this lasts, have a function called whenever this worker's code calls `get_worker_info`."""
+def watch_for_counting(when_counted: Callable[[], None] | None) -> Iterator[None]:
+    """While this lasts, have a function called whenever this worker's code looks at the number of workers."""
     here = _here()
-    before, here.when_asked = here.when_asked, when_asked
+    before, here.when_counted = here.when_counted, when_counted
     try:
         yield
     finally:
-        here.when_asked = before
+        here.when_counted = before
 
 
 @contextlib.contextmanager
@@ -151,11 +160,6 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
             _own.place = None
 
 
-def questions() -> int:
-    """How often this worker's code has called `get_worker_info`."""
-    return _here().questions
-
-
 def has_looked() -> bool:
     """Has this worker's code ever looked which worker it is?"""
     return _here().known
@@ -164,6 +168,11 @@ def has_looked() -> bool:
 def countings() -> int:
     """How often this worker's code has looked at the number of workers."""
     return _here().counted
+
+
+def namings() -> int:
+    """How often this worker's code has looked at which worker it is."""
+    return _here().named
 
 
 def is_one_of_many() -> bool:

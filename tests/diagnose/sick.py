@@ -259,7 +259,8 @@ class Everything(Whole):
     """Asks, and gives each worker everything."""
 
     def __iter__(self) -> Iterator[Any]:
-        get_worker_info()
+        info = get_worker_info()
+        assert info is None or info.num_workers
         yield from super().__iter__()
 
 

@@ -150,5 +150,7 @@ class Asking(Elements):
     def __next__(self) -> Any:
         number = super().__next__()
         if number:
-            feedline.get_worker_info()
+            info = feedline.get_worker_info()
+            assert info is not None
+            assert info.num_workers
         return number

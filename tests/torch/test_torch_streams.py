@@ -55,7 +55,7 @@ class FirstTakesAll(Stream):
 
     def __iter__(self) -> Iterator[int]:
         info = torchs.get_worker_info()
-        return iter(range(self.end if info is None or info.id == 0 else 0))
+        return iter(range(self.end if info is None or info.id % info.num_workers == 0 else 0))
 
 
 def cut_to_share(worker_id: int) -> None:
@@ -379,7 +379,7 @@ class AsksLate(Stream):
         yield from range(5)
         try:
             info: Any = torchs.get_worker_info()
-            yield 100 + info.id
+            yield 100 + info.id * info.num_workers
         except Exception:
             yield -1
         yield from range(5, self.end)

@@ -31,7 +31,7 @@ from feedline.datasets.reading import (
     reads_many,
 )
 from feedline.rng import reading_some
-from feedline.worker_info import is_one_of_many, questions
+from feedline.worker_info import countings, is_one_of_many
 
 
 class Dataset(Generic[T_co]):
@@ -184,10 +184,10 @@ class ChainDataset(IterableDataset[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         shares: bool | None = None
         for dataset in self.datasets:
-            before = questions()
+            before = countings()
             elements = iter(dataset)
             first = list(islice(elements, 1))
-            asked = questions() > before
+            asked = countings() > before
             if shares is not None and asked is not shares and is_one_of_many():
                 raise RuntimeError(
                     "some of the chained datasets read their own share (they ask get_worker_info()) and others read "

@@ -1,12 +1,12 @@
 """Elements of an iterable dataset for one task, each element once over all workers.
 
 Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
-Promises: a dataset that asks `get_worker_info()` shards itself, as does one that worker_init_fn has given its share;
-one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which keeps each
-`shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because each
-batch is read under its own seed, those passed over too. An element that fails is raised, or left out (a shorter batch),
-or made up for by reading on; a stream that does nothing but fail is not read for ever. Opened in its middle, it goes on
-where a record says it stood, or else the batches before are passed over.
+Promises: a dataset that looks at `get_worker_info().num_workers` shards itself, as does one that worker_init_fn has
+given its share; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which
+keeps each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because
+each batch is read under its own seed, those passed over too. An element that fails is raised, or left out (a shorter
+batch), or made up for by reading on; a stream that does nothing but fail is not read for ever. Opened in its middle, it
+goes on where a record says it stood, or else the batches before are passed over.
 Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (mishaps), what the
 dataset says of its place (source) and what becomes of the shuffle buffer (shuffled).
 """
@@ -26,30 +26,38 @@ from feedline.line.source import Record, Source
 from feedline.messages import BadSample, Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
-from feedline.worker_info import watch_for_question
+from feedline.worker_info import namings, watch_for_counting
 
 log = logging.getLogger("feedline")
 
 Seed = Callable[[Task], None]
 
 READ_WHOLE = (
-    "the IterableDataset neither asks feedline.get_worker_info() nor has a method shard(index, count), so each of the "
-    "{shards} workers reads the whole stream and keeps one batch in {shards}: correct, but the reading is done "
-    "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or set "
-    "the dataset's bounds in worker_init_fn) to share it."
+    "the IterableDataset neither asks for get_worker_info().num_workers nor has a method shard(index, count), so each "
+    "of the {shards} workers reads the whole stream and keeps one batch in {shards}: it is read {shards} times. "
+    "Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or set the dataset's bounds "
+    "in worker_init_fn) to share it."
+)
+NAMED_ONLY = (
+    " It does look at get_worker_info().id: if it picks its share by that alone, knowing the number of workers from "
+    "elsewhere, elements are lost. Then let it look at num_workers, too."
 )
 ASKED_LATE = (
-    "the IterableDataset asks get_worker_info() only after its first element, when it had already been taken for one "
-    "that reads everything and its workers had shared out the batches so far. From here on elements would be lost, so "
-    "it ends here: ask at the start of __iter__ (and use the answer where you need it), or define shard(index, count)"
+    "the IterableDataset asks for get_worker_info().num_workers only after its first element, when it had already been "
+    "taken for one that reads everything and its workers had shared out the batches so far. From here on elements "
+    "would be lost, so it ends here: ask at the start of __iter__ (and use the answer where you need it), or define "
+    "shard(index, count)"
 )
-
-
 DISAGREE = (
     "some workers read the whole IterableDataset and others a share of their own, so elements would be lost. Either it "
-    "asks get_worker_info() in some workers only, or worker_init_fn cannot be seen to share the data in all of them "
-    "(it set an attribute to the value it had): let it look at get_worker_info().num_workers, or define "
+    "asks for get_worker_info().num_workers in some workers only, or worker_init_fn cannot be seen to share the data "
+    "in all of them (it set an attribute to the value it had): let it look at get_worker_info().num_workers, or define "
     "shard(index, count)"
+)
+UNEQUAL = (
+    "the IterableDataset was taken for one that every worker reads whole, but it has other elements in each worker: in "
+    "one it has ended, and another has more. If workers read shares that they pick by get_worker_info().id alone, "
+    "let it look at num_workers, too, or define shard(index, count)"
 )
 GENERATOR_OVER = (
     "an element of the IterableDataset failed, and its __iter__ is a generator, which Python ends at its first error: "
@@ -58,8 +66,9 @@ GENERATOR_OVER = (
 )
 GIVEN_UP = "the IterableDataset failed {times} times in a row, so it was taken to have ended"
 CHANGED_SHARING = (
-    "the state cannot be continued here, because {then} then, and {now} now (one that shares itself out asks "
-    "get_worker_info() whenever it is opened): continue with the dataset and the worker_init_fn that saved it"
+    "the state cannot be continued here, because {then} then, and {now} now (one that shares itself out asks for "
+    "get_worker_info().num_workers whenever it is opened): continue with the dataset and the worker_init_fn that saved "
+    "it"
 )
 FAILURES_IN_A_ROW = 1_000
 """More than a file of broken records may hold, and soon over."""
@@ -118,7 +127,7 @@ class StreamReader:
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
             self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key)
-        with watch_for_question(self._note_again):
+        with watch_for_counting(self._note_again):
             self._go_on(record)
 
     @property
@@ -164,7 +173,7 @@ class StreamReader:
             return self._read_knowing(task)
         if not self._whole or self._shards == 1:
             return self._read(task)
-        with watch_for_question(self._note_late):
+        with watch_for_counting(self._note_late):
             taken = self._read(task)
         if self._late:
             self._ended = True
@@ -173,7 +182,7 @@ class StreamReader:
 
     def _read_knowing(self, task: Task) -> Taken:
         """The first batch after going on from a state: by its end the dataset has asked who it is, as it did then."""
-        with watch_for_question(self._note_again):
+        with watch_for_counting(self._note_again):
             taken = self._read(task)
         asks, self._asks = self._asks, None
         if asks == self._whole:
@@ -229,17 +238,19 @@ class StreamReader:
             self._begin_own()
         else:
             self._begin()
+        before = namings()
         if source is None:
-            with watch_for_question(self._note_question):
+            with watch_for_counting(self._note_question):
                 elements = self._opened(dataset, None)
                 elements = chain(self._peek(elements), elements)
         else:  # a first element read now would have another seed, and it may ask only then
             self._asks = False if not is_own_share else None
-            with watch_for_question(self._note_again):
+            with watch_for_counting(self._note_again):
                 elements = self._opened(dataset, source)
         self._check_sharing(record)
         if self._whole:
-            self.notices.append(READ_WHOLE.format(shards=self._shards))
+            named = NAMED_ONLY if namings() > before else ""
+            self.notices.append(READ_WHOLE.format(shards=self._shards) + named)
         return elements
 
     def _go_on(self, record: Record) -> None:

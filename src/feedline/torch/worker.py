@@ -1,8 +1,8 @@
 """A worker in torch's eyes: its generator, its threads, its `get_worker_info()`.
 
 Takes: who the worker is. Promises: `torch.utils.data.get_worker_info()` answers in a worker, process or thread, as
-under torch's loader, and that it was asked is noticed (a stream that asks shards itself); a process has one intra-op
-thread.
+under torch's loader, and that its `num_workers` was looked at is noticed (a stream that does shards itself); a process
+has one intra-op thread.
 Not its job: threads that a dataset starts in a worker thread, which are nobody's.
 """
 
@@ -46,13 +46,13 @@ class TorchGenerator:
 
 
 class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
-    """torch's own answer; looking at who and how many tells the stream reader that the dataset shards itself."""
+    """torch's own answer; looking at how many there are tells the stream reader that the dataset shards itself."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "id" or name in worker_info.TELLING:
-            worker_info.get_worker_info()
         if name in worker_info.TELLING:
             worker_info.note_counting()
+        elif name == "id":
+            worker_info.note_naming()
         if not name.startswith("_"):  # those are torch's own, while it is made
             worker_info.note_looking()
         return super().__getattribute__(name)
