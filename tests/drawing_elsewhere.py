@@ -1,4 +1,4 @@
-"""Functions of another module than the dataset's, which draw and remember past what can be seen of the dataset."""
+"""Functions of another module than the dataset's, which draw past what can be seen of the dataset."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-latest: dict[str, int] = {}
-
 
 def fetched_by_name(index: int) -> float:
     return fetched()
@@ -16,11 +14,6 @@ def fetched_by_name(index: int) -> float:
 
 def hidden(index: int) -> float:
     return float(np.random.mtrand._rand.random_sample())
-
-
-def remembering(index: int) -> int:
-    latest["index"] = index
-    return latest["index"]
 
 
 def by_the_modules_function(index: int) -> Any:

@@ -128,31 +128,6 @@ def test_workers_that_come_late_to_an_epoch_that_is_not_the_first() -> None:
         assert pacing.seen == [0] * 18 + [2] * 12
 
 
-class Waiting(Noisy):
-    """Which threads do as well as processes, so that they change over."""
-
-    def __len__(self) -> int:
-        return 400
-
-    def __getitem__(self, index: int) -> Any:
-        threading.Event().wait(0.001)
-        return index, feedline.rng().random()
-
-
-@pytest.mark.parametrize("script", [{2: 3, 9: 1, 20: 5}, {3: 4, 30: 0, 50: 2}], ids=str)
-@pytest.mark.parametrize("persistent", [False, True])
-def test_their_number_and_their_kind_change_at_once(script: dict[int, Any], persistent: bool) -> None:
-    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3}
-    expected = DataLoader(Waiting(), **options, num_workers=4, workers="thread")
-    with DataLoader(
-        Waiting(), **options, num_workers="auto", workers="auto", persistent_workers=persistent, **FORK
-    ) as loader:
-        scripted(loader, script)
-        for _ in range(2):
-            assert told(loader) == told(expected)
-        assert loader.stats().why_kind
-
-
 class Divided(Dataset[Any]):
     """Samples that take long enough for workers to share a batch."""
 

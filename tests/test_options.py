@@ -311,3 +311,8 @@ def test_a_user_made_sampler_class_with_a_getitem_is_taken() -> None:
 def test_a_start_method_for_threads_is_refused() -> None:
     with pytest.raises(ValueError, match="multiprocessing_context is for worker processes"):
         DataLoader([1, 2], num_workers=1, workers="thread", multiprocessing_context="fork")
+
+
+def test_workers_auto_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(OptionError, match=r"workers='auto' is no more.*workers='thread'.*feedline doctor"):
+        DataLoader(np.arange(4), num_workers=2, workers="auto")

@@ -14,8 +14,7 @@ import functools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -259,19 +258,6 @@ class BySample:
         if self._open:
             self._open = False
             _switch.drop()
-
-
-@contextmanager
-def drawing_from(python: Any, numpy: Any) -> Iterator[None]:
-    """Meanwhile the modules' functions, called in this thread, are the methods of these two."""
-    before = _own.python, _own.numpy
-    _switch.hold()
-    _own.python, _own.numpy = python, numpy
-    try:
-        yield
-    finally:
-        _own.python, _own.numpy = before
-        _switch.drop()
 
 
 class _Own(threading.local):

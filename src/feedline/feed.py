@@ -31,7 +31,6 @@ from feedline.stats import Stats
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
 from feedline.workers.changing import ChangingWorkers
-from feedline.workers.choosing import ChoosingWorkers
 from feedline.workers.contract import Workers
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.job import Job
@@ -66,7 +65,7 @@ class Feed:
         job = replace(job, marked=self._lasting.recording is not None)
         self._pace(options, job)
         if self._lasting.workers is None:
-            self._lasting.kind.begin(options.workers, job, options.multiprocessing_context)
+            self._lasting.kind = options.workers if job.num_workers else ""
             self._warn_about(options, job)
         kept = self._kept_workers(options, job) if options.persistent_workers else None
         workers = kept or self._new_workers(options, job)
@@ -93,7 +92,7 @@ class Feed:
         pacing = self._lasting.pacing
         if pacing is not None and pacing.here.known is not None:
             return  # what is open since then, we have opened by reading it here
-        for message in warnings_about(job, self._lasting.kind.now.kind, options.multiprocessing_context):
+        for message in warnings_about(job, self._lasting.kind, options.multiprocessing_context):
             self.tell_once(message)
 
     def _pace(self, options: Options, job: Job) -> None:
@@ -143,9 +142,6 @@ class Feed:
             self.drop_kept()  # those there are were told to mark nothing
         self._marked = job.marked
         workers = self._lasting.workers
-        if isinstance(workers, ChoosingWorkers) and workers.outdated:
-            self.drop_kept()
-            workers = None
         if workers is None:
             workers = self._new_workers(options, job)
             self._may_work_ahead = options.across_epochs and changeable(job) is None
@@ -167,18 +163,17 @@ class Feed:
             return self._sharing(options, job, job.num_workers)
         job, count = replace(job, num_workers=pacing.most, paced=True), pacing.setting.workers
         staff = self._sharing(options, job, count)
-        return ChangingWorkers(job, staff, count, pacing.here, travel=self._lasting.kind.now.kind != "thread")
+        return ChangingWorkers(job, staff, count, pacing.here, travel=options.workers != "thread")
 
     def _sharing(self, options: Options, job: Job, count: int) -> Workers:
-        """Of the kind asked for, or chosen; they share batches among them where that is possible."""
-        make, kind, division = partial(_workers_of, options), self._lasting.kind, self._lasting.division
-        workers = ChoosingWorkers(job, make, kind, count) if kind.is_open else make(kind.now.kind, job, count)
+        """Of the kind asked for; they share batches among them where that is possible."""
+        division, workers = self._lasting.division, _workers_of(options, job, count)
         if division.never or not may_split(job):
             return workers
         return SplitWorkers(workers, job.dialect.pieces, division, options.in_order)
 
 
-def _workers_of(options: Options, kind: str, job: Job, count: int) -> Workers:
-    if kind == "thread":
+def _workers_of(options: Options, job: Job, count: int) -> Workers:
+    if options.workers == "thread":
         return ThreadWorkers(job, count)
     return ProcessWorkers(job, options.multiprocessing_context, count)

@@ -5,7 +5,7 @@ GIL was held, how long the work took and how much of that was on a CPU.
 Promises: a look needs no clock, so a busy machine hardly changes what is seen. A rival thread sleeps, wakes at a
 moment that has nothing to do with the work, and asks for the GIL. If it had to wait for that, the kernel counts one
 more switch than the sleep alone costs. A look costs about 10 µs, and the thread at work one switch of threads.
-Not its job: what follows from it (workers/choice, the doctor).
+Not its job: what follows from it (the doctor).
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ from feedline.own_time import now, since
 SHORTEST, LONGEST = 0.0003, 0.0023
 """Seconds between two looks: 32 of them take 45 ms beside work that releases the GIL, and 210 ms beside work that holds
 it, since Python's own interval for a switch (5 ms) is then waited for (benchmarks/kinds_of_workers.py)."""
+LEAST_LOOKS = 8
+"""On fewer nothing is built."""
+MOST_WANTED = 0.5
+"""Of the GIL's time, by all workers together: from there on they wait for one another, and the training loop for them
+(benchmarks/kinds_of_workers.py)."""
+_RARELY = 0.01
 _GOLDEN = 0.6180339887498949
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 
@@ -69,6 +75,16 @@ def gil_is_on() -> bool:
     True
     """
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+def wanted(looks: Looks, workers: int, cpus: float) -> float:
+    """The share of the GIL's time that so many workers want together, were they threads: of those that compute at once.
+
+    >>> wanted(Looks(20, 5, seconds=1.0, computing=1.0), workers=8, cpus=2)
+    0.5
+    """
+    at_once = min(workers, cpus / max(looks.on_cpu, _RARELY))
+    return looks.held_share * at_once
 
 
 class Rival:

@@ -28,7 +28,6 @@ from feedline.pacing import Pacing
 from feedline.recorder import Known, Recorder
 from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
-from feedline.workers.choosing import Choosing
 from feedline.workers.contract import Workers
 from feedline.workers.division import Division
 from feedline.workers.held_generators import Repeats
@@ -65,8 +64,8 @@ class Lasting:
         self.meters: deque[Meter] = deque(maxlen=KEPT)
         self.flow_before = Flow()
         """Of all epochs whose meters are not kept any more."""
-        self.kind = Choosing()
-        """Of the workers."""
+        self.kind = ""
+        """Of the workers; empty if there are none."""
         self.recorders: list[Recorder] = []
         self.latest: Callable[[], Iteration | None] = lambda: None
         """The epoch begun last, as long as somebody has its iterator."""
@@ -127,7 +126,7 @@ class Lasting:
         latest = self.latest()
         workers = self.workers if latest is None else latest
         processes = [] if workers is None else workers.processes()
-        ended = not processes and self.kind.now.kind == "thread"  # those there may have been are none of the workers
+        ended = not processes and self.kind == "thread"  # those there may have been are none of the workers
         with self._lock:
             before, meters = self.flow_before, list(self.meters)
         epochs = [meter.flow() for meter in meters]
@@ -140,8 +139,7 @@ class Lasting:
             workers=() if ended else self.memory.now(processes),
             collate=self.collated.stats(),
             errors=self.mishaps.count,
-            kind=self.kind.now.kind,
-            why_kind=self.kind.now.why,
+            kind=self.kind,
             chosen=self.chosen(),
         )
 

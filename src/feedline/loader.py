@@ -41,7 +41,7 @@ class DataLoader:
 
     Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
     seed and epoch; drawn at random if None), `num_workers="auto"` (as many as it takes, found out while it runs:
-    `print(loader.stats())`), `workers` ("process", "thread", or "auto": whichever does better, see docs/workers.md),
+    `print(loader.stats())`), `workers` ("process" or "thread", see docs/workers.md),
     `shuffle_buffer` (for streams), `collate` (how each field becomes a batch:
     `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn), `across_epochs` (False: persistent workers
     read nothing of an epoch before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a

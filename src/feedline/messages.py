@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
-from feedline.gil import Looks
 from feedline.observe.marks import Marks
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "BadSample",
     "Empty",
     "Failure",
-    "Findings",
     "IntArray",
     "Notice",
     "Outcome",
@@ -180,16 +178,6 @@ class Tally:
     """1 if none were left, so that there is no batch."""
 
 
-class Findings(NamedTuple):
-    """What a worker process has seen of its work while it is tried whether threads would do (workers/trial)."""
-
-    looks: Looks = Looks()
-    not_shared: str = ""
-    """Why threads must not share the dataset, should that have come out."""
-    batches: float = 0.0
-    """So much of a batch was made meanwhile; 0 if it does not count."""
-
-
 class Apart(Enum):
     """Why a piece of a batch is none: the batch has to be made by one worker."""
 
@@ -220,7 +208,6 @@ class Notice(NamedTuple):
     """Of a piece of a batch: that it is of no use."""
     took: float | None = None
     """Of a piece of a batch: the seconds for each of its samples."""
-    findings: Findings | None = None
     drawing: tuple[Drawing, ...] = ()
     needs_worker: str = ""
     """Why the dataset should be read by a worker, and never by the loop (num_workers="auto")."""
@@ -253,11 +240,6 @@ class Outcome(NamedTuple):
 def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     """The same, and when it was made."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))
-
-
-def with_findings(outcome: Outcome, findings: Findings) -> Outcome:
-    """The same, and what was seen meanwhile."""
-    return outcome._replace(notice=(outcome.notice or Notice())._replace(findings=findings))
 
 
 def with_need(outcome: Outcome, why: str) -> Outcome:

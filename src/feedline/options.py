@@ -22,8 +22,6 @@ from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
-AUTO = "auto"
-"""The kind is for feedline to choose."""
 
 
 @dataclass(frozen=True)
@@ -295,10 +293,15 @@ def check_kind(value: Any) -> str:
     """A kind of workers."""
     if not isinstance(value, str):
         raise OptionTypeError(
-            f"workers says of which kind they are, {' or '.join(map(repr, (*KINDS, AUTO)))}; got {value!r}. "
+            f"workers says of which kind they are, {' or '.join(map(repr, KINDS))}; got {value!r}. "
             "How many there are is num_workers."
         )
-    return check_choice("workers", value, (*KINDS, AUTO))
+    if value == "auto":
+        raise OptionError(
+            "workers='auto' is no more: it chose threads for datasets that threads cannot share. Leave it out for "
+            "processes, or say workers='thread' for samples that wait or release the GIL; `feedline doctor` tells which"
+        )
+    return check_choice("workers", value, KINDS)
 
 
 def check_restart(care: Care, timeout: float) -> None:

@@ -197,8 +197,6 @@ class Stats:
     """Samples that failed and were left out or replaced (`on_error`)."""
     kind: str = ""
     """Of the workers: "process" or "thread"; empty without workers."""
-    why_kind: str = ""
-    """Why they are of that kind, if feedline chose it (`workers="auto"`)."""
     chosen: Chosen | None = None
     """With `num_workers="auto"`: how many there are, and why."""
 
@@ -271,9 +269,6 @@ def _lines(stats: Stats) -> Iterator[str]:
     yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
     if flow.num_workers:
         yield f"  {flow.queued:.2g} batches ready on average, {flow.num_workers} workers, {flow.restarts} replaced"
-    if stats.why_kind:
-        plural = {"process": "processes", "thread": "threads"}[stats.kind]
-        yield f"  {plural}, because {stats.why_kind}"
     if stats.chosen is not None:
         yield f"  {stats.chosen}"
     for worker in stats.workers:

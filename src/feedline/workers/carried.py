@@ -95,34 +95,6 @@ def open_in(dataset: Any) -> set[str]:
     return {path for _, paths in hazards(dataset) for path in paths}
 
 
-def not_shared(dataset: Any) -> str:
-    """What is open in it, by its path, that threads must not share; empty if nothing is."""
-    found = walk(dataset, "dataset", _recognise_for_threads, most=MOST, few=EACH)
-    mapped = {each.holder for each in found if each.what is _MAPPING}
-    opened = (FILE, PIPE, SOCKET, CONNECTION)
-    return next((each.path for each in found if each.what in opened and not _only_mapped(each, mapped)), "")
-
-
-def lost_in_fork(dataset: Any, context: str | BaseContext | None) -> str:
-    """What threads can use and a forked worker cannot, a held lock or running threads, by its path; or nothing."""
-    if _start_method(context) != "fork":
-        return ""
-    found = dict(hazards(dataset))
-    return next((found[what][0] for what in (LOCK, THREADS) if what in found), "")
-
-
-def _recognise_for_threads(kind: type) -> Callable[[Any], str | None] | None:
-    if is_a(kind, _io.BytesIO, _io.StringIO):
-        return _in_memory
-    return _harmless if is_a(kind, _thread._local) else _recognise(kind)  # each thread has its own of what is in there
-
-
-def _in_memory(value: Any) -> str:
-    """A process has a copy of it; threads would move its position under one another's hands."""
-    kind = _io.BytesIO if is_a(type(value), _io.BytesIO) else _io.StringIO
-    return _HARMLESS if kind.closed.__get__(value) else FILE
-
-
 def _harmless(value: Any) -> str:
     return _HARMLESS
 

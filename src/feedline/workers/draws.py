@@ -1,9 +1,8 @@
-"""Does anybody draw from generators that samples read at the same time would share?
+"""Does anybody draw from generators that samples read at the same time share?
 
-Takes: the time while a batch is made. Gives: `Draws`: which of `random` and `numpy.random` was drawn from past its
-functions: by a function fetched by name (`from random import random`), by a library that has the hidden generator, by a
-thread of the dataset's own. In worker threads the modules' functions look which thread calls them; those ways do not.
-`Together`: the same and a framework's generator, where a worker reads several samples at a time, as a warning.
+Takes: the time while a batch is made by a worker that reads several samples at a time. Gives: a warning if `random` or
+`numpy.random` was drawn from past its functions (by one fetched by name, `from random import random`, by a library that
+has the hidden generator, by a thread of the dataset's own), or a framework's default generator was.
 Promises: the numbers drawn are the same as without a look.
 Not its job: generators that a dataset keeps (held_generators).
 """
@@ -13,78 +12,12 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from numpy.random import mtrand
-
 from feedline import mersenne
-from feedline.ambient import Source, drawing_from
+from feedline.ambient import Source
 from feedline.messages import Notice, Outcome
-
-MOST = 64
-"""Calls in a batch that are looked at: 20 µs each, and the GIL is held. What draws does so in its first samples."""
-
-
-class Draws:
-    """One batch's.
-
-    >>> from random import random as fetched
-    >>> draws = Draws()
-    >>> with draws.watched(): _ = random.random()
-    >>> draws.past()
-    ''
-    >>> draws = Draws()
-    >>> with draws.watched(): _ = random.random(), fetched()
-    >>> draws.past()
-    'random'
-    """
-
-    def __init__(self) -> None:
-        self._python = _Watched(random._inst, random._inst.getstate)  # type: ignore[attr-defined, unused-ignore]
-        self._numpy = _Watched(mtrand._rand, mersenne.glimpse)
-
-    def watched(self) -> AbstractContextManager[None]:
-        """Look on meanwhile."""
-        return drawing_from(self._python, self._numpy)
-
-    def past(self) -> str:
-        """The module whose generator was drawn from past its functions; empty if none was."""
-        if self._python.ends_past():
-            return "random"
-        return "numpy.random" if self._numpy.ends_past() else ""
-
-
-class _Watched:
-    """A hidden generator, and the state that the modules' functions have left it in."""
-
-    def __init__(self, generator: Any, state: Callable[[], Any]) -> None:
-        self._generator = generator
-        self._state = state
-        self._known = state()
-        self._calls = 0
-        self._is_past = False
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        original: Callable[..., Any] = getattr(self._generator, method)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._calls += 1
-            if self._calls > MOST:
-                return original(*args, **kwargs)
-            self._is_past = self._is_past or self._state() != self._known
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self._known = self._state()
-
-        return call
-
-    def ends_past(self) -> bool:
-        """Has anybody else drawn, as far as it was looked at?"""
-        return self._is_past or (self._calls <= MOST and self._state() != self._known)
-
 
 TASKS = 4
 """Of each worker, that are looked at: 50 µs each."""

@@ -35,7 +35,5 @@ class Job:
     """May there be no workers for a while (num_workers="auto")?"""
     marked: bool = False
     """Is it written down when each batch was made?"""
-    on_trial: bool = False
-    """Do worker processes look whether threads would do (trial)?"""
     fetch_threads: int = 0
     """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""

@@ -45,7 +45,6 @@ from feedline.workers.held_generators import HeldGenerators
 from feedline.workers.job import Job
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
-from feedline.workers.trial import LOOKING, Trial
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
 
 
@@ -106,7 +105,6 @@ class _Worker:
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
         self._held: HeldGenerators | None = None
-        self._trial: Trial | None = None
         self._job: Job | None = None
         self._were_open: set[str] | None = None
         self._needed = ""
@@ -124,8 +122,6 @@ class _Worker:
                 last_words.add(self._body.readers.stack)
             self._body.start()
             self._held = HeldGenerators(job)
-            if job.on_trial and number < LOOKING:
-                self._trial = Trial(job)
             if job.paced:
                 self._job, self._were_open = job, open_in(job.dataset)
         except Exception as error:
@@ -192,10 +188,7 @@ class _Worker:
     def _run(self, task: Task, empty: Empty) -> Outcome:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
-        if self._trial is not None and not self._trial.over:
-            outcome = self._trial.run(self._body, task, empty)
-        else:
-            outcome = self._body.run(task, empty)
+        outcome = self._body.run(task, empty)
         if self._were_open is not None:
             self._look_for_opened(self._were_open)
         if self._held:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from feedline.diagnose.doctor.evidence import OUTLIER, Evidence, Line, Reading
 from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
-from feedline.workers.choice import LEAST_LOOKS, MOST_WANTED, Facts, wanted
+from feedline.gil import LEAST_LOOKS, MOST_WANTED, wanted
 
 SLOW, VERY_SLOW = 0.01, 0.05
 """Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
@@ -147,7 +147,7 @@ def check_threads(seen: Evidence) -> Iterator[Finding]:
                 "use worker processes, or do the work in NumPy, OpenCV or torch calls on whole arrays.",
                 'loader = DataLoader(dataset, num_workers=4, workers="process")',
             )
-    elif wanted(Facts(2, cpus=2), looks) <= MOST_WANTED:
+    elif wanted(looks, workers=2, cpus=2) <= MOST_WANTED:
         title = f"Reading holds the GIL for {held} of its time: workers='thread' would do"
         yield Finding("threads-help", OK, title, evidence)
 
