@@ -20,6 +20,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import injected  # noqa: E402
+import still  # noqa: E402
 from leaving import keep_what_multiprocessing_keeps, leftovers  # noqa: E402
 
 from feedline.workers.dialect import NUMPY  # noqa: E402
@@ -27,7 +28,7 @@ from feedline.workers.warm import processes_from  # noqa: E402
 
 
 def start_server(method: str, front: str) -> None:
-    """A time limit of this script is one for reading samples, not for imports on a busy machine."""
+    """Workers that are started while others run need not wait for it."""
     if method == "fork":
         return
     modules = (*NUMPY.preload, "feedline.torch.dialect") if front == "feedline.torch" else NUMPY.preload
@@ -36,6 +37,18 @@ def start_server(method: str, front: str) -> None:
         first = multiprocessing.get_context("forkserver").Process(target=int)
         first.start()
         first.join()
+
+
+def stuck(dataset: dict[str, Any]) -> still.Happened:
+    """Is the batch that is waited for held up by the sample at fault, and by nothing else?"""
+    bad = injected.DATASETS[dataset["kind"]].stuck  # type: ignore[attr-defined]
+
+    def at_fault(at: Any) -> bool:
+        if at.task.indices is None:  # a stream
+            return os.path.exists(dataset["once"])
+        return int(at.task.indices[at.place]) in bad
+
+    return still.only_held_up(at_fault)
 
 
 def main(
@@ -56,6 +69,9 @@ def main(
 
     warnings.showwarning = note
     warnings.simplefilter("always")
+    if "timeout" in options or "stall_warning" in options:
+        still.until(stuck(dict(dataset)))
+        still.answered()
     kind = injected.DATASETS[dataset.pop("kind")]
     if kind is injected.Stream and front == "feedline.torch":
         kind = injected.torch_stream
