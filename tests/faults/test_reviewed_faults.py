@@ -209,17 +209,35 @@ def test_a_stopped_group_is_no_timeout(tmp_path: Path) -> None:
     done = run(
         tmp_path,
         """
-        import signal, subprocess
+        import subprocess
+        from feedline import guard
+
+        def path(name):
+            return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 
         class Slow:
             def __len__(self): return 8
-            def __getitem__(self, i): threading.Event().wait(0.2); return i
+            def __getitem__(self, i):
+                if i == 2:
+                    open(path("reading"), "w").close()
+                    while not os.path.exists(path("awake")): threading.Event().wait(0.01)
+                return i
+
+        def is_counted(standings, batch):
+            if os.path.exists(path("awake")) or not os.path.exists(path("reading")): return False
+            open(path("waiting"), "w").close()
+            return True
 
         if __name__ == "__main__":
             os.setpgrp()
-            again = f"sleep 0.5; kill -STOP -{os.getpgrp()}; sleep 3; kill -CONT -{os.getpgrp()}"
+            guard.OVERSLEPT = 0.3
+            still.until(is_counted)
+            again = (
+                f"until test -e {path('waiting')}; do sleep 0.01; done; sleep 0.02; "
+                f"kill -STOP -{os.getpgrp()}; sleep 1.4; kill -CONT -{os.getpgrp()}; touch {path('awake')}"
+            )
             subprocess.Popen(["setsid", "sh", "-c", again])
-            print([batch.tolist() for batch in DataLoader(Slow(), 4, num_workers=1, timeout=2)])
+            print([batch.tolist() for batch in DataLoader(Slow(), 4, num_workers=1, timeout=1)])
         """,
     )
     assert "[[0, 1, 2, 3], [4, 5, 6, 7]]" in done.stdout, done.stdout + done.stderr
