@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from contract import StreamContract, as_list
+from warm_host import host
 
 from feedline import DataLoader, OptionError, OptionTypeError, SourceError, StateError
 from feedline.sources import KafkaRecord, KafkaStream, kafka_reading
@@ -301,4 +301,4 @@ def test_why_nobody_answers_is_told(broker: Broker, topic: str) -> None:
 
 def test_the_driver_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, feedline.sources; feedline.sources.SocketStream; assert 'confluent_kafka' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": "src"})
+    host("feedline").run(["-c", code], check=True)

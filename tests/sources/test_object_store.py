@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
 import traceback
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from object_fixtures import *  # noqa: F403
 from object_server import ObjectServer
+from warm_host import host
 
 from feedline import FeedlineError, OptionError, SourceError
 from feedline.errors import MissingPackage
@@ -419,4 +419,4 @@ class TestOptions:
         code = (
             "import sys, feedline.sources.object_dataset, feedline.sources.cached; assert 'obstore' not in sys.modules"
         )
-        subprocess.run([sys.executable, "-c", code], check=True)
+        host("feedline").run(["-c", code], check=True)
