@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import pickle
@@ -18,6 +19,7 @@ import struct
 import subprocess
 import tempfile
 import textwrap
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -101,7 +103,21 @@ def cgroup(controller: str, limits: dict[int, dict[str, Any]]) -> Iterator[Calla
         while pids := (folder / "cgroup.procs").read_text().split():  # helpers of Python's end a moment later
             for pid in map(int, pids):
                 _wait_for_end(pid)
-        folder.rmdir()
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """A process that has ended may be counted a moment longer."""
+    patient_until = time.monotonic() + SECONDS
+    while True:
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > patient_until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _wait_for_end(pid: int) -> None:

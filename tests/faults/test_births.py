@@ -37,7 +37,7 @@ UNBORN = """
 def run(folder: Path, body: str) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
     script.write_text(textwrap.dedent(HEAD) + textwrap.dedent(body))
-    return host("feedline").run([str(script)])
+    return host("feedline").run([str(script)], timeout=300)
 
 
 def test_a_fork_that_hangs_is_replaced_by_another_start_method(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).parent / "interrupted_training.py"
 
 
 def run(folder: Path, workers: int, die_after: int) -> int:
-    return host("feedline").run([str(SCRIPT), str(folder), str(workers), str(die_after)]).returncode
+    return host("feedline").run([str(SCRIPT), str(folder), str(workers), str(die_after)], timeout=300).returncode
 
 
 def test_killed_twenty_times_it_is_the_same_run(tmp_path: Path) -> None:
