@@ -24,14 +24,13 @@ import feedline.torch
 HERE = Path(__file__).parent
 SIZE, BATCH, EPOCHS, SEED = 50, 8, 2, 3
 
-with_and_without_workers = pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, id="inline"),
-        pytest.param({"num_workers": 2}, id="processes"),
-        pytest.param({"num_workers": 2, "workers": "thread"}, id="threads"),
-    ],
-)
+PROCESSES = "processes"
+WORKERS = [
+    pytest.param({}, id="inline"),
+    pytest.param({"num_workers": 2}, id=PROCESSES),
+    pytest.param({"num_workers": 2, "workers": "thread"}, id="threads"),
+]
+with_and_without_workers = pytest.mark.parametrize("options", WORKERS)
 
 
 class Images(torch.utils.data.Dataset):
