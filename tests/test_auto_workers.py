@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import few
+from kinds import few, thorough
 from scripted_pace import MOST, scripted
 
 import feedline
@@ -132,15 +132,23 @@ class Waiting(Noisy):
     """Which threads do as well as processes, so that they change over."""
 
     def __len__(self) -> int:
-        return 400
+        return 280
 
     def __getitem__(self, index: int) -> Any:
         threading.Event().wait(0.001)
         return index, feedline.rng().random()
 
 
-@pytest.mark.parametrize("script", [{2: 3, 9: 1, 20: 5}, {3: 4, 30: 0, 50: 2}], ids=str)
-@pytest.mark.parametrize("persistent", [False, True])
+MANY, NONE = {2: 3, 9: 1, 20: 5}, {3: 4, 30: 0, 50: 2}
+COMING_AND_GOING = [
+    pytest.param(MANY, False),
+    pytest.param(NONE, True),
+    pytest.param(MANY, True, marks=thorough),
+    pytest.param(NONE, False, marks=thorough),
+]
+
+
+@pytest.mark.parametrize(("script", "persistent"), COMING_AND_GOING)
 def test_their_number_and_their_kind_change_at_once(script: dict[int, Any], persistent: bool) -> None:
     options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3}
     expected = DataLoader(Waiting(), **options, num_workers=4, workers="thread")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, THREADS, every_process
+from kinds import FORK, THREADS, every_process, few
 
 from feedline import DataLoader, Dataset, IterableDataset, get_worker_info
 from feedline.workers import stored_generators
@@ -97,7 +97,7 @@ def test_nor_does_the_start_method(kind: dict[str, Any], persistent: bool) -> No
     assert loaded(persistent_workers=persistent, **kind) == loaded(**FORK)
 
 
-@settings(max_examples=10)
+@settings(max_examples=few(40))
 @given(
     name=st.sampled_from(sorted(MAKERS)),
     own=st.integers(0, 2**32 - 1),
@@ -198,11 +198,11 @@ def test_without_workers_the_generator_is_the_users(make: Callable[[int], Any]) 
     assert values(batches(make(0), size=1)) == [value for _ in range(24) for value in draw(alone)]
 
 
-@every_generator
-def test_here_it_is_left_as_it_was(make: Callable[[int], Any]) -> None:
-    generator, untouched = make(0), make(0)
-    batches(generator, **FORK)
-    assert draw(generator) == draw(untouched)
+def test_here_they_are_left_as_they_were() -> None:
+    generators, untouched = ([make(0) for make in MAKERS.values()] for _ in range(2))
+    assert len(list(DataLoader(Several(generators), batch_size=3, **FORK))) == 4
+    for name, one, other in zip(MAKERS, generators, untouched, strict=True):
+        assert draw(one) == draw(other), name
 
 
 @every_generator
