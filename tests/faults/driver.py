@@ -70,6 +70,7 @@ def main(
 
     warnings.showwarning = note
     warnings.simplefilter("always")
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # torch, where there is one CPU
     if "timeout" in options or "stall_warning" in options:
         still.until(stuck(dict(dataset)))
         still.answered()

@@ -33,13 +33,15 @@ from warm_host import host
 
 SECONDS = 300
 LAUNCHER = Path(afflicted.__file__)
+TORCHS_ADVICE = "This DataLoader will create"
+"""So begins what torch says where there are fewer CPUs than workers."""
 
 
 def run(code: str, tmp_path: Path, afflict: Callable[[], None] = afflicted.nothing, front: str = "feedline") -> str:
     """What the script prints; its failure fails the test, with all it said. A file, so that spawned workers find it."""
     script = tmp_path / f"script_{uuid.uuid4().hex[:8]}.py"
     script.write_text(textwrap.dedent(code))
-    command = ["-W", "error", str(LAUNCHER), pickle.dumps(afflict).hex(), str(script)]
+    command = ["-W", "error", "-W", f"ignore:{TORCHS_ADVICE}", str(LAUNCHER), pickle.dumps(afflict).hex(), str(script)]
     with tempfile.TemporaryFile("w+") as output:
         with host(front).start(command, output.fileno(), output.fileno()) as process:
             try:

@@ -90,7 +90,6 @@ def test_nothing_but_bad_samples_is_an_epoch_without_batches(kind: dict[str, Any
     assert [bad.epoch for bad in loader.errors] == [0] * 6 + [1] * 6
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch, where there are few cores
 @settings(max_examples=few(25))
 @given(
     data=st.data(),
