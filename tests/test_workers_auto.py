@@ -475,7 +475,7 @@ class Stepwise:
     def seqs(self, count: int) -> list[int]:
         found: list[Any] = []
         while len(found) < count:
-            come = self.workers.wait(60)
+            come = self.workers.wait(600)
             assert come, "nothing comes any more"
             found += come
         return [event.seq if isinstance(event, Outcome) else -1 for event in found]
@@ -495,7 +495,7 @@ def test_what_a_process_has_in_hand_is_waited_for(stepwise: Stepwise, tmp_path: 
     assert workers.wait(0) == [], "those are with threads, and come after what processes have"
     assert workers.processes()
     (tmp_path / "told").touch()
-    (death,) = workers.wait(60)
+    (death,) = workers.wait(600)
     assert isinstance(death, Death)
     assert [task.seq for task in death.lost] == [5], "whoever gets that may fail it, or give it out again"
     assert sorted(stepwise.seqs(2)) == [1, 2]
@@ -505,11 +505,11 @@ def test_what_a_process_has_in_hand_is_waited_for(stepwise: Stepwise, tmp_path: 
 def test_a_task_that_a_process_has_lost_goes_to_a_process_again(stepwise: Stepwise, tmp_path: Path) -> None:
     workers = stepwise.workers
     (tmp_path / "told").touch()
-    (death,) = workers.wait(60)
+    (death,) = workers.wait(600)
     assert isinstance(death, Death)
     workers.submit(death.lost[0], urgent=True)  # a thread that reads it would end the tests
     workers.revive(death.worker, elsewhere=False)
-    (death,) = workers.wait(60)
+    (death,) = workers.wait(600)
     assert isinstance(death, Death)
     workers.submit(stepwise.tasks[1])
     assert stepwise.seqs(1) == [1]
