@@ -84,7 +84,8 @@ def check(true: bool, what: str) -> None:
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(rank_main, (str(Path(folder, "meeting")),), RANKS)  # raises if a rank fails
+        # Raises if a rank fails. Forked, because nothing has been computed here; where a GPU has been used: "spawn".
+        mp.start_processes(rank_main, (str(Path(folder, "meeting")),), RANKS, start_method="fork")
     return 0
 
 

@@ -22,7 +22,7 @@ from feedline.sources import FolderDataset
 from feedline.torch import DataLoader, rng
 
 CLASSES = ("dots", "stripes", "waves")
-EACH, SIDE, EPOCHS = 60, 32, 4
+EACH, SIDE, EPOCHS = 40, 32, 3
 
 
 def draw(name: str, random: np.random.Generator) -> np.ndarray:

@@ -72,7 +72,7 @@ def documents_are_apart(model: Model, data: Documents) -> bool:
 def main() -> int:
     torch.manual_seed(0)
     torch.set_num_threads(1)  # leaves the other cores to the workers
-    data, model = Documents(3000, seed=1), Model()
+    data, model = Documents(2000, seed=1), Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = []
     with DataLoader(data, 200, shuffle=True, num_workers=2, collate=pack(ROW, PADDING)) as loader:

@@ -83,10 +83,11 @@ def main() -> int:
             data = ObjectDataset(
                 CachedPlace(store, cache, max_bytes=10_000_000), names, labels=label, decode=decode
             )  # of a real bucket, the names would be listed
-            loader = DataLoader(data, batch_size=50, shuffle=True, num_workers=2)
+            loader = DataLoader(data, batch_size=50, shuffle=True, num_workers=2, persistent_workers=True)
             first = epoch(loader, model, optimizer)
         # The server is gone.
         last = [epoch(loader, model, optimizer) for _ in range(4)][-1]
+        loader.close()
         store.close()
     print(f"right in the first epoch {first:.0%}, in the last {last:.0%}")
     print(f"the last four epochs needed no server: {'yes' if last > 0.9 else 'no'}")

@@ -26,7 +26,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
     *("--disable-dev-shm-usage", "--remote-debugging-pipe", "--force-color-profile=srgb"),
 )
-PATIENCE = 60
+PATIENCE = 600
 
 
 def executable() -> str:

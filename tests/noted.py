@@ -11,7 +11,7 @@ import numpy as np
 
 import feedline
 
-PATIENCE = 60
+PATIENCE = 600
 """Seconds after which a read that does not come is a failure; nothing is measured by it."""
 
 

@@ -279,7 +279,7 @@ def test_threads_in_lock_step_draw_the_same_and_the_main_thread_goes_on() -> Non
             ambient.enter(5)
             drawn[name] = []
             for _ in range(steps):
-                together.wait(60)
+                together.wait(600)
                 drawn[name].append(some_draws())
 
     kept = random.getstate(), np.random.get_state()
@@ -291,7 +291,7 @@ def test_threads_in_lock_step_draw_the_same_and_the_main_thread_goes_on() -> Non
         thread.start()
     mine = []
     for _ in range(steps):
-        together.wait(60)
+        together.wait(600)
         mine.append(some_draws())
     for thread in threads:
         thread.join()

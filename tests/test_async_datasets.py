@@ -31,7 +31,7 @@ from feedline import (
 )
 from feedline.line.coroutines import COROUTINES, FetchLoop
 
-PATIENCE = 30.0
+PATIENCE = 600.0
 
 
 class Drawing:

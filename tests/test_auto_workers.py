@@ -580,7 +580,7 @@ def test_should_more_leave_than_were_to_others_come(kind: dict[str, Any]) -> Non
         else:
             staff._crew.lanes[0].dismiss(1)
         staff.submit(Task(0, 0, 1, [1, 2]))
-        (outcome,) = staff.wait(60)
+        (outcome,) = staff.wait(600)
         assert (outcome.seq, outcome.size) == (0, 2)
     finally:
         staff.release()
@@ -613,9 +613,9 @@ def test_who_was_dismissed_and_is_wanted_again_stays(kind: dict[str, Any], tmp_p
         staff.resize(0)
         staff.resize(1)
         with open(tmp_path / "gate", "w"):
-            first = staff.wait(60)[0]
+            first = staff.wait(600)[0]
         staff.submit(Task(1, 0, 1, [1]))
-        second = staff.wait(60)[0]
+        second = staff.wait(600)[0]
         assert (first.seq, second.seq, int(first.batch[0])) == (0, 1, int(second.batch[0]))
     finally:
         staff.release()

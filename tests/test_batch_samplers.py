@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, THREADS, few
+from kinds import FORK, INLINE, THREADS, few, thorough
 
 import feedline
 from feedline import (
@@ -622,7 +622,7 @@ def test_an_augmentation_is_the_same_for_any_number_of_ranks(name: str) -> None:
 
 
 @every_maker
-@pytest.mark.parametrize("kind", [INLINE, THREADS, {**THREADS, "num_workers": 3}])
+@pytest.mark.parametrize("kind", [INLINE, THREADS, pytest.param({**THREADS, "num_workers": 3}, marks=thorough)])
 def test_at_every_place_another_loader_goes_on(name: str, kind: dict[str, Any]) -> None:
     def loader(**options: Any) -> DataLoader:
         return DataLoader(Augmented(), batch_sampler=MAKERS[name](None), **options)

@@ -26,7 +26,7 @@ from feedline.messages import Task
 from feedline.observe.marks import Marking
 from feedline.progress import AT_ONCE, COLLATING, PLACE, SINCE, among, place_among, unwatched
 
-PATIENCE = 30.0
+PATIENCE = 600.0
 
 
 class Drawing:

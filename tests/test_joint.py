@@ -25,7 +25,7 @@ from feedline.workers.division import bounds
 
 ONE_LARGE = SMALL_LEAF // 4
 """Float32 numbers in a sample that is large by itself."""
-WAIT = 60
+WAIT = 600
 """Seconds until a test that waits for another worker gives up."""
 
 

@@ -15,10 +15,7 @@ from kinds import few
 
 from feedline import (
     ArrayDataset,
-    BucketBatchSampler,
     OptionError,
-    OptionTypeError,
-    SubsetRandomSampler,
     WeightedRandomSampler,
     lengths_of,
     split,
@@ -105,40 +102,6 @@ def test_missing_labels_are_one_class(name: str) -> None:
 
 def test_a_mask_that_hides_nothing_is_no_mask() -> None:
     assert classes_of(np.ma.array([3, 4, 3])).names == [3, 4]
-
-
-def test_tensors_that_numpy_cannot_hold_are_refused_with_the_remedy() -> None:
-    torch = pytest.importorskip("torch")
-    short = torch.ones(3, dtype=torch.bfloat16)
-    for name, make in {
-        "labels": lambda: weights_from_labels(short),
-        "groups": lambda: split(range(3), {"a": 1.0}, groups=short),
-        "weights": lambda: WeightedRandomSampler(short, 3),
-        "lengths": lambda: BucketBatchSampler(short, 3),
-        "indices": lambda: SubsetRandomSampler(short),
-    }.items():
-        with pytest.raises(OptionTypeError, match=rf"{name} must be .*pass {name}.detach\(\).cpu\(\).float\(\)"):
-            make()
-    needs_gradient = torch.ones(3, requires_grad=True)
-    with pytest.raises(OptionTypeError, match=r"pass weights.detach\(\)"):
-        WeightedRandomSampler(needs_gradient, 3)
-
-
-def test_tensors_are_taken_without_a_warning() -> None:
-    torch = pytest.importorskip("torch")  # warnings are errors here
-    weights, indices = torch.ones(3), torch.arange(3)
-    samplers = WeightedRandomSampler(weights, 3), SubsetRandomSampler(indices)
-    weights[:], indices[:] = 7, 7  # a copy was made
-    assert samplers[0].weights.tolist() == [1, 1, 1]
-    assert samplers[1].indices.tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("as_tensors", ["tensor", "list of tensors"])
-def test_tensors_are_labels(as_tensors: str) -> None:
-    torch = pytest.importorskip("torch")
-    tensor = torch.tensor([2, 0, 2, 2])
-    weights = weights_from_labels(tensor if as_tensors == "tensor" else list(tensor))
-    assert weights.tolist() == [1 / 3, 1, 1 / 3, 1 / 3]
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1))

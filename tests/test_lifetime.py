@@ -11,14 +11,16 @@ import sys
 import textwrap
 import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
-from kinds import every_kind, every_process, every_worker
+from kinds import FORK, every_kind, every_process, every_worker
 from leaving import leftovers
+from warm_host import Script, host
 
 from feedline import DataLoader, Dataset
 
@@ -101,34 +103,57 @@ def test_an_iterator_of_a_closed_loader_does_not_look_complete(kind: dict[str, A
         next(iterator)
 
 
-def run_script(tmp_path: Path, body: str, kind: dict[str, Any]) -> subprocess.Popen[str]:
-    """A user's script in a process of its own, in its own session so that Ctrl-C reaches all of it and only it."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent("""
-        import os, sys, time, threading
-        import numpy as np
-        from feedline import DataLoader, Dataset
-        KIND = {kind!r}
-        class Slow(Dataset):
-            def __init__(self, path): self.path = path
-            def __len__(self): return 1000
-            def __getitem__(self, index):
-                if index >= 4:
-                    with open(self.path, "a") as f: print(os.getpid(), file=f, flush=True)
-                    {stuck}
-                return index
-        if __name__ == "__main__":
-        {body}
-        """).format(kind=kind, stuck="time.sleep(40)", body=textwrap.indent(textwrap.dedent(body), "    "))
-    )
-    return subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "pids")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+SCRIPT = """
+import os, sys, time, threading
+import numpy as np
+from feedline import DataLoader, Dataset
+KIND = {kind!r}
+class Slow(Dataset):
+    def __init__(self, path): self.path = path
+    def __len__(self): return 1000
+    def __getitem__(self, index):
+        if index >= 4:
+            with open(self.path, "a") as f: print(os.getpid(), file=f, flush=True)
+            time.sleep(6000)
+        return index
+if __name__ == "__main__":
+    os.setsid()  # so that Ctrl-C reaches all of it and only it
+{body}
+"""
+LONG = 600
+"""Seconds: a limit that only keeps a test from hanging."""
+
+
+class Running:
+    """A user's script in a process of its own, and what it says."""
+
+    def __init__(self, script: Script, stdout: int, stderr: int) -> None:
+        self.script, self.pid = script, script.pid
+        self.stdout, self.stderr = open(stdout), open(stderr)  # noqa: SIM115
+
+    def interrupt(self) -> None:
+        os.killpg(self.pid, signal.SIGINT)
+
+    def rest(self) -> tuple[str, str]:
+        """What it has said when it has ended, and all that it had started."""
+        self.script.wait(LONG)
+        return self.stdout.read(), self.stderr.read()
+
+
+def written(tmp_path: Path, body: str, kind: dict[str, Any]) -> list[str]:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.format(kind=kind, body=textwrap.indent(textwrap.dedent(body), "    ")))
+    return [str(path), str(tmp_path / "pids")]
+
+
+@contextlib.contextmanager
+def running(tmp_path: Path, body: str, kind: dict[str, Any]) -> Iterator[Running]:
+    (stdout, out), (stderr, err) = os.pipe(), os.pipe()
+    with host("feedline").start(written(tmp_path, body, kind), out, err) as script:
+        os.close(out), os.close(err)
+        one = Running(script, stdout, stderr)
+        with one.stdout, one.stderr:
+            yield one
 
 
 def stuck_workers(tmp_path: Path, count: int) -> list[psutil.Process]:
@@ -141,15 +166,20 @@ def stuck_workers(tmp_path: Path, count: int) -> list[psutil.Process]:
         threading.Event().wait(0.02)
 
 
+def all_end(processes: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(processes, timeout=LONG)[1]
+
+
+LOOP = "for batch in DataLoader(Slow(sys.argv[1]), **KIND): pass"
+
+
 @every_process
 def test_workers_are_gone_when_the_parent_is_killed(kind: dict[str, Any], tmp_path: Path) -> None:
-    script = run_script(tmp_path, "for batch in DataLoader(Slow(sys.argv[1]), **KIND): pass", kind)
-    workers = stuck_workers(tmp_path, 2)
-    script.kill()
-    gone, alive = psutil.wait_procs(workers, timeout=30)
-    assert not alive
-    assert len(gone) == 2
-    script.communicate(timeout=30)
+    with running(tmp_path, LOOP, kind) as one:
+        workers = stuck_workers(tmp_path, 2)
+        one.script.send_signal(signal.SIGKILL)
+        assert len(workers) == 2
+        assert all_end(workers)
 
 
 @every_process
@@ -164,14 +194,13 @@ def test_workers_started_in_a_thread_outlive_the_thread(kind: dict[str, Any]) ->
 
 @every_worker
 def test_ctrl_c_leaves_one_traceback_and_nothing_behind(kind: dict[str, Any], tmp_path: Path) -> None:
-    script = run_script(tmp_path, "for batch in DataLoader(Slow(sys.argv[1]), **KIND): pass", kind)
-    workers = stuck_workers(tmp_path, 1)
-    os.killpg(script.pid, signal.SIGINT)
-    _, stderr = script.communicate(timeout=60)
-    assert stderr.count("Traceback (most recent call last)") == 1
-    assert stderr.rstrip().endswith("KeyboardInterrupt")
-    _, alive = psutil.wait_procs(workers, timeout=30)
-    assert not alive
+    with running(tmp_path, LOOP, kind) as one:
+        workers = stuck_workers(tmp_path, 1)
+        one.interrupt()
+        _, stderr = one.rest()
+        assert stderr.count("Traceback (most recent call last)") == 1
+        assert stderr.rstrip().endswith("KeyboardInterrupt")
+        assert all_end(workers)
 
 
 @every_process
@@ -185,10 +214,10 @@ def test_ctrl_c_caught_and_the_loader_used_again(kind: dict[str, Any], tmp_path:
         print([b.item() for b, _ in zip(loader, range(3))], flush=True)
         loader.close()
     """
-    script = run_script(tmp_path, body, kind)
-    stuck_workers(tmp_path, 2)
-    os.killpg(script.pid, signal.SIGINT)
-    stdout, stderr = script.communicate(timeout=60)
+    with running(tmp_path, body, kind) as one:
+        stuck_workers(tmp_path, 2)
+        one.interrupt()
+        stdout, stderr = one.rest()
     assert stdout.split("\n")[:2] == ["caught", "[0, 1, 2]"]
     assert stderr == ""
 
@@ -201,15 +230,13 @@ def test_ctrl_c_while_workers_start(kind: dict[str, Any], tmp_path: Path) -> Non
         print("started", flush=True)
         for batch in iterator: pass
     """
-    script = run_script(tmp_path, body, {**kind, "num_workers": 4})
-    assert script.stdout is not None
-    assert script.stdout.readline() == "started\n"
-    children = psutil.Process(script.pid).children(recursive=True)
-    os.killpg(script.pid, signal.SIGINT)
-    _, stderr = script.communicate(timeout=60)
-    assert stderr.count("Traceback (most recent call last)") == 1
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert not alive
+    with running(tmp_path, body, {**kind, "num_workers": 4}) as one:
+        assert one.stdout.readline() == "started\n"
+        children = psutil.Process(one.pid).children(recursive=True)
+        one.interrupt()
+        _, stderr = one.rest()
+        assert stderr.count("Traceback (most recent call last)") == 1
+        assert all_end(children)
 
 
 @every_process
@@ -218,9 +245,9 @@ def test_leaving_the_interpreter_with_a_loop_under_way(kind: dict[str, Any], tmp
         iterator = iter(DataLoader(Slow(sys.argv[1]), **KIND))
         print(next(iterator).item())
     """
-    script = run_script(tmp_path, body, kind)
-    stdout, stderr = script.communicate(timeout=60)
-    assert (stdout, stderr, script.returncode) == ("0\n", "", 0)
+    command = [sys.executable, *written(tmp_path, body, kind)]  # not the host's: it does not go to Python's very end
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
 
 
 class Cleaning(Dataset[Any]):
@@ -236,7 +263,7 @@ class Cleaning(Dataset[Any]):
         try:
             if index >= 2:
                 Path(f"{self.path}-entered-{os.getpid()}").touch()
-                threading.Event().wait(600)
+                threading.Event().wait(6000)
         finally:
             if index >= 2:
                 Path(f"{self.path}-cleaned-{os.getpid()}").touch()
@@ -268,8 +295,8 @@ def test_a_forked_copy_of_an_iteration_is_refused(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         print(next(iterator).item(), flush=True)
     """
-    script = run_script(tmp_path, body, {"num_workers": 2, "multiprocessing_context": "fork"})
-    stdout, stderr = script.communicate(timeout=60)
+    with running(tmp_path, body, FORK) as one:
+        stdout, stderr = one.rest()
     assert "is a forked copy" in stdout
     assert stdout.endswith("\n1\n")
     assert stderr == ""

@@ -254,7 +254,7 @@ class Gate(Dataset[int]):
     def __getitem__(self, index: int) -> int:
         if index == 0:
             for _ in range(3):
-                assert self.others.acquire(timeout=60)
+                assert self.others.acquire(timeout=600)
         else:
             self.others.release()
         return index
@@ -265,7 +265,7 @@ class Gate(Dataset[int]):
 def test_in_order_or_as_they_come(kind: dict[str, Any], in_order: bool) -> None:
     """A free worker takes the tasks behind a slow one: otherwise sample 0 would wait for ever."""
     others = multiprocessing.get_context("fork").Semaphore(0)
-    loader = DataLoader(Gate(others), in_order=in_order, prefetch_factor=2, timeout=60, **kind)
+    loader = DataLoader(Gate(others), in_order=in_order, prefetch_factor=2, timeout=600, **kind)
     came = [value for batch in values(loader) for value in batch]
     assert sorted(came) == [0, 1, 2, 3]
     assert came[:2] == ([0, 1] if in_order else [1, 2])  # 3 lets 0 go before it is done itself

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kinds import few
+from kinds import few, thorough
 
 from feedline.line import weighted_draws
 from feedline.line.permutation import (
@@ -53,7 +53,7 @@ def dependence(x: npt.NDArray[np.int64], y: npt.NDArray[np.int64], bins: int = 3
 # --- it is a bijection ---
 
 
-@pytest.mark.parametrize("key", [0, 1, 2**64 - 1])
+@pytest.mark.parametrize("key", [0, pytest.param(1, marks=thorough), 2**64 - 1])
 def test_every_small_length_is_a_bijection(key: int) -> None:
     for n in range(301):
         assert sorted(Permutation(n, key)[:].tolist()) == list(range(n))
@@ -85,7 +85,7 @@ def test_slices_of_huge_shuffles_are_distinct_and_in_range(n: int, key: int, dat
 # --- it is a good shuffle ---
 
 
-@pytest.mark.parametrize(("n", "keys"), [(2, 200), (3, 600), (4, 1200)])
+@pytest.mark.parametrize(("n", "keys"), [(2, 200), pytest.param(3, 600, marks=thorough), (4, 1200)])
 def test_all_orders_of_a_few_items_come_equally_often(n: int, keys: int) -> None:
     seen = Counter(tuple(Permutation(n, key)[:].tolist()) for key in range(keys))
     orders = list(itertools.permutations(range(n)))
@@ -93,7 +93,7 @@ def test_all_orders_of_a_few_items_come_equally_often(n: int, keys: int) -> None
     assert deviations(observed, np.full(len(orders), keys / len(orders)), len(orders) - 1) < 4
 
 
-@pytest.mark.parametrize("n", [4, 5, 6])
+@pytest.mark.parametrize("n", [pytest.param(4, marks=thorough), 5, pytest.param(6, marks=thorough)])
 def test_all_orders_come_equally_often_over_very_many_keys(n: int) -> None:
     """As above, with all keys computed at once: one key after the other could not show a small unevenness."""
     keys = 150_000
@@ -120,14 +120,14 @@ def test_both_parities_come_when_the_length_is_an_odd_square() -> None:
 
 
 def test_every_element_is_equally_likely_at_every_place() -> None:
-    n, keys = 17, 1000
+    n, keys = 17, 500
     table = np.zeros((n, n))
     for key in range(keys):
         table[np.arange(n), Permutation(n, key)[:]] += 1
     assert deviations(table, np.full((n, n), keys / n), (n - 1) ** 2) < 4
 
 
-@pytest.mark.parametrize("n", [5_000, 100_000, 300_007])
+@pytest.mark.parametrize("n", [5_000, 100_000, pytest.param(300_007, marks=thorough)])
 def test_place_and_neighbours_say_nothing_about_an_element(n: int) -> None:
     columns = int(Permutation(n, 0)._columns)  # where a weak network would show its grid
     worst: dict[str, list[float]] = {}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few
+from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few, thorough
 
 import feedline
 from feedline import (
@@ -155,8 +155,11 @@ def check_parts(options: Any, n: int, stops: list[int], kinds: list[Any]) -> Non
     assert got == whole
 
 
+STOPS = [0, 1, pytest.param(4, marks=thorough), pytest.param(9, marks=thorough), 10]
+
+
 @pytest.mark.parametrize("kind", [*QUICK, pytest.param(SPAWN, id="spawn")])
-@pytest.mark.parametrize("stop", [0, 1, 4, 9, 10])
+@pytest.mark.parametrize("stop", STOPS)  # before and after the first batch, in the middle, and about the last one
 def test_every_kind_of_worker_goes_on(kind: dict[str, Any], stop: int) -> None:
     def options(n: int) -> Any:
         return {"batch_size": 4, "shuffle": True, "seed": 3}
@@ -228,7 +231,7 @@ class OutOfOrder(Dataset[int]):
 
     def __getitem__(self, index: int) -> int:
         if index == 0:
-            self.gate.wait(60)
+            self.gate.wait(600)
         return index
 
 

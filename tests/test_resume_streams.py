@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few
+from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few, thorough
 
 import feedline
 from feedline import DataLoader, IterableDataset, StateError, get_worker_info
@@ -228,8 +228,15 @@ MIXED = [[FORK, INLINE, FORK], [INLINE, FORK, THREADS], [{**FORK, "num_workers":
 
 @pytest.mark.parametrize(("number", "dataset"), [*enumerate(DATASETS)])  # threads have all combinations, above
 def test_processes_go_on(number: int, dataset: Any) -> None:
-    check(dataset, 40, [3, 4], MIXED[number % 3])
-    check(dataset, 40, [5, 2], MIXED[(number + 1) % 3], shuffle_buffer=4)
+    check(dataset, 40, [3, 4], MIXED[number % 3], shuffle_buffer=4 * (number % 2))
+
+
+@thorough
+@pytest.mark.parametrize("buffer", [0, 4])
+@pytest.mark.parametrize("kinds", MIXED, ids=range(3))
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_processes_go_on_in_all_combinations(dataset: Any, kinds: list[dict[str, Any]], buffer: int) -> None:
+    check(dataset, 40, [5, 2], kinds, shuffle_buffer=buffer)
 
 
 def test_spawned_ones_too() -> None:

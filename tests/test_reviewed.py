@@ -293,7 +293,7 @@ def test_tasks_of_an_iteration_that_was_left_are_not_done(kind: dict[str, Any]) 
     import multiprocessing
 
     gate = multiprocessing.get_context("fork").Semaphore(0)
-    with DataLoader(Slow(gate), persistent_workers=True, prefetch_factor=50, timeout=60, **kind) as loader:
+    with DataLoader(Slow(gate), persistent_workers=True, prefetch_factor=50, timeout=600, **kind) as loader:
         next(iter(loader))  # 100 tasks more are out, of which two are waiting at the gate
         again = iter(loader)
         for _ in range(2 + 2):  # lets those two go, and samples 1 and 2 of the new iteration, whoever is first

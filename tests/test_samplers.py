@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import few
+from kinds import few, thorough
 
 from feedline import (
     BatchSampler,
@@ -375,14 +375,23 @@ def test_other_weights_are_followed_and_never_ignored(replacement: bool) -> None
             sampler.weights = [0, 1, 2]
 
 
+def weights_of_two_among_more_than_two_to_the_24() -> np.ndarray:
+    weights = np.zeros(2**24 + 1000, np.float32)
+    weights[[3, -1]] = 1
+    return weights
+
+
 def test_more_than_two_to_the_24_weights() -> None:
-    n = 2**24 + 1000
-    weights = np.zeros(n, np.float32)
-    weights[[3, n - 1]] = 1
+    weights = weights_of_two_among_more_than_two_to_the_24()
+    assert sorted(WeightedRandomSampler(weights, 2, replacement=False)) == [3, len(weights) - 1]
+
+
+@thorough  # a table of 16 million sums
+def test_more_than_two_to_the_24_weights_with_replacement() -> None:
+    weights = weights_of_two_among_more_than_two_to_the_24()
     counts = Counter(WeightedRandomSampler(weights, 1000, seed=7))
-    assert set(counts) == {3, n - 1}
+    assert set(counts) == {3, len(weights) - 1}
     assert abs(counts[3] - 500) < 5 * math.sqrt(250)
-    assert sorted(WeightedRandomSampler(weights, 2, replacement=False)) == [3, n - 1]
 
 
 # --- batches ---

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from warm_host import host
 
 from feedline.arena import segment as segment_module
 from feedline.arena.segment import PAGE, STRIDE, Mapping, Segment, mappings, to_page
@@ -50,9 +49,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def run_script(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=100
-    )
+    done = host("feedline").run(["-W", "error", "-c", textwrap.dedent(code)], timeout=1000)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout

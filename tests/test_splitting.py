@@ -29,7 +29,7 @@ from feedline.workers.division import REMEMBERED, UNKNOWN, Facts, Race, bounds, 
 from feedline.workers.splitting import may_split
 
 FOUR: dict[str, Any] = {"num_workers": 4, "workers": "thread"}
-WAIT = 60
+WAIT = 600
 """Seconds until a test that waits for another worker gives up."""
 
 

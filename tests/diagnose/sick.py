@@ -26,7 +26,7 @@ def mixed(count: int, classes: int = 4) -> np.ndarray[Any, Any]:
 class Map:
     """Healthy: vectors and labels."""
 
-    def __init__(self, count: int = 160) -> None:
+    def __init__(self, count: int = 96) -> None:
         self.x = np.random.default_rng(0).normal(size=(count, 16)).astype(np.float32)
         self.y = mixed(count)
 
@@ -61,7 +61,7 @@ class Images(Map):
 class Text:
     """Healthy when it is padded, in batches of similar length."""
 
-    def __init__(self, count: int = 400) -> None:
+    def __init__(self, count: int = 160) -> None:
         self.lengths = np.random.default_rng(2).integers(4, 60, count)
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class Text:
 class Stream(IterableDataset):
     """Healthy: it shares itself out."""
 
-    def __init__(self, numbers: range = range(400)) -> None:
+    def __init__(self, numbers: range = range(120)) -> None:
         self.numbers = numbers
 
     def shard(self, index: int, count: int) -> Stream:
@@ -338,7 +338,7 @@ class VerySlow(Map):
     """So slow that a batch, or a sample read twice, would seem to be stuck."""
 
     def __getitem__(self, index: int) -> Any:
-        time.sleep(0.3)
+        time.sleep(0.6)
         return super().__getitem__(index)
 
 
@@ -409,7 +409,7 @@ SICK: dict[str, tuple[str, Callable[[], Any], tuple[str, ...]]] = {
         lambda: DataLoader(Map(), 16, shuffle=True, collate_fn=lambda samples: samples[99]),
         ("samples", "collate", "batches"),
     ),
-    "last of one": ("last-batch-of-one", lambda: DataLoader(Map(161), 16, shuffle=True), ("samples",)),
+    "last of one": ("last-batch-of-one", lambda: DataLoader(Map(97), 16, shuffle=True), ("samples",)),
     "padding": ("padding", lambda: text_loader(bucketed=False), ("samples", "batches")),
 }
 """What is found, in what, and which parts of the examination it takes; none named: all of them."""

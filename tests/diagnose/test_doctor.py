@@ -12,6 +12,7 @@ from sick import HEALTHY, SICK, Damaged, Heavy, Map, Slow, SlowOnes, Stream, Stu
 from warm_host import host
 
 import feedline
+from feedline.diagnose.doctor import examine
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.doctor.examine import Examination
@@ -39,9 +40,12 @@ def test_the_healthy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SICK)
-def test_the_sick(name: str) -> None:
+def test_the_sick(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, make, parts = SICK[name]
-    options: dict[str, Any] = {"seconds": 2} if name == "very slow" else {}
+    options: dict[str, Any] = {}
+    if name == "very slow":  # a sample may take a sixth of the seconds, and the parts take a third of what they do
+        options = {"seconds": 6}
+        monkeypatch.setattr(examine, "SHARES", {part: share / 3 for part, share in examine.SHARES.items()})
     if name == "keeps":  # by one worker, in equal steps: of two, a busy machine may give one almost all the samples
         options = {"num_workers": 1}
     got = found(make(), *parts, **options)
@@ -69,7 +73,7 @@ def test_heavy_construction() -> None:
 
 
 def test_what_is_slow_is_named_with_its_line() -> None:
-    finding = one(Slow(), "samples", seconds=3)
+    finding = one(Slow(), "samples", seconds=9)
     assert finding.severity == "note"
     assert finding.evidence["lines"][0]["line"].startswith(f"{sick.__file__}:")
     assert "time.sleep(0.015)  # the slow line" in finding.explanation
@@ -111,7 +115,7 @@ class BadElements(Stream):
 def test_a_streams_bad_elements() -> None:
     finding = one(BadElements())
     assert finding.id == "failing-samples"
-    assert finding.evidence["indices"] == [17, 117, 217, 317]
+    assert finding.evidence["indices"] == [17, 117]
 
 
 def test_the_remedies_of_labels_run() -> None:

@@ -141,14 +141,14 @@ def test_nothing_from_the_data_becomes_markup(found: Tuning) -> None:
 
 class Lines(feedline.IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
-        for number in range(20):
+        for number in range(8):
             yield np.full(4, number)
 
 
 def test_a_stream_is_read_epoch_after_epoch_in_its_order() -> None:
     found = tune(Lines(), batch_size=8, **QUICK)
     assert "shuffle" not in found.code
-    assert min(trial.spending.batches for trial in found.trials) > 3
+    assert min(trial.spending.batches for trial in found.trials) > 1  # which an epoch does not have
     with pytest.raises(OptionError, match="shuffle is for a map-style dataset"):
         tune(Lines(), shuffle=True, **QUICK)
 

@@ -20,14 +20,16 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import injected  # noqa: E402
+import still  # noqa: E402
 from leaving import keep_what_multiprocessing_keeps, leftovers  # noqa: E402
 
+from feedline.supervise import asking  # noqa: E402
 from feedline.workers.dialect import NUMPY  # noqa: E402
 from feedline.workers.warm import processes_from  # noqa: E402
 
 
 def start_server(method: str, front: str) -> None:
-    """A time limit of this script is one for reading samples, not for imports on a busy machine."""
+    """Workers that are started while others run need not wait for it."""
     if method == "fork":
         return
     modules = (*NUMPY.preload, "feedline.torch.dialect") if front == "feedline.torch" else NUMPY.preload
@@ -36,6 +38,18 @@ def start_server(method: str, front: str) -> None:
         first = multiprocessing.get_context("forkserver").Process(target=int)
         first.start()
         first.join()
+
+
+def stuck(dataset: dict[str, Any]) -> still.Happened:
+    """Is the batch that is waited for held up by the sample at fault, and by nothing else?"""
+    bad = injected.DATASETS[dataset["kind"]].stuck  # type: ignore[attr-defined]
+
+    def at_fault(at: Any) -> bool:
+        if at.task.indices is None:  # a stream
+            return os.path.exists(dataset["once"])
+        return int(at.task.indices[at.place]) in bad
+
+    return still.only_held_up(at_fault)
 
 
 def main(
@@ -56,7 +70,13 @@ def main(
 
     warnings.showwarning = note
     warnings.simplefilter("always")
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # torch, where there is one CPU
+    if "timeout" in options or "stall_warning" in options:
+        still.until(stuck(dict(dataset)))
+        still.answered()
     kind = injected.DATASETS[dataset.pop("kind")]
+    if kind is not injected.Mute:
+        asking.MOMENT = still.LONG  # the dataset answers, however busy the machine is
     if kind is injected.Stream and front == "feedline.torch":
         kind = injected.torch_stream
     data = kind(**dataset)
@@ -87,10 +107,21 @@ def main(
     seen["bad"] = [list(bad)[:4] for bad in getattr(loader, "errors", [])]
     loader.close()
     del loader, data
-    gc.collect()
-    after = {kind: len(found) for kind, found in leftovers().items()}
-    seen["left"] = {kind: after[kind] - before[kind] for kind in after if after[kind] > before[kind]}
+    stuck_threads = options.get("workers") == "thread" and dataset["how"] != "until_told"
+    seen["left"] = left_since(before, patience=0 if stuck_threads or kind is injected.Mute else 60)
     return seen
+
+
+def left_since(before: dict[str, int], patience: float) -> dict[str, int]:
+    """How much more there is; whoever is about to end may do so."""
+    patient_until = time.monotonic() + patience
+    while True:
+        gc.collect()
+        after = {kind: len(found) for kind, found in leftovers().items()}
+        left = {kind: after[kind] - before[kind] for kind in after if after[kind] > before[kind]}
+        if not left or time.monotonic() >= patient_until:
+            return left
+        time.sleep(10 * still.MOMENT)
 
 
 if __name__ == "__main__":

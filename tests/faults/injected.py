@@ -23,6 +23,9 @@ SIZE, BAD = 40, 13
 class Injected(feedline.Dataset[Any]):
     """Sample `BAD` does `how`: always, or (with a `once` path) only the first time in whatever process."""
 
+    stuck = frozenset([BAD])
+    """Whoever is not back from one of these is stuck."""
+
     def __init__(self, how: str, once: str | None = None) -> None:
         self.how = how
         self.once = once
@@ -90,6 +93,8 @@ class Injected(feedline.Dataset[Any]):
 class Locked(Injected):
     """Whoever reads BAD - 8 takes a lock and never gives it back; whoever reads BAD waits for it."""
 
+    stuck = frozenset([BAD - 8, BAD])
+
     def __init__(self, how: str, once: str | None = None) -> None:
         super().__init__(how, once)
         self.lock = multiprocessing.Lock()
@@ -115,8 +120,9 @@ class Mute(Injected):
 
 
 class Builtin(Injected):
-    """Its `__getitem__` is written in C."""
+    """Its `__getitem__` is written in C, and takes as many seconds as the index says."""
 
+    stuck = frozenset([600])
     __getitem__ = time.sleep  # type: ignore[assignment]
 
 
@@ -129,6 +135,8 @@ class AtOnce(Injected):
 
 class Stream(feedline.IterableDataset[Any]):
     """Elements 0…SIZE in shards; the element `BAD` does `how`."""
+
+    stuck = Injected.stuck
 
     def __init__(self, how: str, once: str | None = None) -> None:
         self.inner = Injected(how, once)

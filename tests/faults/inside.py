@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import pickle
@@ -18,6 +19,7 @@ import struct
 import subprocess
 import tempfile
 import textwrap
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -31,13 +33,15 @@ from warm_host import host
 
 SECONDS = 300
 LAUNCHER = Path(afflicted.__file__)
+TORCHS_ADVICE = "This DataLoader will create"
+"""So begins what torch says where there are fewer CPUs than workers."""
 
 
 def run(code: str, tmp_path: Path, afflict: Callable[[], None] = afflicted.nothing, front: str = "feedline") -> str:
     """What the script prints; its failure fails the test, with all it said. A file, so that spawned workers find it."""
     script = tmp_path / f"script_{uuid.uuid4().hex[:8]}.py"
     script.write_text(textwrap.dedent(code))
-    command = ["-W", "error", str(LAUNCHER), pickle.dumps(afflict).hex(), str(script)]
+    command = ["-W", "error", "-W", f"ignore:{TORCHS_ADVICE}", str(LAUNCHER), pickle.dumps(afflict).hex(), str(script)]
     with tempfile.TemporaryFile("w+") as output:
         with host(front).start(command, output.fileno(), output.fileno()) as process:
             try:
@@ -101,7 +105,21 @@ def cgroup(controller: str, limits: dict[int, dict[str, Any]]) -> Iterator[Calla
         while pids := (folder / "cgroup.procs").read_text().split():  # helpers of Python's end a moment later
             for pid in map(int, pids):
                 _wait_for_end(pid)
-        folder.rmdir()
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """A process that has ended may be counted a moment longer."""
+    patient_until = time.monotonic() + SECONDS
+    while True:
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > patient_until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _wait_for_end(pid: int) -> None:

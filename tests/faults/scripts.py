@@ -41,6 +41,6 @@ def run(
     asked = json.dumps(
         {"front": front, "dataset": dataset, "options": options, "warn": warn, "epochs": epochs, "leave": leave}
     )
-    done = host(front).run([str(DRIVER), asked], env=os.environ | (environment or {}), check=True)
+    done = host(front).run([str(DRIVER), asked], env=os.environ | (environment or {}), check=True, timeout=300)
     found = json.loads(done.stdout.splitlines()[-1])
     return Seen(**{**found, "errors": [tuple(error) for error in found["errors"]]})

@@ -26,6 +26,7 @@ import feedline
 from feedline import DataLoader, Dataset
 
 SAMPLES, BATCH = 400, 8
+HITS_WITHOUT_A_BATCH = 5
 KINDS: dict[str, dict[str, Any]] = {
     "fork": {"multiprocessing_context": "fork"},
     "spawn": {"multiprocessing_context": "spawn"},
@@ -49,17 +50,26 @@ class Noisy(Dataset[Any]):
 
 
 class Chaos(threading.Thread):
-    """Hits one worker after the other, at random moments, until told to stop."""
+    """Hits one worker after the other, at random moments, until told to stop.
+
+    Not often without a batch in between: where new workers need longer than the next hit, no batch would ever come.
+    """
 
     def __init__(self, draw: random.Random) -> None:
         super().__init__(name="chaos", daemon=True)
         self.workers: Any = None
         self.over = threading.Event()
         self.did: Counter[str] = Counter()
+        self.batches = 0
         self._draw = draw
 
     def run(self) -> None:
+        hits = before = 0
         while not self.over.wait(self._draw.expovariate(1 / 0.08)):
+            hits, before = (hits if self.batches == before else 0), self.batches
+            if hits == HITS_WITHOUT_A_BATCH:
+                continue
+            hits += 1
             with contextlib.suppress(Exception):  # that worker has just gone
                 pids = [at.pid for at in self.workers.standing() if at.pid is not None]
                 what = self._draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
@@ -94,8 +104,11 @@ def soak(kind: str, seconds: float, seed: int) -> Counter[str]:
             expected = right_batches(seed, epochs)
             iterator = iter(loader)
             chaos.workers = iterator._workers
-            leave_at = draw.randrange(len(expected)) if draw.random() < 0.2 else len(expected)
-            got = [batch for batch, _ in zip(iterator, range(leave_at), strict=False)]
+            leave_at = draw.randrange(len(expected)) if epochs and draw.random() < 0.2 else len(expected)
+            got = []
+            for batch, _ in zip(iterator, range(leave_at), strict=False):
+                got.append(batch)
+                chaos.batches += 1
             assert len(got) == leave_at, f"epoch {epochs}: {len(got)} batches instead of {leave_at}"
             wrong = [number for number, (one, two) in enumerate(zip(got, expected, strict=False)) if not same(one, two)]
             assert not wrong, f"epoch {epochs}: batches {wrong} are not what they should be"

@@ -11,7 +11,7 @@ import torch.utils.data
 from damaged import AsksLate, Generated, Hopeless, Leaky, Sharded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, INLINE, THREADS, few, four_kinds
+from kinds import FORK, INLINE, SPAWN, THREADS, few, four_kinds, thorough
 
 import feedline
 import feedline.torch
@@ -106,8 +106,19 @@ def test_a_generator_is_over_at_its_first_error_and_that_is_said(kind: dict[str,
 
 
 @whole
-@four_kinds
-@HOWS
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        pytest.param(INLINE, "skip", id="inline-skip"),
+        pytest.param(INLINE, "replace", id="inline-replace"),
+        pytest.param(THREADS, "skip", id="threads-skip"),
+        pytest.param(FORK, "replace", id="fork-replace"),
+        pytest.param(SPAWN, "skip", id="spawn-skip"),
+        pytest.param(THREADS, "replace", id="threads-replace", marks=thorough),
+        pytest.param(FORK, "skip", id="fork-skip", marks=thorough),
+        pytest.param(SPAWN, "replace", id="spawn-replace", marks=thorough),
+    ],
+)
 def test_a_stream_that_only_fails_is_given_up(kind: dict[str, Any], how: str) -> None:
     loader = feedline.DataLoader(Hopeless(4, ()), batch_size=4, on_error=how, **kind)
     with warnings.catch_warnings(record=True) as said:

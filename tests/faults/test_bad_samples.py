@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from damaged import BatchDamaged, Damaged, Drawing, Keyed, ManyDamaged, OnlyMany, too_few
-from fronts import BOTH, Front, both_fronts
+from fronts import BOTH, KINDS_AND_FRONTS, Front, both_fronts, kinds_and_fronts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, THREADS, few, four_kinds
+from kinds import FORK, INLINE, THREADS, few, four_kinds, thorough
 
 import feedline
 import feedline.torch
@@ -31,9 +31,20 @@ def nearest_good(index: int, size: int, bad: set[int]) -> int:
     return min(set(range(size)) - bad, key=lambda other: (abs(other - index), -other))
 
 
-@four_kinds
-@both_fronts
-@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize(
+    ("dataset", "kind", "front"),
+    [
+        pytest.param(
+            dataset,
+            *each.values,
+            id=f"{dataset.__name__}-{each.id}",
+            # How a dataset is read is the same in every kind of worker.
+            marks=each.marks if dataset is Damaged or each.values[0] is INLINE else thorough,
+        )
+        for dataset in DATASETS
+        for each in KINDS_AND_FRONTS
+    ],
+)
 def test_skip_leaves_out_and_replace_takes_the_neighbour(kind: dict[str, Any], front: Front, dataset: Any) -> None:
     data = dataset(10, {2, 3, 8, 9})
     loader = front(data, batch_size=4, on_error="skip", **kind)
@@ -50,8 +61,7 @@ def test_skip_leaves_out_and_replace_takes_the_neighbour(kind: dict[str, Any], f
     assert [bad.replacement for bad in loader.errors] == [1, 4, 7, 7]
 
 
-@four_kinds
-@both_fronts
+@kinds_and_fronts
 def test_a_bad_sample_is_told_with_all_there_is(kind: dict[str, Any], front: Front) -> None:
     loader = front(Damaged(4, {1}), batch_size=2, on_error="skip", **kind)
     assert lists(loader) == [[0], [2, 3]]
@@ -63,16 +73,14 @@ def test_a_bad_sample_is_told_with_all_there_is(kind: dict[str, Any], front: Fro
     assert bad.replacement is None
 
 
-@four_kinds
-@both_fronts
+@kinds_and_fronts
 def test_unbatched_samples_are_left_out_or_replaced(kind: dict[str, Any], front: Front) -> None:
     data = Damaged(5, {1, 4})
     assert list(front(data, batch_size=None, on_error="skip", **kind)) == [0, 2, 3]
     assert list(front(data, batch_size=None, on_error="replace", **kind)) == [0, 2, 2, 3, 3]
 
 
-@four_kinds
-@both_fronts
+@kinds_and_fronts
 @pytest.mark.parametrize("how", ["skip", "replace"])
 def test_nothing_but_bad_samples_is_an_epoch_without_batches(kind: dict[str, Any], front: Front, how: str) -> None:
     loader = front(Damaged(6, range(6)), batch_size=2, on_error=how, **kind)
@@ -82,7 +90,6 @@ def test_nothing_but_bad_samples_is_an_epoch_without_batches(kind: dict[str, Any
     assert [bad.epoch for bad in loader.errors] == [0] * 6 + [1] * 6
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch, where there are few cores
 @settings(max_examples=few(25))
 @given(
     data=st.data(),
@@ -175,8 +182,7 @@ def test_drop_last_drops_what_the_sampler_leaves_over_and_nothing_else() -> None
     assert lists(loader) == [[0, 2, 3], [4, 5, 6, 7]]
 
 
-@four_kinds
-@both_fronts
+@kinds_and_fronts
 @pytest.mark.parametrize("how", ["skip", "replace"])
 def test_errors_of_collating_are_raised_and_the_bad_samples_still_told(
     kind: dict[str, Any], front: Front, how: str

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kinds import FORK, FORKSERVER, SPAWN, THREADS, every_kind
+from kinds import FORK, FORKSERVER, SPAWN, THREADS, every_kind, thorough
 
 from feedline import DataLoader, Dataset, Subset
 from feedline.loader import _job
@@ -84,12 +84,12 @@ class Seeking(Holder):
         if self.file is None:
             self.open()
         self.file.seek(8 * index)
-        self.both.wait(30)
+        self.both.wait(300)
         if index == 0:  # the second reads first: in the other order the bytes may be right by luck
-            self.both.wait(30)
+            self.both.wait(300)
         found = bytes(self.file.read(8))
         if index == 1:
-            self.both.wait(30)
+            self.both.wait(300)
         return found
 
 
@@ -144,11 +144,11 @@ def held_by_another_thread(lock: Any) -> Iterator[None]:
     def hold() -> None:
         with lock:
             holding.set()
-            done.wait(60)
+            done.wait(300)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    holding.wait(60)
+    holding.wait(300)
     try:
         yield
     finally:
@@ -206,7 +206,7 @@ class LeavingOut(Holder):
         return {**vars(self), "thing": None}
 
 
-@pytest.mark.parametrize("kind", [SPAWN, FORKSERVER, THREADS, {}])
+@pytest.mark.parametrize("kind", [SPAWN, pytest.param(FORKSERVER, marks=thorough), THREADS, {}])
 def test_where_nothing_is_forked_nothing_is_said(kind: dict[str, Any], lines: Path) -> None:
     with open(lines) as file:
         assert len(list(DataLoader(LeavingOut(file), **kind))) == 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from injected import BAD
-from kinds import FORK, PROCESSES, SPAWN, every_process
+from kinds import FORK, PROCESSES, SPAWN, thorough
 from scripts import BATCHES, FRONTS, SHARED, run
 
 from feedline import DataLoader
@@ -22,8 +22,21 @@ WAYS = {
 }
 
 
-@every_process
-@pytest.mark.parametrize("how", ["kill", "crash", "leave"])
+def ways(*hows: str) -> list[Any]:
+    """Each way to die in a forked worker, and the first in every other one: how it was started changes little."""
+    return [
+        pytest.param(
+            kind.values[0],
+            how,
+            id=f"{how}-{kind.id}",
+            marks=kind.marks if kind.id == "fork" or how == hows[0] else thorough,
+        )
+        for kind in PROCESSES
+        for how in hows
+    ]
+
+
+@pytest.mark.parametrize(("kind", "how"), ways("kill", "crash", "leave"))
 def test_a_worker_dies_once_and_no_batch_is_lost(kind: dict[str, Any], how: str, tmp_path: Any) -> None:
     seen = run({"kind": "Injected", "how": how, "once": str(tmp_path / "once")}, kind)
     assert (seen.batches, seen.errors, seen.left) == (BATCHES, [], {})
@@ -33,8 +46,7 @@ def test_a_worker_dies_once_and_no_batch_is_lost(kind: dict[str, Any], how: str,
     assert "no batch is lost" in warning
 
 
-@every_process
-@pytest.mark.parametrize("how", ["kill", "abort"])
+@pytest.mark.parametrize(("kind", "how"), ways("kill", "abort"))
 def test_a_sample_that_kills_twice_is_named_alone_and_the_loop_goes_on(kind: dict[str, Any], how: str) -> None:
     seen = run({"kind": "Injected", "how": how}, {**kind, "persistent_workers": True}, epochs=2)
     assert seen.batches == 2 * [batch for batch in BATCHES if BAD not in batch]

@@ -59,6 +59,7 @@ DATASETS = """
         options = {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "fork", **options}
         with warnings.catch_warnings(record=True) as caught, DataLoader(dataset, batch_size=10, **options) as loader:
             warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", "This DataLoader will create")  # torch, where there is one CPU
             for _ in range(epochs):
                 for batch in loader:
                     pass

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
+
+from warm_host import host
 
 SCRIPT = Path(__file__).parent / "interrupted_training.py"
 
 
 def run(folder: Path, workers: int, die_after: int) -> int:
-    command = [sys.executable, str(SCRIPT), str(folder), str(workers), str(die_after)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).returncode
+    return host("feedline").run([str(SCRIPT), str(folder), str(workers), str(die_after)], timeout=300).returncode
 
 
 def test_killed_twenty_times_it_is_the_same_run(tmp_path: Path) -> None:

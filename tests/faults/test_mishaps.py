@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from damaged import Damaged, Keyed, Leaky
-from fronts import Front, both_fronts
+from fronts import Front, both_fronts, kinds_and_fronts
 from kinds import FORK, INLINE, four_kinds
 
 import feedline
@@ -44,8 +44,7 @@ def test_each_is_logged(kind: dict[str, Any], caplog: pytest.LogCaptureFixture) 
     ]
 
 
-@four_kinds
-@both_fronts
+@kinds_and_fronts
 def test_each_is_a_line_in_the_file(kind: dict[str, Any], front: Front, tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text('{"kept": true}\n')
@@ -140,8 +139,7 @@ def test_a_line_torn_by_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
     assert json.loads(whole)["epoch"] == 1
 
 
-@four_kinds
-@both_fronts
+@kinds_and_fronts
 def test_more_than_max_errors_is_an_error_and_ends_the_iteration(kind: dict[str, Any], front: Front) -> None:
     loader = front(Damaged(12, {1, 4, 7, 10}), batch_size=3, on_error="skip", max_errors=2, **kind)
     iterator = iter(loader)

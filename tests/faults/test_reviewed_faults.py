@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
-from test_births import run
+from test_births import UNBORN, run
 
 TEN = str([list(range(first, first + 4)) for first in range(0, 40, 4)])
 
@@ -41,7 +42,8 @@ def test_a_worker_that_closes_all_descriptors_is_no_riddle(tmp_path: Path) -> No
                 return i
 
         if __name__ == "__main__":
-            list(DataLoader(Closing(), 4, num_workers=2, timeout=3, multiprocessing_context="fork"))
+            still.until(still.only_held_up(lambda at: at.task.indices[at.place] == 13))
+            list(DataLoader(Closing(), 4, num_workers=2, timeout=0.3, multiprocessing_context="fork"))
         """,
     )
     assert "WorkerTimeout" in done.stderr
@@ -53,18 +55,21 @@ def test_a_dead_worker_whose_child_lives_on_is_dead(tmp_path: Path) -> None:
         tmp_path,
         """
         class Forking:
-            def __init__(self, path): self.path = path
+            def __init__(self, path):
+                self.path, self.pipe = path, os.pipe()
             def __len__(self): return 40
             def __getitem__(self, i):
                 if i == 13 and not os.path.exists(self.path):
                     open(self.path, "w").close()
                     if os.fork() == 0:
-                        threading.Event().wait(6)
+                        os.close(self.pipe[1])
+                        os.read(self.pipe[0], 1)  # until the script and its workers have ended
                         os._exit(0)
                     os.kill(os.getpid(), 9)
                 return i
 
         if __name__ == "__main__":
+            still.until(still.only_held_up(lambda at: at.task.indices[at.place] == 13))
             once = os.path.join(os.path.dirname(__file__), "once")
             loader = DataLoader(Forking(once), 4, num_workers=2, stall_warning=2)
             print([batch.tolist() for batch in loader], flush=True)
@@ -81,6 +86,7 @@ def test_a_second_ctrl_c_does_not_stop_the_cleaning_up(tmp_path: Path) -> None:
         tmp_path,
         """
         import itertools, signal, psutil
+        from feedline.supervise import shutdown
 
         class Stubborn:
             def __init__(self, path): self.path = path
@@ -91,12 +97,17 @@ def test_a_second_ctrl_c_does_not_stop_the_cleaning_up(tmp_path: Path) -> None:
 
         def interrupt(path):
             while not os.path.exists(f"{path}-0"): threading.Event().wait(0.01)
-            for _ in range(2):
-                os.kill(os.getpid(), signal.SIGINT)
-                threading.Event().wait(0.1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def interrupted(members, seconds):
+            "Once more while the workers are waited for."
+            shutdown._wait_for = wait_for
+            os.kill(os.getpid(), signal.SIGINT)
+            return wait_for(members, seconds)
 
         if __name__ == "__main__":
             path = os.path.join(os.path.dirname(__file__), "at")
+            wait_for, shutdown._wait_for = shutdown._wait_for, interrupted
             threading.Thread(target=interrupt, args=(path,)).start()
             loader = DataLoader(Stubborn(path), num_workers=2, multiprocessing_context="fork")
             try:
@@ -113,15 +124,15 @@ def test_a_second_ctrl_c_does_not_stop_the_cleaning_up(tmp_path: Path) -> None:
 def test_a_hanging_fork_does_not_run_the_script_again(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        """
+        textwrap.dedent(UNBORN.format(workers=1))
+        + textwrap.dedent("""
         print("the script runs", flush=True)  # no `if __name__ == "__main__"`: under fork none is needed
-        policy.START_SECONDS = 3
         os.register_at_fork(after_in_child=lambda: threading.Event().wait())
         class Local:
             def __len__(self): return 8
             def __getitem__(self, i): return i
         print([batch.tolist() for batch in DataLoader(Local(), 4, num_workers=1, multiprocessing_context="fork")])
-        """,
+        """),
     )
     assert done.stdout.count("the script runs") == 1
     assert "[[0, 1, 2, 3], [4, 5, 6, 7]]" in done.stdout, done.stdout + done.stderr
@@ -164,6 +175,7 @@ def test_worker_init_fn_that_hangs_is_restarted_too(tmp_path: Path) -> None:
                 threading.Event().wait()
 
         if __name__ == "__main__":
+            still.until_there(os.path.join(os.path.dirname(__file__), "once"))
             options = dict(stall_warning=0.5, on_stall="restart", multiprocessing_context="fork")
             loader = DataLoader(range(40), 4, num_workers=1, worker_init_fn=init, **options)
             print([batch.tolist() for batch in loader])
@@ -197,17 +209,35 @@ def test_a_stopped_group_is_no_timeout(tmp_path: Path) -> None:
     done = run(
         tmp_path,
         """
-        import signal, subprocess
+        import subprocess
+        from feedline import guard
+
+        def path(name):
+            return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 
         class Slow:
             def __len__(self): return 8
-            def __getitem__(self, i): threading.Event().wait(0.2); return i
+            def __getitem__(self, i):
+                if i == 2:
+                    open(path("reading"), "w").close()
+                    while not os.path.exists(path("awake")): threading.Event().wait(0.01)
+                return i
+
+        def is_counted(standings, batch):
+            if os.path.exists(path("awake")) or not os.path.exists(path("reading")): return False
+            open(path("waiting"), "w").close()
+            return True
 
         if __name__ == "__main__":
             os.setpgrp()
-            again = f"sleep 0.5; kill -STOP -{os.getpgrp()}; sleep 3; kill -CONT -{os.getpgrp()}"
+            guard.OVERSLEPT = 0.3
+            still.until(is_counted)
+            again = (
+                f"until test -e {path('waiting')}; do sleep 0.01; done; sleep 0.02; "
+                f"kill -STOP -{os.getpgrp()}; sleep 1.4; kill -CONT -{os.getpgrp()}; touch {path('awake')}"
+            )
             subprocess.Popen(["setsid", "sh", "-c", again])
-            print([batch.tolist() for batch in DataLoader(Slow(), 4, num_workers=1, timeout=2)])
+            print([batch.tolist() for batch in DataLoader(Slow(), 4, num_workers=1, timeout=1)])
         """,
     )
     assert "[[0, 1, 2, 3], [4, 5, 6, 7]]" in done.stdout, done.stdout + done.stderr
@@ -222,7 +252,7 @@ def test_an_iteration_that_an_error_ended_does_not_look_complete(tmp_path: Path)
             def __getitem__(self, i): threading.Event().wait(); return i
 
         if __name__ == "__main__":
-            iterator = iter(DataLoader(Stuck(), 4, num_workers=1, timeout=0.5, multiprocessing_context="fork"))
+            iterator = iter(DataLoader(Stuck(), 4, num_workers=1, timeout=0.2, multiprocessing_context="fork"))
             for _ in range(3):
                 try: next(iterator)
                 except Exception as error: print(type(error).__name__, str(error)[:60])

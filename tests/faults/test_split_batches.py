@@ -31,6 +31,6 @@ def test_a_sample_that_kills_again_is_named() -> None:
 
 def test_a_piece_that_is_stuck_is_named_and_its_batch_made_anew(tmp_path: Any) -> None:
     once = {"kind": "Injected", "how": "sleep", "once": str(tmp_path / "once")}
-    seen = run(once, {**FOUR, "timeout": 1, "on_stall": "restart"})
+    seen = run(once, {**FOUR, "timeout": 0.3, "on_stall": "restart"})
     assert (seen.batches, seen.errors, seen.left) == (BATCHES, [], {})
     assert any(SAMPLE in warning for warning in seen.warnings)

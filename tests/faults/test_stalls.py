@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 from injected import BAD
-from kinds import FORK, FORKSERVER, SPAWN, THREADS
+from kinds import FORK, FORKSERVER, SPAWN, THREADS, thorough
 from scripts import BATCHES, SHARED, run
 
+SOON = 0.3
+"""Seconds, which pass only while the sample that is stuck is all there is to wait for (still.py)."""
 STACKS = {"loop": "in loop", "sleep": "in sleep", "pipe": "in pipe", "c_code": "in c_code"}
 SAMPLE = f"dataset[{BAD}] (photos/{BAD}.jpg) for batch 3 of epoch 0, sample 2 of 4"
 STUCK = [
     (FORK, "loop"),
     (FORK, "c_code"),
     (SPAWN, "pipe"),
-    (FORKSERVER, "sleep"),
+    pytest.param(FORKSERVER, "sleep", marks=thorough),
     (THREADS, "sleep"),
     (THREADS, "loop"),
 ]
@@ -25,7 +27,7 @@ stuck_ways = pytest.mark.parametrize(("kind", "how"), STUCK)
 
 @stuck_ways
 def test_the_warning_says_who_where_and_how_long(kind: dict[str, Any], how: str) -> None:
-    options = {**kind, "stall_warning": 0.5}
+    options = {**kind, "stall_warning": SOON}
     seen = run({"kind": "Injected", "how": how}, options, warn="raise")
     ((_, text),) = seen.errors
     assert "has been waiting for a batch (number 3) for" in text
@@ -42,7 +44,7 @@ def test_the_warning_says_who_where_and_how_long(kind: dict[str, Any], how: str)
 @pytest.mark.parametrize("kind", [FORK, THREADS])
 def test_it_is_said_again_later_and_nobody_is_killed(kind: dict[str, Any], tmp_path: Any) -> None:
     environment = {"RELEASE": str(tmp_path / "release")}
-    options = {**kind, "stall_warning": 0.3}
+    options = {**kind, "stall_warning": SOON}
     seen = run({"kind": "Injected", "how": "until_told"}, options, warn="release", environment=environment)
     assert (seen.batches, seen.errors, seen.left) == (BATCHES, [], {})
     assert sum(SAMPLE in warning for warning in seen.warnings) >= 1
@@ -50,13 +52,21 @@ def test_it_is_said_again_later_and_nobody_is_killed(kind: dict[str, Any], tmp_p
 
 
 @pytest.mark.parametrize(
-    ("front", "kind", "how"), [("feedline.torch", FORK, "loop"), *(("feedline", *way) for way in STUCK)]
+    ("front", "kind", "how"),
+    [
+        ("feedline.torch", FORK, "loop"),
+        ("feedline", FORK, "c_code"),
+        pytest.param("feedline", FORKSERVER, "sleep", marks=thorough),
+        ("feedline", SPAWN, "pipe"),
+        ("feedline", THREADS, "sleep"),
+        ("feedline", THREADS, "loop"),
+    ],
 )
 def test_the_timeout_is_an_error_that_says_the_same(front: str, kind: dict[str, Any], how: str) -> None:
-    seen = run({"kind": "Injected", "how": how}, {**kind, "timeout": 1}, front)
+    seen = run({"kind": "Injected", "how": how}, {**kind, "timeout": SOON}, front)
     ((name, text),) = seen.errors
     assert name == "WorkerTimeout"
-    assert "timeout=1 s" in text
+    assert f"timeout={SOON} s" in text
     assert SAMPLE in text
     assert STACKS[how] in text
     assert seen.batches == BATCHES[:3]
@@ -66,7 +76,7 @@ def test_the_timeout_is_an_error_that_says_the_same(front: str, kind: dict[str, 
 
 @stuck_ways
 def test_restart_replaces_the_worker_and_tries_again(kind: dict[str, Any], how: str, tmp_path: Any) -> None:
-    options = {**kind, "on_stall": "restart", "stall_warning": 0.5}
+    options = {**kind, "on_stall": "restart", "stall_warning": SOON}
     seen = run({"kind": "Injected", "how": how, "once": str(tmp_path / "once")}, options)
     assert (seen.batches, seen.errors) == (BATCHES, [])
     (warning,) = [warning for warning in seen.warnings if "was stuck for" in warning]
@@ -79,7 +89,7 @@ def test_restart_replaces_the_worker_and_tries_again(kind: dict[str, Any], how: 
     ("on_error", "batch"), [("raise", None), ("skip", [12, 14, 15]), ("replace", [12, 14, 14, 15])]
 )
 def test_a_sample_that_stalls_again_is_handled_as_an_error(kind: dict[str, Any], on_error: str, batch: Any) -> None:
-    options = {**kind, "on_stall": "restart", "timeout": 0.4, "on_error": on_error}
+    options = {**kind, "on_stall": "restart", "timeout": SOON, "on_error": on_error}
     seen = run({"kind": "Injected", "how": "sleep"}, options)
     expected = [batch if BAD in whole else whole for whole in BATCHES]
     assert seen.batches == [whole for whole in expected if whole is not None]
@@ -93,7 +103,7 @@ def test_a_sample_that_stalls_again_is_handled_as_an_error(kind: dict[str, Any],
 
 @pytest.mark.parametrize("kind", [FORK, THREADS])
 def test_a_dataset_that_does_not_answer_is_not_waited_for(kind: dict[str, Any]) -> None:
-    seen = run({"kind": "Mute", "how": "sleep"}, {**kind, "timeout": 1})
+    seen = run({"kind": "Mute", "how": "sleep"}, {**kind, "timeout": SOON})
     ((name, text),) = seen.errors
     assert name == "WorkerTimeout"
     assert f"reading dataset[{BAD}] for batch 3 of epoch 0" in text
@@ -102,7 +112,7 @@ def test_a_dataset_that_does_not_answer_is_not_waited_for(kind: dict[str, Any]) 
 
 @pytest.mark.parametrize("kind", [FORK, THREADS])
 def test_a_sample_read_by_code_that_is_not_python(kind: dict[str, Any]) -> None:
-    options = {**kind, "num_workers": 1, "timeout": 1, "sampler": [600] * 4}
+    options = {**kind, "num_workers": 1, "timeout": SOON, "sampler": [600] * 4}
     ((_, text),) = run({"kind": "Builtin", "how": ""}, options).errors
     assert "reading dataset[600]" in text
     assert "in dataset.__getitem__, which is not Python code" in text
@@ -110,14 +120,14 @@ def test_a_sample_read_by_code_that_is_not_python(kind: dict[str, Any]) -> None:
 
 
 def test_a_stopped_process_is_called_that() -> None:
-    seen = run({"kind": "Injected", "how": "stop"}, {**FORK, "stall_warning": 0.5}, warn="raise")
+    seen = run({"kind": "Injected", "how": "stop"}, {**FORK, "stall_warning": SOON}, warn="raise")
     assert len(seen.errors) == 1
     assert "it is stopped (SIGSTOP)" in seen.errors[0][1]
     assert seen.left == {}
 
 
 def test_a_lock_that_another_worker_holds_shows_both() -> None:
-    seen = run({"kind": "Locked", "how": ""}, {**FORK, "stall_warning": 0.5}, warn="raise")
+    seen = run({"kind": "Locked", "how": ""}, {**FORK, "stall_warning": SOON}, warn="raise")
     text = seen.errors[0][1]
     assert f"reading dataset[{BAD - 8}]" in text
     assert f"reading dataset[{BAD}]" in text
@@ -126,7 +136,7 @@ def test_a_lock_that_another_worker_holds_shows_both() -> None:
 
 @pytest.mark.parametrize("kind", [FORK, THREADS])
 def test_a_streams_element_that_is_stuck(kind: dict[str, Any], tmp_path: Any) -> None:
-    options = {**kind, "on_stall": "restart", "stall_warning": 0.5}
+    options = {**kind, "on_stall": "restart", "stall_warning": SOON}
     seen = run({"kind": "Stream", "how": "sleep", "once": str(tmp_path / "once")}, options)
     assert (seen.batches, seen.errors) == (SHARED, [])
     assert any("element 6 of the stream as that worker reads it" in warning for warning in seen.warnings)
@@ -134,7 +144,7 @@ def test_a_streams_element_that_is_stuck(kind: dict[str, Any], tmp_path: Any) ->
 
 @pytest.mark.parametrize("kind", [FORK, THREADS])
 def test_persistent_workers_stuck_since_an_epoch_that_was_left(kind: dict[str, Any], tmp_path: Any) -> None:
-    options = {**kind, "num_workers": 1, "persistent_workers": True, "on_stall": "restart", "stall_warning": 0.5}
+    options = {**kind, "num_workers": 1, "persistent_workers": True, "on_stall": "restart", "stall_warning": SOON}
     seen = run({"kind": "Injected", "how": "sleep", "once": str(tmp_path / "once")}, options, epochs=2, leave=True)
     assert (seen.batches, seen.errors) == (BATCHES, [])
     assert any("was stuck for" in warning for warning in seen.warnings)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration, PartialState
 from accelerate.utils import broadcast_object_list
+
+sys.path.append(str(Path(__file__).parent.parent))  # as under pytest
 from test_accelerate import train
 from training import feedlines, report, torchs, torchs_engine_forbidden
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import lightning
+
+sys.path.append(str(Path(__file__).parent.parent))  # as under pytest
 from test_lightning import Module, trainer
 from training import SEED, feedlines, report, torchs, torchs_engine_forbidden
 

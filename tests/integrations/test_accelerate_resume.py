@@ -10,7 +10,8 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from accelerate.utils import set_seed
-from training import SEED, feedlines, loss_of, network, torchs_engine_forbidden, with_and_without_workers
+from kinds import thorough
+from training import PROCESSES, SEED, WORKERS, feedlines, loss_of, network, torchs_engine_forbidden
 
 from feedline.torch import with_feedline
 
@@ -55,9 +56,17 @@ def train(start: int, steps: int, folder: Path, options: dict[str, Any], config:
     raise AssertionError
 
 
-@with_and_without_workers
-@pytest.mark.parametrize("seedable", [False, True])
-@pytest.mark.parametrize("stop", [3, 9])
+# Accelerate's sampler and the place have nothing to do with who reads: one of each with processes, all with the others.
+@pytest.mark.parametrize(
+    ("options", "seedable", "stop"),
+    [
+        pytest.param(
+            *kind.values, *case, id=f"{kind.id}-{case}", marks=[thorough] if kind.id == PROCESSES and skip else []
+        )
+        for kind in WORKERS
+        for case, skip in [((False, 3), True), ((False, 9), False), ((True, 3), False), ((True, 9), True)]
+    ],
+)
 def test_a_run_saved_in_an_epoch_goes_on_as_if_it_had_not_stopped(options, seedable, stop, tmp_path):
     def config() -> Any:
         return DataLoaderConfiguration(use_seedable_sampler=seedable, data_seed=7 if seedable else None)

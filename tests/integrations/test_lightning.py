@@ -167,6 +167,7 @@ def test_persistent_workers_end_with_fit_and_a_second_fit_is_torchs():
     def fit_twice(loader: Any) -> list[float]:
         lightning.seed_everything(SEED, verbose=False)
         module = Module()
+        left.clear()  # torch's may take a moment: it is ours that are looked at
         for _ in range(2):
             trainer().fit(module, loader)
             left.append(len(multiprocessing.active_children()))
@@ -176,4 +177,4 @@ def test_persistent_workers_end_with_fit_and_a_second_fit_is_torchs():
     losses = fit_twice(torchs(**persistent))
     with torchs_engine_forbidden(), feedlines(**persistent) as loader:
         assert fit_twice(loader) == losses
-    assert left == [0] * 4
+    assert left == [0] * 2

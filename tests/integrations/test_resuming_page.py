@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
+
+from training_host import training_host
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "resuming.md").read_text()
@@ -16,16 +16,18 @@ PAGE = (ROOT / "docs" / "resuming.md").read_text()
 def run(script: Path, folder: Path, lines: int | None) -> list[str]:
     """What it prints; killed after so many lines, or a few more."""
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-W", "error", str(script)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    reading, writing = os.pipe()
+    with (
+        open(reading) as output,
+        training_host().start(["-W", "error", str(script)], writing, 2, folder) as process,
+    ):
+        os.close(writing)
         printed = []
-        for line in process.stdout:
+        for line in output:
             printed.append(line.strip())
             if len(printed) == lines:  # it may have got further, and saved that, before the signal comes
                 process.send_signal(signal.SIGKILL)
-    assert process.returncode == (0 if lines is None else -signal.SIGKILL)
+        assert process.wait() == (0 if lines is None else -signal.SIGKILL)
     return printed
 
 

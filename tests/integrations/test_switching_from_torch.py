@@ -256,8 +256,8 @@ def test_spawned_workers_come_from_one_clean_helper_process():
         return {parent for batch in loader for parent in batch.tolist()}
 
     assert parents(TORCHS) == {os.getpid()}
-    assert len(parents(OURS)) == 1
-    assert parents(OURS) != {os.getpid()}
+    (ours,) = parents(OURS)
+    assert ours != os.getpid()
 
 
 class Waiting(Plain):
@@ -270,7 +270,7 @@ class Waiting(Plain):
         return 4
 
     def __getitem__(self, index: int) -> int:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while index == 0 and not self.sign.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         if index == 3:

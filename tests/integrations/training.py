@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,20 +17,20 @@ import torch.distributed
 import torch.utils.data
 from torch.nn.functional import cross_entropy
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+from training_host import run_ranks, training_host
 
 import feedline.torch
 
 HERE = Path(__file__).parent
 SIZE, BATCH, EPOCHS, SEED = 50, 8, 2, 3
 
-with_and_without_workers = pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, id="inline"),
-        pytest.param({"num_workers": 2}, id="processes"),
-        pytest.param({"num_workers": 2, "workers": "thread"}, id="threads"),
-    ],
-)
+PROCESSES = "processes"
+WORKERS = [
+    pytest.param({}, id="inline"),
+    pytest.param({"num_workers": 2}, id=PROCESSES),
+    pytest.param({"num_workers": 2, "workers": "thread"}, id="threads"),
+]
+with_and_without_workers = pytest.mark.parametrize("options", WORKERS)
 
 
 class Images(torch.utils.data.Dataset):
@@ -87,13 +85,18 @@ def torchs_engine_forbidden():
 
 
 def two_ranks(script: str, folder: Path) -> list[Any]:
-    """Launch the script as two processes over gloo; what each rank wrote to <folder>/<rank>.json."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [*command, str(HERE / script), str(folder)], env=environment, capture_output=True, text=True, timeout=110
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Run the script as two processes over gloo; what each rank wrote to <folder>/<rank>.json.
+
+    The processes find what `torchrun` tells its own, and meet as those do: at a store of this process, whose port is
+    free because the system chose it.
+    """
+    options = {"wait_for_workers": False, "use_libuv": False}  # libuv would keep a pipe open for good
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, **options)
+    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    told |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0}
+    ranks = [told | {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "ROLE_RANK": rank} for rank in range(2)]
+    command = ["-W", "ignore", str(HERE / script), str(folder)]
+    run_ranks(training_host(), [command] * 2, [os.environ | {name: str(rank[name]) for name in rank} for rank in ranks])
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kinds import FORK, INLINE, SPAWN, THREADS
+from kinds import FORK, INLINE, SPAWN, THREADS, thorough
 
 from feedline import DataLoader
 
@@ -129,7 +129,7 @@ class StreamContract:
             got = flat(loader)
         assert sorted(got, key=sort_key) == sorted(plain(expected), key=sort_key)
 
-    @pytest.mark.parametrize("after", [0, 1, 2])
+    @pytest.mark.parametrize("after", [0, pytest.param(1, marks=thorough), 2])
     def test_resumes_exactly(self, source: Any, expected: list[Any], after: int) -> None:
         options: dict[str, Any] = {"collate_fn": as_list, **THREADS}
         with DataLoader(source, 2, **options) as loader:

@@ -9,28 +9,25 @@ import os
 import pickle
 import resource
 import select
-import signal
 import subprocess
-import sys
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import killed_at_every_line
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from killed_at_every_line import SIZE, content, counted, entries, in_child, taken
 from kinds import few
+from warm_host import host
 
 from feedline import OptionError, OptionTypeError
 from feedline.sources import CachedPlace, cache_folder
-from feedline.sources.cache_folder import HEAD, TOTAL, CacheFolder
+from feedline.sources.cache_folder import HEAD, CacheFolder
 from feedline.sources.places import Entry, Folder
-
-SIZE = 1000 - HEAD.size
-"""Of an object whose entry takes 1,000 bytes."""
 
 
 class Counted(Folder):
@@ -52,22 +49,6 @@ def far(tmp_path: Path) -> Counted:
     for number in range(10):
         (folder / str(number)).write_bytes(content(number))
     return Counted(folder)
-
-
-def content(number: int, size: int = SIZE) -> bytes:
-    return bytes([number]) * size
-
-
-def entries(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*.entry") if path.is_file()]
-
-
-def taken(folder: Path) -> int:
-    return sum(path.stat().st_size for path in entries(folder))
-
-
-def counted(folder: Path) -> int:
-    return int(TOTAL.unpack((folder / "total").read_bytes())[0])
 
 
 class TestAsAPlace:
@@ -217,18 +198,9 @@ class TestKilled:
     @pytest.mark.parametrize("bound", [3000, 10_000])
     def test_at_every_line(self, tmp_path: Path, bound: int) -> None:
         """Storing an entry, for which others may have to go, a process is killed at each line of the code in turn."""
-        line = 0
-        while True:
-            path = tmp_path / str(line)
-            for number in range(3):
-                CacheFolder(path, bound).put(b"%d" % number, content(number))
-            ended = in_child(lambda path=path, line=line: store_one(path, bound, line))
-            check_whole(path, bound)
-            if ended == 0:
-                break
-            assert ended == -signal.SIGKILL
-            line += 1
-        assert line > 30  # all of them
+        program = [killed_at_every_line.__file__, str(tmp_path), str(bound)]
+        done = host("feedline").run(program, 600, check=True)
+        assert int(done.stdout) > 30  # all of them
 
     def test_while_writing(self, tmp_path: Path) -> None:
         """Large entries, so that most of the time is spent in writing them."""
@@ -302,55 +274,6 @@ class TestKilled:
         assert len(came) == 2
         assert CacheFolder(tmp_path, 3000).get(b"mine") == content(9)
         assert list((tmp_path / "writing").iterdir()) == []
-
-
-def die_at_line(number: int) -> None:
-    seen = 0
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        nonlocal seen
-        if frame.f_code.co_filename != cache_folder.__file__:
-            return None
-        if event == "line":
-            if seen == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            seen += 1
-        return trace
-
-    sys.settrace(trace)
-
-
-def store_one(path: Path, bound: int, last_line: int) -> None:
-    die_at_line(last_line)
-    CacheFolder(path, bound).put(b"3", content(3))
-    sys.settrace(None)
-
-
-def check_whole(path: Path, bound: int) -> None:
-    """What is there is right, is within its bound, is counted, and goes on working."""
-    folder = CacheFolder(path, bound)
-    found = [number for number in range(5) if folder.get(b"%d" % number) is not None]
-    assert all(folder.get(b"%d" % number) == content(number) for number in found)
-    assert len(found) == len(entries(path))
-    assert taken(path) <= bound
-    assert taken(path) <= counted(path)
-    assert folder.put(b"9", content(9)) is None
-    assert folder.get(b"9") == content(9)
-    assert list((path / "writing").iterdir()) == []
-    assert taken(path) <= bound
-
-
-def in_child(do: Callable[[], Any]) -> int:
-    """Its exit code, negative for a signal. Forked by hand: multiprocessing takes three times as long."""
-    child = os.fork()
-    if not child:
-        try:
-            do()
-            os._exit(0)
-        finally:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_shared_by_processes_that_store_the_same_and_throw_it_away(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS
 from made_files import Drawer, encoded, natural, saved, sound, write, zipped
+from warm_host import host
 
 import feedline
 from feedline import DataLoader, MissingPackage, OptionError, OptionTypeError, SourceError, StratifiedBatchSampler
@@ -410,7 +410,7 @@ def test_no_driver_is_imported_before_it_is_needed() -> None:
         "import sys; from feedline.sources import FilesDataset, FolderDataset; FilesDataset(['a.txt']); "
         "drivers = {'PIL', 'simplejpeg', 'cykooz_resizer', 'torch'}; assert not drivers & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    host("feedline").run(["-c", script], check=True)
 
 
 def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:

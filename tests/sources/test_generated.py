@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from contract import StreamContract
+from patience import idle_only_after
 
 from feedline import DataLoader, OptionError, OptionTypeError
 from feedline.sources import GeneratorStream
@@ -52,13 +53,13 @@ def test_it_runs_ahead_so_far_and_no_further() -> None:
     make = Counted(100)
     reading = iter(GeneratorStream(make, buffer=3))
     with make.changed:
-        assert make.changed.wait_for(lambda: make.given == 4, 60)  # three that wait, and one in hand
+        assert make.changed.wait_for(lambda: make.given == 4, 300)  # three that wait, and one in hand
         assert not make.changed.wait_for(lambda: make.given > 4, 0.05)
     assert next(reading) == 0
     with make.changed:
-        assert make.changed.wait_for(lambda: make.given == 5, 60)
+        assert make.changed.wait_for(lambda: make.given == 5, 300)
     reading.close()
-    assert make.closed.wait(60)
+    assert make.closed.wait(300)
 
 
 def test_a_reader_that_is_dropped_ends_the_generator() -> None:
@@ -66,10 +67,11 @@ def test_a_reader_that_is_dropped_ends_the_generator() -> None:
     for number in GeneratorStream(make, buffer=1):
         if number == 2:
             break
-    assert make.closed.wait(60)
+    assert make.closed.wait(300)
 
 
-def test_nothing_for_a_while_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_for_a_while_ends_it(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle_only_after(2, monkeypatch)
     forgotten = threading.Event()
 
     def waits() -> Iterator[int]:

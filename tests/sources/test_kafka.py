@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 from contract import StreamContract, as_list
+from patience import idle_only_after
+from warm_host import host
 
 from feedline import DataLoader, OptionError, OptionTypeError, SourceError, StateError
 from feedline.sources import KafkaRecord, KafkaStream, kafka_reading
@@ -24,12 +25,12 @@ import json, sys
 from confluent_kafka import Producer
 
 producer = Producer({"bootstrap.servers": "any", "test.mock.num.brokers": 1, "log_level": 0})
-broker = next(iter(producer.list_topics(timeout=60).brokers.values()))
+broker = next(iter(producer.list_topics(timeout=300).brokers.values()))
 print(f"{broker.host}:{broker.port}", flush=True)
 for line in sys.stdin:  # [topic, partition, value], …
     for topic, partition, value in json.loads(line):
         producer.produce(topic, value.encode(), key=b"key", partition=partition)
-    assert producer.flush(60) == 0
+    assert producer.flush(300) == 0
     print("done", flush=True)
 """
 
@@ -81,7 +82,7 @@ class TestKafka(StreamContract):
 
     @pytest.fixture
     def source(self, broker: Broker, topic: str) -> KafkaStream:
-        return KafkaStream(broker.address, topic, end="now", timeout=60)
+        return KafkaStream(broker.address, topic, end="now", timeout=300)
 
     @pytest.fixture
     def expected(self) -> list[bytes]:
@@ -89,12 +90,12 @@ class TestKafka(StreamContract):
 
 
 def test_within_a_partition_the_order_is_kept(broker: Broker, topic: str) -> None:
-    stream = KafkaStream(broker.address, topic, partitions=[1], end="now", timeout=60)
+    stream = KafkaStream(broker.address, topic, partitions=[1], end="now", timeout=300)
     assert list(stream) == [f"1-{number}".encode() for number in range(7)]
 
 
 def test_records_tell_where_they_are_from(broker: Broker, topic: str) -> None:
-    stream = KafkaStream(broker.address, topic, partitions=[1], end="now", decode=lambda record: record, timeout=60)
+    stream = KafkaStream(broker.address, topic, partitions=[1], end="now", decode=lambda record: record, timeout=300)
     record = next(iter(stream))
     assert isinstance(record, KafkaRecord)
     assert (record.topic, record.partition, record.offset, record.key) == (topic, 1, 0, b"key")
@@ -102,7 +103,7 @@ def test_records_tell_where_they_are_from(broker: Broker, topic: str) -> None:
 
 
 def test_where_to_begin(broker: Broker, topic: str) -> None:
-    terms: dict[str, Any] = {"partitions": [0, 1], "end": "now", "timeout": 60}
+    terms: dict[str, Any] = {"partitions": [0, 1], "end": "now", "timeout": 300}
     assert sorted(KafkaStream(broker.address, topic, start={0: 5, 1: 6}, **terms)) == [b"0-5", b"0-6", b"1-6"]
     assert list(KafkaStream(broker.address, topic, start="latest", **terms)) == []
     both = KafkaStream(broker.address, [topic], start={(topic, 0): 5, (topic, 1): 7}, **terms)
@@ -110,7 +111,7 @@ def test_where_to_begin(broker: Broker, topic: str) -> None:
 
 
 def test_what_comes_later_belongs_to_no_epoch_that_ends_now(broker: Broker, topic: str) -> None:
-    reading: Any = iter(KafkaStream(broker.address, topic, end="now", timeout=60))
+    reading: Any = iter(KafkaStream(broker.address, topic, end="now", timeout=300))
     reading._feed._open()
     for partition in (0, 1):  # as if the last two of each had come later
         reading._feed._ends[topic, partition] = 5
@@ -118,7 +119,7 @@ def test_what_comes_later_belongs_to_no_epoch_that_ends_now(broker: Broker, topi
 
 
 def test_an_endless_one_waits_for_what_comes(broker: Broker, topic: str) -> None:
-    reading = iter(KafkaStream(broker.address, topic, timeout=60))
+    reading = iter(KafkaStream(broker.address, topic, timeout=300))
     assert sorted(islice(reading, 14)) == ALL
     broker.send((topic, 3, "later"))
     assert next(reading) == b"later"
@@ -126,19 +127,25 @@ def test_an_endless_one_waits_for_what_comes(broker: Broker, topic: str) -> None
     assert list(reading) == []
 
 
-def test_nothing_for_a_while_ends_it(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    with DataLoader(KafkaStream(broker.address, topic, idle=1.5, timeout=60), 20, collate_fn=as_list) as loader:
+def test_nothing_for_a_while_ends_it(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle_only_after(len(ALL), monkeypatch)
+    with DataLoader(KafkaStream(broker.address, topic, idle=0.2, timeout=300), 20, collate_fn=as_list) as loader:
         (batch,) = loader
     assert sorted(batch) == ALL
-    assert f"{topic}): nothing came for 1.5 s (idle), so the epoch ends here" in caplog.text
+    assert f"{topic}): nothing came for 0.2 s (idle), so the epoch ends here" in caplog.text
 
 
-def test_nothing_for_a_while_is_an_end_for_a_group_too(broker: Broker, topic: str) -> None:
-    stream = KafkaStream(broker.address, topic, group="idle", idle=1.5, timeout=60)
+def test_nothing_for_a_while_is_an_end_for_a_group_too(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle_only_after(1, monkeypatch)
+    stream = KafkaStream(broker.address, topic, group="idle", idle=0.2, timeout=300)
     seen = list(stream)
     assert seen
     broker.send((topic, 1, "new"))
-    rest = list(KafkaStream(broker.address, topic, group="idle", end="now", timeout=60))
+    rest = list(KafkaStream(broker.address, topic, group="idle", end="now", timeout=300))
     assert sorted(seen + rest) == sorted([*ALL, b"new"])
 
 
@@ -157,19 +164,19 @@ def test_without_idle_it_waits_however_long_it_takes(
 
     monkeypatch.setattr(kafka_reading, "LONG", 0.05)
     monkeypatch.setattr(Partitions, "_fill", fill)
-    reading = iter(KafkaStream(broker.address, topic, partitions=[3], timeout=60))
+    reading = iter(KafkaStream(broker.address, topic, partitions=[3], timeout=300))
     assert next(reading) == b"late"
     reading.close()
 
 
 def test_a_resumed_run_has_each_record_once(broker: Broker, topic: str) -> None:
     """With records read ahead by processes, and new ones coming meanwhile."""
-    stream = KafkaStream(broker.address, topic, end="now", timeout=60)
+    stream = KafkaStream(broker.address, topic, end="now", timeout=300)
     with DataLoader(stream, 3, collate_fn=as_list, num_workers=2) as loader:
         seen = list(islice(loader, 2))
         state = json.loads(json.dumps(loader.state_dict()))
     broker.send((topic, 0, "new"))
-    stream = KafkaStream(broker.address, topic, end="now", timeout=60)
+    stream = KafkaStream(broker.address, topic, end="now", timeout=300)
     with DataLoader(stream, 3, collate_fn=as_list, num_workers=1) as loader:
         loader.load_state_dict(state)
         rest = list(loader)
@@ -177,30 +184,30 @@ def test_a_resumed_run_has_each_record_once(broker: Broker, topic: str) -> None:
 
 
 def test_a_group_goes_on_where_it_was(broker: Broker, topic: str) -> None:
-    stream = KafkaStream(broker.address, topic, group="training", end="now", timeout=60)
+    stream = KafkaStream(broker.address, topic, group="training", end="now", timeout=300)
     with DataLoader(stream, 4, collate_fn=as_list, num_workers=2, workers="thread") as loader:
         assert sorted(each for batch in loader for each in batch) == ALL
         broker.send((topic, 1, "new"))
         assert [each for batch in loader for each in batch] == [b"new"]
-    assert list(KafkaStream(broker.address, topic, group="training", end="now", timeout=60)) == []
-    assert len(list(KafkaStream(broker.address, topic, group="other", end="now", timeout=60))) == 15
+    assert list(KafkaStream(broker.address, topic, group="training", end="now", timeout=300)) == []
+    assert len(list(KafkaStream(broker.address, topic, group="other", end="now", timeout=300))) == 15
 
 
 def test_a_group_is_told_what_was_delivered(broker: Broker, topic: str) -> None:
-    stream = KafkaStream(broker.address, topic, group="told", partitions=[0], timeout=60)
+    stream = KafkaStream(broker.address, topic, group="told", partitions=[0], timeout=300)
     with DataLoader(stream, 2, collate_fn=as_list, num_workers=1) as loader:
         batches = iter(loader)
         assert list(islice(batches, 2)) == [[b"0-0", b"0-1"], [b"0-2", b"0-3"]]
         stream.commit(loader.state_dict())
-    assert next(iter(KafkaStream(broker.address, topic, group="told", partitions=[0], timeout=60))) == b"0-4"
+    assert next(iter(KafkaStream(broker.address, topic, group="told", partitions=[0], timeout=300))) == b"0-4"
     with pytest.raises(OptionError, match="group="):
-        KafkaStream(broker.address, topic, timeout=60).commit({})
+        KafkaStream(broker.address, topic, timeout=300).commit({})
 
 
 def test_poison_is_named_and_passed_over(broker: Broker, topic: str) -> None:
     broker.send((topic, 2, "12"), (topic, 2, "poison"), (topic, 2, "13"))
     stream = KafkaStream(
-        broker.address, topic, partitions=[2], end="now", decode=lambda record: int(record.value or b""), timeout=60
+        broker.address, topic, partitions=[2], end="now", decode=lambda record: int(record.value or b""), timeout=300
     )
     with DataLoader(stream, 2, on_error="skip") as loader:
         assert [each for batch in loader for each in batch.tolist()] == [12, 13]
@@ -210,7 +217,7 @@ def test_poison_is_named_and_passed_over(broker: Broker, topic: str) -> None:
 
 def test_partitions_are_shared_out(broker: Broker, topic: str) -> None:
     parts = [
-        KafkaStream(broker.address, topic, num_replicas=2, rank=rank, timeout=60).shard(index, 3).mine
+        KafkaStream(broker.address, topic, num_replicas=2, rank=rank, timeout=300).shard(index, 3).mine
         for rank in range(2)
         for index in range(3)
     ]
@@ -219,35 +226,47 @@ def test_partitions_are_shared_out(broker: Broker, topic: str) -> None:
 
 
 def test_a_place_that_is_not_kept_is_an_error(broker: Broker, topic: str) -> None:
-    stream = KafkaStream(broker.address, topic, start={0: 1000}, partitions=[0], timeout=60)
+    stream = KafkaStream(broker.address, topic, start={0: 1000}, partitions=[0], timeout=300)
     with pytest.raises(SourceError, match=rf"offset 1000 of partition 0 of topic '{topic}' is not there"):
         next(iter(stream))
 
 
 def test_a_state_of_other_partitions_is_refused(broker: Broker, topic: str) -> None:
-    reading = iter(KafkaStream(broker.address, topic, partitions=[0], timeout=60))
+    reading = iter(KafkaStream(broker.address, topic, partitions=[0], timeout=300))
     next(reading)
     state = reading.state_dict()
     reading.close()
     with pytest.raises(StateError, match="partitions that are not read here"):
-        iter(KafkaStream(broker.address, topic, partitions=[1], timeout=60)).load_state_dict(state)
+        iter(KafkaStream(broker.address, topic, partitions=[1], timeout=300)).load_state_dict(state)
 
 
 def test_each_rank_goes_on_with_its_own_state(broker: Broker, topic: str) -> None:
     """That of one rank says nothing of what the other has delivered: alone, it would have that again."""
-    reading = iter(KafkaStream(broker.address, topic, num_replicas=2, rank=0, timeout=60))
+    reading = iter(KafkaStream(broker.address, topic, num_replicas=2, rank=0, timeout=300))
     next(reading)
     state = json.loads(json.dumps(reading.state_dict()))
     reading.close()
     with pytest.raises(StateError, match=r"the state is of rank 0 of 2, and this is rank 0 of 1"):
-        iter(KafkaStream(broker.address, topic, timeout=60)).load_state_dict(state)
+        iter(KafkaStream(broker.address, topic, timeout=300)).load_state_dict(state)
 
 
-def test_brokers_that_go_away_are_said_to_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_brokers_that_go_away_are_said_to_be_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Told:
+        """The `idle` seconds are over when librdkafka has noticed: how long that takes is its own affair."""
+
+        def __init__(self, seconds: float | None) -> None:
+            assert seconds == 4
+
+        def left(self, most: float) -> float:
+            return 0.0 if "waits for its brokers" in caplog.text else 0.1
+
+    monkeypatch.setattr(kafka_reading, "Deadline", Told)
     own = Broker()
     try:
         own.send(("t", 0, "a"), ("t", 0, "b"))
-        reading = iter(KafkaStream(own.address, "t", partitions=[0], idle=4, timeout=60))
+        reading = iter(KafkaStream(own.address, "t", partitions=[0], idle=4, timeout=300))
         assert list(islice(reading, 2)) == [b"a", b"b"]
         own.stop()
         assert list(reading) == []
@@ -259,19 +278,19 @@ def test_brokers_that_go_away_are_said_to_be_waited_for(caplog: pytest.LogCaptur
 
 def test_bad_input(broker: Broker, topic: str) -> None:
     with pytest.raises(SourceError, match=r"the topic 'nowhere' cannot be read at .*Unknown topic"):
-        KafkaStream(broker.address, "nowhere", timeout=60)
+        KafkaStream(broker.address, "nowhere", timeout=300)
     with pytest.raises(SourceError, match=r"no Kafka broker answers at 127\.0\.0\.1:9 within 0\.3 s"):
         KafkaStream("127.0.0.1:9", "t", timeout=0.3)
     with pytest.raises(OptionError, match=r"partitions \[9\] are not in .*, which has \[0, 1, 2, 3\]"):
-        KafkaStream(broker.address, topic, partitions=[0, 9], timeout=60)
+        KafkaStream(broker.address, topic, partitions=[0, 9], timeout=300)
     with pytest.raises(OptionError, match="start must be one of 'earliest', 'latest'"):
         KafkaStream(broker.address, topic, start="beginning")
     with pytest.raises(OptionTypeError, match="start must be 'earliest', 'latest' or offsets"):
         KafkaStream(broker.address, topic, start=[5])  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=rf"start has no offset for \[\('{topic}', 1\)\], and the partitions"):
-        KafkaStream(broker.address, topic, partitions=[0, 1], start={0: 5}, timeout=60)
+        KafkaStream(broker.address, topic, partitions=[0, 1], start={0: 5}, timeout=300)
     with pytest.raises(OptionError, match=rf"start has offsets for \[\('{topic}', 1\)\], and the partitions"):
-        KafkaStream(broker.address, topic, partitions=[0], start={0: 5, 1: 5}, timeout=60)
+        KafkaStream(broker.address, topic, partitions=[0], start={0: 5, 1: 5}, timeout=300)
     for wrong in (0, -1, float("nan")):
         with pytest.raises(OptionError, match="timeout must be a positive number of seconds"):
             KafkaStream(broker.address, topic, timeout=wrong)
@@ -282,7 +301,7 @@ def test_bad_input(broker: Broker, topic: str) -> None:
         KafkaStream(broker.address, [topic, "t"], start={0: 5})
     with pytest.raises(OptionError, match=r"config is not accepted by librdkafka.*no\.such\.setting"):
         KafkaStream(broker.address, topic, config={"no.such.setting": 1})
-    secret = KafkaStream(broker.address, topic, config={"sasl.password": "hidden"}, timeout=60)
+    secret = KafkaStream(broker.address, topic, config={"sasl.password": "hidden"}, timeout=300)
     assert "hidden" not in repr(secret)
 
 
@@ -301,4 +320,4 @@ def test_why_nobody_answers_is_told(broker: Broker, topic: str) -> None:
 
 def test_the_driver_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, feedline.sources; feedline.sources.SocketStream; assert 'confluent_kafka' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": "src"})
+    host("feedline").run(["-c", code], check=True)

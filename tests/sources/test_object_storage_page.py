@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import doctest
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 from object_fixtures import *  # noqa: F403
 from object_server import ObjectServer
-
-ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "object-storage.md"
+from pages import check_examples, check_links
 
 
-def test_the_page_is_true(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_give_what_they_say_and_the_page_is_linked(
+    objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(4):
         for animal in ("cat", "dog"):
             written = io.BytesIO()
@@ -26,11 +25,5 @@ def test_the_page_is_true(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", objects.endpoint)
     objects.befall()
-    failed, tried = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert tried > 15
-    assert not failed
-
-
-def test_the_page_is_linked() -> None:
-    for page in ("README.md", "docs/design.md"):
-        assert "object-storage.md" in (ROOT / page).read_text()
+    check_examples("object-storage.md", 16, doctest.NORMALIZE_WHITESPACE)
+    check_links("object-storage.md", ("README.md", "docs/design.md"))

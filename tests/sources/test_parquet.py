@@ -296,7 +296,7 @@ def test_a_fork_while_a_group_is_decoded(files: list[Path]) -> None:
     reader = multiprocessing.get_context("fork").Process(target=data.__getitem__, args=(3,), daemon=True)
     with data._lock:  # as a thread that decodes holds it
         reader.start()
-    reader.join(30)
+    reader.join(300)
     ended = reader.exitcode
     reader.kill()
     assert ended == 0
@@ -309,7 +309,7 @@ def test_threads_decode_a_group_once(files: list[Path]) -> None:
 
     def slow(group: Any) -> Any:
         reads.append(group.first)
-        first.wait(5)
+        first.wait(300)
         return read(group)
 
     data._groups.read = slow  # type: ignore[method-assign]

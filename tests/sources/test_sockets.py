@@ -16,6 +16,7 @@ import pytest
 from contract import StreamContract, as_list
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import idle_only_after
 from servers import framed, from_number, reset, serving, until_hung_up
 
 from feedline import DataLoader, OptionError, SourceError
@@ -35,7 +36,7 @@ class TestSockets(StreamContract):
     @pytest.fixture
     def source(self) -> Iterator[SocketStream]:
         with serving(from_number(RECORDS[0])) as one, serving(from_number(RECORDS[1])) as other:
-            yield SocketStream([one, other], request=ask, timeout=30)
+            yield SocketStream([one, other], request=ask, timeout=300)
 
     @pytest.fixture
     def expected(self) -> list[bytes]:
@@ -67,7 +68,7 @@ def test_records_are_cut_alike_however_they_arrive(records: list[bytes], sizes: 
 
 def test_a_last_line_need_not_end(caplog: pytest.LogCaptureFixture) -> None:
     with serving(lambda line, _: line.sendall(b"one\ntwo")) as address:
-        assert list(SocketStream(address, framing="line", timeout=30)) == [b"one", b"two"]
+        assert list(SocketStream(address, framing="line", timeout=300)) == [b"one", b"two"]
     assert f"{address} ended within a line, which is given as it is: b'two'" in caplog.text
 
 
@@ -77,7 +78,7 @@ def test_half_a_line_is_no_record_where_there_is_more_to_come() -> None:
         line.sendall(b"10\n11\n1" if number == 0 else b"".join(b"%d\n" % each for each in range(10 + start, 15)))
 
     with serving(talk) as address:
-        reading = iter(SocketStream(address, framing="line", decode=int, request=ask, ends=False, timeout=30))
+        reading = iter(SocketStream(address, framing="line", decode=int, request=ask, ends=False, timeout=300))
         assert list(islice(reading, 5)) == [10, 11, 12, 13, 14]
         reading.close()
 
@@ -86,7 +87,7 @@ def test_a_unix_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen()
-        reading = iter(SocketStream(f"unix:{tmp_path}/s", timeout=30))
+        reading = iter(SocketStream(f"unix:{tmp_path}/s", timeout=300))
         reading._feed._begin()
         line, _ = server.accept()
         line.sendall(framed(b"x"))
@@ -110,7 +111,7 @@ def test_a_broken_line_is_made_anew_after_what_was_received() -> None:
             line.sendall(sent)
 
     with serving(talk) as address:
-        assert list(SocketStream(address, request=ask, retries=1, timeout=30)) == records
+        assert list(SocketStream(address, request=ask, retries=1, timeout=300)) == records
     assert asked == [0, 1, 3, 6]
 
 
@@ -122,7 +123,7 @@ def test_a_server_that_dies_is_no_end() -> None:
             reset(line)
 
     with serving(talk) as address:
-        assert list(SocketStream(address, request=ask, timeout=30)) == [b"x"]
+        assert list(SocketStream(address, request=ask, timeout=300)) == [b"x"]
 
 
 def test_a_line_that_only_breaks_is_given_up() -> None:
@@ -130,7 +131,7 @@ def test_a_line_that_only_breaks_is_given_up() -> None:
         line.sendall(b"\0")
 
     with serving(talk) as address, pytest.raises(SourceError, match=rf"{address} broke 3 times without a record"):
-        list(SocketStream(address, retries=2, timeout=30))
+        list(SocketStream(address, retries=2, timeout=300))
 
 
 def test_a_closed_line_is_connected_to_again_if_it_is_no_end() -> None:
@@ -140,19 +141,23 @@ def test_a_closed_line_is_connected_to_again_if_it_is_no_end() -> None:
         line.sendall(framed(b"%d" % number))
 
     with serving(talk) as address:
-        stream = SocketStream(address, ends=False, timeout=30)
+        stream = SocketStream(address, ends=False, timeout=300)
         reading = iter(stream)
         assert list(islice(reading, 3)) == [b"0", b"1", b"2"]
         reading.close()
 
 
-def test_nothing_for_a_while_ends_it_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_for_a_while_ends_it_and_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle_only_after(2, monkeypatch)
+
     def talk(line: socket.socket, _: int) -> None:
         line.sendall(framed(b"x") + framed(b"y") + b"\0\0")
         until_hung_up(line)
 
     with serving(talk) as address:
-        with DataLoader(SocketStream(address, idle=0.2, timeout=30), 4, collate_fn=as_list) as loader:
+        with DataLoader(SocketStream(address, idle=0.2, timeout=300), 4, collate_fn=as_list) as loader:
             assert list(loader) == [[b"x", b"y"]]
     assert "nothing came for 0.2 s (idle), so the epoch ends here" in caplog.text
     assert address in caplog.text
@@ -173,18 +178,18 @@ def test_without_idle_it_waits_however_long_it_takes(monkeypatch: pytest.MonkeyP
             return super().select(timeout)
 
     def talk(line: socket.socket, _: int) -> None:
-        assert waited.wait(60)
+        assert waited.wait(300)
         line.sendall(framed(b"late"))
 
     monkeypatch.setattr(selectors, "DefaultSelector", Counting)
     with serving(talk) as address:
-        assert list(SocketStream(address, timeout=30)) == [b"late"]
+        assert list(SocketStream(address, timeout=300)) == [b"late"]
 
 
 def test_poison_is_named_and_passed_over() -> None:
     records = [b"1", b"two", b"3"]
     with serving(from_number(records)) as address:
-        stream = SocketStream(address, request=ask, decode=int, timeout=30)
+        stream = SocketStream(address, request=ask, decode=int, timeout=300)
         with DataLoader(stream, 2, on_error="skip") as loader:
             assert [each for batch in loader for each in batch.tolist()] == [1, 3]
             (bad,) = loader.errors
@@ -197,15 +202,15 @@ def test_poison_is_named_and_passed_over() -> None:
 def test_what_is_too_long_is_an_error_before_it_is_read() -> None:
     with serving(lambda line, _: line.sendall(b"GET / HTTP/1.1\r\n")) as address:
         with pytest.raises(SourceError, match=r"record 0 of .* has 1,195,725,856 bytes or more, above max_record"):
-            list(SocketStream(address, timeout=30))
+            list(SocketStream(address, timeout=300))
     with serving(lambda line, _: line.sendall(b"x" * 100)) as address:
         with pytest.raises(SourceError, match="max_record=50"):
-            list(SocketStream(address, framing="line", max_record=50, timeout=30))
+            list(SocketStream(address, framing="line", max_record=50, timeout=300))
 
 
 def test_a_whole_line_can_be_too_long() -> None:
     with serving(lambda line, _: line.sendall(b"one\n" + bytes(100) + b"\n")) as address:
-        reading = iter(SocketStream(address, framing="line", max_record=99, timeout=30))
+        reading = iter(SocketStream(address, framing="line", max_record=99, timeout=300))
         with pytest.raises(SourceError, match=rf"record \d of {address} has 100 bytes or more, above max_record=99"):
             list(reading)
 
@@ -218,10 +223,10 @@ def test_no_time_at_all_is_an_error(timeout: float) -> None:
 
 def test_going_on_where_the_server_cannot_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with serving(lambda line, _: line.sendall(framed(b"x") * 3)) as address:
-        with DataLoader(SocketStream(address, timeout=30), 1, collate_fn=as_list) as loader:
+        with DataLoader(SocketStream(address, timeout=300), 1, collate_fn=as_list) as loader:
             next(iter(loader))
             state = json.loads(json.dumps(loader.state_dict()))
-        with DataLoader(SocketStream(address, timeout=30), 1, collate_fn=as_list) as loader:
+        with DataLoader(SocketStream(address, timeout=300), 1, collate_fn=as_list) as loader:
             loader.load_state_dict(state)
             assert len(list(loader)) == 3
     assert "goes on with whatever is sent now" in caplog.text

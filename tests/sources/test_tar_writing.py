@@ -7,8 +7,6 @@ import io
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 from tars import SAMPLES, write
+from warm_host import host
 
 from feedline import OptionError, SourceError
 from feedline.sources import TarDataset, TarStream, TarWriter, decode_plain
 
+HERE = f"import sys; sys.path.append({str(Path(__file__).parent)!r})\n"
 sizes = st.lists(st.integers(0, 3000), min_size=1, max_size=6)
 
 
@@ -50,8 +50,8 @@ def test_the_same_samples_give_the_same_bytes(tmp_path: Path) -> None:
     backwards = [dict(reversed(sample.items())) for sample in SAMPLES]
     script = "import os, sys; os.umask(0o77); from feedline.sources import TarWriter; from tars import *; "
     script += f"write({str(tmp_path / 'b.tar')!r})"
-    environment = os.environ | {"TZ": "Asia/Tokyo", "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+    environment = os.environ | {"TZ": "Asia/Tokyo"}
+    host("feedline").run(["-c", HERE + script], env=environment, check=True)
     [third] = write(tmp_path / "c.tar", backwards)
     assert first.read_bytes() == (tmp_path / "b.tar").read_bytes() == third.read_bytes()
     assert Path(f"{first}.idx").read_bytes() == Path(f"{tmp_path}/b.tar.idx").read_bytes()
@@ -72,23 +72,25 @@ def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 KILLED = """
+import time
 from feedline.sources import TarWriter
 from tars import SAMPLES
 writer = TarWriter({path!r})
 writer.write(SAMPLES[0])
 writer._shard._file.flush()
 print("written", flush=True)
-input()
+time.sleep(1000)
 """
 
 
 def test_a_writer_that_is_killed_leaves_no_shard(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", KILLED.format(path=str(tmp_path / "a.tar"))]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"written\n"
+    command = ["-c", HERE + KILLED.format(path=str(tmp_path / "a.tar"))]
+    reading, writing = os.pipe()
+    with open(reading) as said, host("feedline").start(command, writing, 2) as process:
+        os.close(writing)
+        assert said.readline() == "written\n"
         process.send_signal(signal.SIGKILL)
+        assert process.wait(600) == -signal.SIGKILL
     assert list(tmp_path.glob("*.tar")) == []
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils import data
+from warm_host import host
 
 import feedline
 import feedline.torch
@@ -54,8 +55,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "feedline", "bench", "--seconds", "0.05", "--repeats", "2", "--timeout", "600"]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=folder)
+    command = ["-m", "feedline", "bench", "--seconds", "0.05", "--repeats", "2", "--timeout", "600"]
+    return host("feedline.torch").run([*command, *arguments], timeout=600, cwd=folder)
 
 
 def test_a_workload_of_ours_for_machines_and_as_a_picture(folder: Path) -> None:
@@ -108,6 +109,7 @@ def side(folder: Path, name: str, target: str, **wanted: Any) -> list[str]:
 
 def test_between_its_turns_a_sides_workers_stand_still(folder: Path) -> None:
     process = SideProcess(side(folder, "torch", "Photos", num_workers=2), 600)
+    process._goodbye = 600.0  # its end is looked at
     try:
         assert process.answer()["num_workers"] == 2
         assert process.measure("warm-up 60")["batches"] == 2
@@ -125,7 +127,7 @@ def test_between_its_turns_a_sides_workers_stand_still(folder: Path) -> None:
 
 def _until_all(processes: set[int], state: str) -> None:
     """A signal is sent at once and may be acted upon a moment later."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         states = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] for each in processes]
         if set(states) == {state}:

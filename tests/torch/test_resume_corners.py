@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -276,7 +277,7 @@ def test_a_samplers_state_that_json_cannot_write_is_named() -> None:
 
 
 def test_a_state_saved_from_another_thread_is_never_torn() -> None:
-    loader = feedline.DataLoader(np.arange(40_000), batch_size=2)
+    loader = feedline.DataLoader(np.arange(6_000), batch_size=2)
     torn: list[Any] = []
     stop = threading.Event()
 
@@ -287,11 +288,14 @@ def test_a_state_saved_from_another_thread_is_never_torn() -> None:
                 torn.append(state)
 
     thread = threading.Thread(target=save)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # a thousand times the usual chance to come in between
     thread.start()
     for _ in loader:
         pass
     stop.set()
     thread.join()
+    sys.setswitchinterval(before)
     assert torn == []
 
 

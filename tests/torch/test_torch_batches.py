@@ -17,6 +17,7 @@ import feedline
 import feedline.torch as ours
 from feedline.arena.slots import SMALL_LEAF
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 MB = 1 << 20
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, SPAWN, few
 from sameness import DTYPES, Trees, array, assert_same, filled
+from warm_host import host
 
 import feedline
 import feedline.torch as ours
@@ -235,12 +234,14 @@ def test_tensors_the_user_has_shared_stay_shared(kind: dict[str, Any]) -> None:
 
 
 def test_tensors_shared_by_torchs_other_strategy_stay_shared() -> None:
-    code = """if __name__ == "__main__":
+    code = f"""if __name__ == "__main__":
+        import sys
+        sys.path = {sys.path}
         import torch, test_torch_datasets
         torch.multiprocessing.set_sharing_strategy("file_system")
         test_torch_datasets.check_sharing(test_torch_datasets.SPAWN)
     """  # in a process of its own: torch leaves a server of shared memory behind
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, check=True)
+    host("feedline.torch").run(["-c", code], timeout=400, check=True)
 
 
 # what a batch sampler gives, and what __getitems__ returns

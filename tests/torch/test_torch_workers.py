@@ -40,6 +40,19 @@ class Remembered(torchs.Dataset[Any]):
         return {**seen, "threads": torch.get_num_threads(), "info": torchs.get_worker_info().seed}  # type: ignore[union-attr]
 
 
+class RememberedByBoth(Remembered):
+    """The first sample of each of two workers waits for the other's, or one might be quick enough to take all."""
+
+    def __init__(self) -> None:
+        self.both, self.met = multiprocessing.get_context("fork").Barrier(2), False
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if not self.met:
+            self.both.wait()
+            self.met = True
+        return super().__getitem__(index)
+
+
 def by_worker(loader: Any) -> dict[int, dict[str, Any]]:
     return {sample["id"]: sample for sample in loader}
 
@@ -48,11 +61,7 @@ def test_worker_init_fn_finds_torchs_seeds_which_differ_and_follow_the_generator
     def run(library: Any, seed: int) -> dict[int, dict[str, Any]]:
         generator = torch.Generator().manual_seed(seed)
         options = {"batch_size": None, "worker_init_fn": remember, "generator": generator, "num_workers": 2}
-        found: dict[int, dict[str, Any]] = {}
-        while len(found) < 2:  # one worker may be quick enough to take all
-            generator.manual_seed(seed)
-            found.update(by_worker(library.DataLoader(Remembered(), **options)))
-        return found
+        return by_worker(library.DataLoader(RememberedByBoth(), **options))
 
     one, again, other = run(ours, 1), run(torchs, 1), run(ours, 2)
     assert one == again
@@ -225,7 +234,7 @@ class Gated(torchs.Dataset[int]):
 
     def __getitem__(self, index: int) -> int:
         if index == 0:
-            assert self.gate.wait(60)
+            assert self.gate.wait(300)
         return index
 
 
@@ -244,7 +253,7 @@ def test_a_time_limit_that_is_passed_is_a_runtime_error_as_in_torch() -> None:
         next(iter(ours.DataLoader(dataset, timeout=0.2, **FORK)))
     assert isinstance(caught.value, WorkerError)
     dataset.gate.set()
-    assert torch.cat(list(ours.DataLoader(dataset, timeout=60, **FORK))).tolist() == list(range(6))
+    assert torch.cat(list(ours.DataLoader(dataset, timeout=300, **FORK))).tolist() == list(range(6))
 
 
 # What lasts
@@ -274,7 +283,8 @@ def test_persistent_workers_and_their_datasets_last() -> None:
 def test_other_workers_are_made_anew_every_epoch() -> None:
     loader = ours.DataLoader(Counting(), batch_size=None, num_workers=1)
     one, two = list(loader), list(loader)
-    assert {pid for _, pid, _ in one}.isdisjoint({pid for _, pid, _ in two})
+    # Not by their numbers: one may be given again. Whoever had lasted would have counted on.
+    assert [reads for _, _, reads in one] == [reads for _, _, reads in two] == list(range(1, 9))
 
 
 @pytest.mark.parametrize("library", [torchs, ours])
@@ -317,7 +327,7 @@ class Registered(Registering):
 @pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
 def test_watching_worker_init_fn_does_nothing_to_the_dataset(kind: dict[str, Any]) -> None:
     dataset, kinds = Registered(), []
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=300)
 
     def look(worker_id: int) -> None:
         kinds.append(type(dataset))

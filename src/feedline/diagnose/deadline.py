@@ -61,7 +61,8 @@ def within(seconds: float) -> Iterator[None]:
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise TooLong(seconds, _place(frame))
+        if not _comes_or_goes(frame):
+            raise TooLong(seconds, _place(frame))
 
     before: Any = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
@@ -70,6 +71,17 @@ def within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before if before is not None else signal.SIG_DFL)
+
+
+def _comes_or_goes(frame: FrameType | None) -> bool:
+    """Is `within` just being entered or left? Raised there, the alarm would not be stopped. It rings again soon."""
+    if frame is not None and frame.f_code.co_filename == contextlib.__file__:
+        return True
+    while frame is not None:
+        if frame.f_code is within.__wrapped__.__code__:  # type: ignore[attr-defined]
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _can_ring() -> bool:

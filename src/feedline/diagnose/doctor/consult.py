@@ -63,7 +63,7 @@ def doctor(
     >>> class Digits:
     ...     def __len__(self): return 200
     ...     def __getitem__(self, index): return np.zeros(4, np.float32), 7
-    >>> found = doctor(Digits(), seconds=2)
+    >>> found = doctor(Digits())
     >>> found.worst, [finding.id for finding in found if finding.severity == "problem"]
     ('problem', ['constant-label'])
     """

@@ -1,0 +1,14 @@
+"""What torch says of two workers on one CPU is no fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from inside import TORCHS_ADVICE
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:  # of all folders
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(f"ignore:{TORCHS_ADVICE}"))

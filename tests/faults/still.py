@@ -1,0 +1,77 @@
+"""Time stands still for a loader's patience until the fault has happened: then a short time-out is enough.
+
+Takes: how to see, from where the workers stand, that nothing but the fault holds up the batch that is waited for.
+Promises: before that no warning, time-out or restart comes, however slow the machine; from then on real time passes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from feedline.guard import Guard
+from feedline.progress import IDLE, SETTING_UP
+from feedline.supervise.policy import Step
+
+Happened = Callable[[list[Any], "int | None"], bool]
+MOMENT = 0.005
+LONG = 100.0
+"""Seconds; only something that is broken takes so long."""
+
+
+def until(happened: Happened) -> None:
+    """In this process, for every loader: `happened(standings, batch)` says whether the fault holds up that batch."""
+    wait, wait_until = Guard.wait, Guard._wait_until
+    waiting_for: dict[int, int | None] = {}
+    seen: dict[int, float] = {}
+
+    def noting(self: Guard, patience: Any, seq: int | None) -> Any:
+        waiting_for[id(self)] = seq
+        seen[id(patience)] = patience.began
+        return wait(self, patience, seq)
+
+    def standing_still(self: Guard, due: float, patience: Any) -> Any:
+        if happened(self.workers.standing(), waiting_for[id(self)]):
+            return wait_until(self, due, patience)
+        found = self.workers.wait(MOMENT)
+        now = time.monotonic()
+        patience.put_off(now - seen[id(patience)])
+        seen[id(patience)] = now
+        return found
+
+    Guard.wait, Guard._wait_until = noting, standing_still  # type: ignore[method-assign]
+
+
+def until_there(path: str | Path) -> None:
+    """Until somebody has made the file."""
+    until(lambda standings, batch: os.path.exists(path))
+
+
+def answered() -> None:
+    """Whoever is asked for its stack and can run has written it when the report is made, on the busiest machine."""
+    take = Guard._take
+
+    def waiting(self: Guard, step: Step, patience: Any, seq: int | None) -> None:
+        take(self, step, patience, seq)
+        if step is Step.ASK:
+            patient_until = time.monotonic() + LONG
+            asked = [at.worker for at in self.workers.standing() if not at.state and at.place != SETTING_UP]
+            while not all(map(self.workers.stack_of, asked)) and time.monotonic() < patient_until:
+                time.sleep(MOMENT)
+
+    Guard._take = waiting  # type: ignore[method-assign]
+
+
+def only_held_up(at_fault: Callable[[Any], bool]) -> Happened:
+    """One worker is at fault, the others have nothing to do, and the batch that is waited for is that one's."""
+
+    def happened(standings: list[Any], batch: int | None) -> bool:
+        faulty = [at for at in standings if at.task is not None and at.place >= 0 and at_fault(at)]
+        others_wait = all(at in faulty or at.place == IDLE for at in standings)
+        is_theirs = len(standings) == 1 or any(at.task.seq == batch for at in faulty)
+        return bool(faulty) and others_wait and is_theirs
+
+    return happened
