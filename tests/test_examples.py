@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from training_host import training_host
+from training_host import STRICT, training_host
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SHOWS = {
@@ -27,7 +27,7 @@ SHOWS = {
 
 @pytest.mark.parametrize("name", SHOWS)
 def test_example_shows_what_it_says(name):
-    done = training_host().run(["-W", "error", str(EXAMPLES / name)], timeout=400, check=True)
+    done = training_host().run([*STRICT, str(EXAMPLES / name)], timeout=400, check=True)
     assert re.search(SHOWS[name], done.stdout), done.stdout
     assert not done.stderr
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from warm_host import Host, host
 
+STRICT = ["-W", "error", "-W", "ignore:This DataLoader will create 2 worker processes"]
+"""Every warning is an error, but for torch's about a second worker on a machine with one CPU."""
+
 
 def training_host() -> Host:
     return host("lightning", "accelerate", "torch._dynamo", "feedline.torch")

@@ -8,6 +8,11 @@ import pytest
 import torch
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """On a machine with one CPU torch warns of a second worker, in our loader, too. Tests have two all the same."""
+    config.addinivalue_line("filterwarnings", "ignore:This DataLoader will create . worker processes:UserWarning")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()

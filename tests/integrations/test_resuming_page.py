@@ -7,7 +7,7 @@ import re
 import signal
 from pathlib import Path
 
-from training_host import training_host
+from training_host import STRICT, training_host
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "resuming.md").read_text()
@@ -19,7 +19,7 @@ def run(script: Path, folder: Path, lines: int | None) -> list[str]:
     reading, writing = os.pipe()
     with (
         open(reading) as output,
-        training_host().start(["-W", "error", str(script)], writing, 2, folder) as process,
+        training_host().start([*STRICT, str(script)], writing, 2, folder) as process,
     ):
         os.close(writing)
         printed = []
