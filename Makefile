@@ -17,7 +17,8 @@ INTEGRATIONS := tests/integrations tests/test_examples.py
 TORCH := tests/torch src/feedline/torch
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose
-GROUPS := test-faults test-torch test-core test-diagnose test-sources test-integrations
+# The longest first.
+GROUPS := test-core test-torch test-faults test-diagnose test-sources test-integrations
 # What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
 RESULTS ?= build/test-results
 PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml
