@@ -40,6 +40,11 @@ four_kinds = pytest.mark.parametrize("kind", ALL[:4])
 """For promises that have nothing to do with how a process is started: its data was sent (spawn) or was there (fork)."""
 
 
+def ours(told: Any) -> list[Any]:
+    """Of the warnings caught, those that are not Python's own about a fork (from 3.12 on)."""
+    return [each for each in told if not issubclass(each.category, DeprecationWarning)]
+
+
 def few(examples: int) -> int:
     """So many examples of a property under `make test-all`, and a tenth of them under `make test`."""
     return examples if ALL_TESTS else max(6, examples // 10)
