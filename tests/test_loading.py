@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import ctypes
+import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
