@@ -17,6 +17,7 @@ from feedline.care import Care, check_care
 from feedline.checks import check_choice, check_flag, check_function, check_seconds, check_seed, check_whole
 from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
+from feedline.foreign import ask, has
 from feedline.staffing import check_count
 from feedline.stats import Stats
 
@@ -140,7 +141,7 @@ def check_fetching(
 
 def check_sampler(sampler: Any) -> None:
     """A sampler of whole batches has an option of its own."""
-    if getattr(sampler, "makes_batches", False) is True:
+    if ask(sampler, "makes_batches", False) is True:
         raise OptionError(
             f"{type(sampler).__name__} makes whole batches: pass it as batch_sampler instead of sampler, and leave out "
             "batch_size"
@@ -149,7 +150,7 @@ def check_sampler(sampler: Any) -> None:
 
 def check_population(batch_sampler: Any, dataset: Any) -> None:
     """A sampler made of one label or length per sample must have been made for this dataset."""
-    population = getattr(batch_sampler, "population", None)
+    population = ask(batch_sampler, "population")
     if population is None:
         return
     try:
@@ -225,9 +226,9 @@ def _is_stream(dataset: Any) -> bool:
         )
     # By name, so that torch's IterableDataset is known without importing torch; it inherits a __getitem__.
     named_so = any(parent.__name__ == "IterableDataset" for parent in type(dataset).__mro__)
-    if hasattr(dataset, "__getitem__") and not named_so:
+    if has(dataset, "__getitem__") and not named_so:
         return False
-    if hasattr(dataset, "__iter__"):
+    if has(dataset, "__iter__"):
         return True
     raise OptionTypeError(
         f"dataset ({type(dataset).__qualname__}) has neither __getitem__ (map-style) nor __iter__ (iterable)"
@@ -243,7 +244,7 @@ def _batch_size(value: Any) -> int | None:
 def _iterable(name: str, value: Any) -> Any:
     if isinstance(value, type):
         raise OptionTypeError(f"{name} is the class {value.__qualname__}; pass an instance: {value.__qualname__}(…)")
-    if value is not None and not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+    if value is not None and not has(value, "__iter__") and not has(value, "__getitem__"):
         raise OptionTypeError(f"{name} must be something to iterate over (or None); got {value!r}")
     return value
 

@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from feedline.foreign import ask
+
 IntArray = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 T_co = TypeVar("T_co", covariant=True)
@@ -116,9 +118,9 @@ def awaits(dataset: object, depth: int = 8) -> bool:
 
 def _inside(dataset: object) -> list[Any]:
     """What a wrapper wraps, under torch's names."""
-    inside = getattr(dataset, "datasets", None)
+    inside = ask(dataset, "datasets")
     parts = list(inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list | tuple) else ())
-    return parts if (inner := getattr(dataset, "dataset", None)) is None else [*parts, inner]
+    return parts if (inner := ask(dataset, "dataset")) is None else [*parts, inner]
 
 
 def described(dataset: object, index: Any) -> str:
@@ -149,7 +151,7 @@ def fingerprint_of(dataset: object, depth: int = 8) -> str | None:
     >>> fingerprint_of(Subset(Table(), [0])), fingerprint_of([1])
     ('7 rows, 5c1e', None)
     """
-    said = getattr(dataset, "fingerprint", None)
+    said = ask(dataset, "fingerprint")
     if isinstance(said, str):
         return said
     found = [fingerprint_of(part, depth - 1) for part in _inside(dataset)] if depth else []

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from feedline.foreign import ask
+
 # torch's have the same names, and are known so without importing torch.
 _SHUFFLING = {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "MixtureSampler"}
 
@@ -42,6 +44,6 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str =
 def _shuffles(sampler: Any) -> bool:
     names = {kind.__name__ for kind in type(sampler).__mro__}
     if "DistributedSampler" in names:
-        inner = getattr(sampler, "sampler", None)  # feedline's has one inside, torch's says it
-        return getattr(sampler, "shuffle", False) is True if inner is None else _shuffles(inner)
+        inner = ask(sampler, "sampler")  # feedline's has one inside, torch's says it
+        return ask(sampler, "shuffle", False) is True if inner is None else _shuffles(inner)
     return bool(names & _SHUFFLING)

@@ -18,6 +18,7 @@ import numpy as np
 
 from feedline.checks import check_choice, check_flag
 from feedline.errors import OptionError, OptionTypeError
+from feedline.foreign import ask
 from feedline.line.permutation import IntArray, Order, bounds
 from feedline.line.sampler import (
     Batches,
@@ -197,7 +198,7 @@ def share_length(length: int, ranks: int, rank: int, uneven: str) -> int:
 
 def ranks_of(sampler: Any) -> int:
     """Over how many ranks a sampler, or the one in a batch sampler, shares out."""
-    inner = getattr(sampler, "sampler", None)
+    inner = ask(sampler, "sampler")
     if isinstance(sampler, DistributedSampler):
         return sampler.num_replicas
     return inner.num_replicas if isinstance(inner, DistributedSampler) else 1
@@ -210,7 +211,7 @@ def turns_of(sampler: Sampler) -> tuple[int, int]:
 
 def given_epoch(sampler: Any) -> int | None:
     """The epoch that a DistributedSampler (or the one in a batch sampler) was told by hand, if it was."""
-    inner = sampler if isinstance(sampler, DistributedSampler) else getattr(sampler, "sampler", None)
+    inner = sampler if isinstance(sampler, DistributedSampler) else ask(sampler, "sampler")
     return inner.told_epoch if isinstance(inner, DistributedSampler) else None
 
 
@@ -226,8 +227,8 @@ def global_length(sampler: Any) -> int | None:
 
 def name_of(sampler: Any) -> str:
     """What a state calls a sampler: its class, and that of what it is made of."""
-    inner, seed = getattr(sampler, "sampler", None), sampler.seed if is_ours(sampler) else None
-    said = name_of(inner) if inner is not None else getattr(sampler, "settings", "")
+    inner, seed = ask(sampler, "sampler"), sampler.seed if is_ours(sampler) else None
+    said = name_of(inner) if inner is not None else ask(sampler, "settings", "")
     details = [said] if isinstance(said, str) and said else []
     details += [f"seed={seed}"] if seed is not None else []
     return f"{type(sampler).__name__}({', '.join(details)})" if details else type(sampler).__name__

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from feedline.errors import StateError
+from feedline.foreign import ask
 from feedline.state import Place, Tail
 
 
@@ -98,4 +99,4 @@ _END = "end"
 
 def is_stateful(thing: Any) -> bool:
     """Does it keep its own place, by torchdata's convention?"""
-    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+    return callable(ask(thing, "state_dict")) and callable(ask(thing, "load_state_dict"))

@@ -18,6 +18,7 @@ import numpy as np
 
 from feedline.checks import check_seed, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.foreign import ask
 from feedline.line.permutation import BLOCK, IntArray, Order
 
 
@@ -150,8 +151,8 @@ def samplers_in(sampler: Any) -> Iterator[Any]:
     for each in found:
         yield each
         # What is called so comes first: of two samplers that are told an epoch, that one is meant.
-        named = [getattr(each, name, None) for name in ("sampler", "batch_sampler")]
-        for value in (*named, *getattr(each, "__dict__", {}).values()):
+        named = [ask(each, name) for name in ("sampler", "batch_sampler")]
+        for value in (*named, *ask(each, "__dict__", {}).values()):
             is_new = _is_iterated(value) and not any(value is other for other in found)
             if is_new and len(found) < MOST_SAMPLERS:
                 found.append(value)
@@ -160,7 +161,7 @@ def samplers_in(sampler: Any) -> Iterator[Any]:
 def follow_epoch(sampler: Any, epoch: int) -> None:
     """Tell a sampler its epoch, and those it is made of, if they want to know."""
     for each in samplers_in(sampler):
-        if callable(follow := getattr(each, "set_epoch", None)):
+        if callable(follow := ask(each, "set_epoch")):
             follow(epoch)
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset
 from feedline.errors import StateError, add_note, noted
+from feedline.foreign import ask
 from feedline.line.shuffled import Shuffled
 from feedline.line.source import Record, Source
 from feedline.messages import BadSample, Task
@@ -319,7 +320,7 @@ def _raise(error: Exception) -> NoReturn:
 
 def _can_be_asked_for_a_shard(dataset: Any) -> bool:
     """Has it our `shard(index, count)`, and not another library's method of that name with other arguments?"""
-    method = getattr(dataset, "shard", None)
+    method = ask(dataset, "shard")
     if not callable(method) or isinstance(dataset, IterableDataset):
         return callable(method)
     try:

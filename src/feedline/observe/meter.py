@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from feedline.foreign import ask
 from feedline.progress import COLLATED, FETCHED, SENT, Row, clock
 from feedline.stats import Flow
 
@@ -142,7 +143,14 @@ def weight(batch: Any, deepest: int = 8) -> int:
     >>> weight({"x": np.zeros((2, 3), np.float32), "names": ["a", "bc"]})
     27
     """
-    size = getattr(batch, "nbytes", None)
+    try:
+        return _weight(batch, deepest)
+    except Exception:  # a container of the user's that fails when it is looked through
+        return 0
+
+
+def _weight(batch: Any, deepest: int) -> int:
+    size = ask(batch, "nbytes")
     if isinstance(size, int):
         return size
     if isinstance(batch, (str, bytes)):
@@ -157,5 +165,5 @@ def weight(batch: Any, deepest: int = 8) -> int:
 
 
 def _weight_of_object(batch: Any, deepest: int) -> int:
-    fields: Iterable[Any] = getattr(batch, "__dataclass_fields__", ())
-    return sum(weight(getattr(batch, name, None), deepest - 1) for name in fields)
+    fields: Iterable[Any] = ask(batch, "__dataclass_fields__", ())
+    return sum(weight(ask(batch, name), deepest - 1) for name in fields)

@@ -130,6 +130,13 @@ def labels_in(batch: Any, size: int) -> tuple[tuple[Any, int], ...] | None:
     >>> labels_in((np.zeros((4, 2)), np.array([0, 1, 1, 7])), 4)
     ((0, 1), (1, 2), (7, 1))
     """
+    try:
+        return _labels_in(batch, size)
+    except Exception:  # a tensor of another device, a container of the user's that fails when it is looked through
+        return None
+
+
+def _labels_in(batch: Any, size: int) -> tuple[tuple[Any, int], ...] | None:
     if isinstance(batch, Mapping):
         found = next((batch[name] for name in LABELLED if name in batch), None)
     elif isinstance(batch, (tuple, list)) and len(batch) > 1:
@@ -141,10 +148,7 @@ def labels_in(batch: Any, size: int) -> tuple[tuple[Any, int], ...] | None:
     dtype = str(getattr(found, "dtype", ""))
     if "int" not in dtype and "bool" not in dtype and not dtype.startswith("<U"):
         return None
-    try:
-        values = np.asarray(found)
-    except Exception:  # a tensor of another device, say
-        return None
+    values = np.asarray(found)
     if values.shape != (size,):
         return None
     labels, counts = np.unique(values, return_counts=True)

@@ -13,6 +13,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from feedline.errors import OptionError
+from feedline.foreign import ask, has
 from feedline.line.last_batch import lone_sample
 from feedline.line.passed import Sharing
 from feedline.line.ranks import global_length, name_of, ranks_of
@@ -67,8 +68,8 @@ def ranks_in(index_sampler: Any) -> int:
 
 def _accelerates(sampler: Any) -> int:
     """Over how many ranks Accelerate shares a batch sampler out, if this is its part of one; 0 if not."""
-    is_part = hasattr(sampler, "batch_sampler") and hasattr(sampler, "process_index")
-    return int(getattr(sampler, "num_processes", 0)) if is_part else 0
+    is_part = has(sampler, "batch_sampler") and has(sampler, "process_index")
+    return int(ask(sampler, "num_processes", 0)) if is_part else 0
 
 
 def _shares_out(sampler: Any) -> bool:

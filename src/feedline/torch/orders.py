@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
+from feedline.foreign import ask
 from feedline.line.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
 from feedline.line.ranks import DistributedSampler as OwnDistributed
 from feedline.line.ranks import Listed
@@ -176,7 +177,7 @@ def generators_of(index_sampler: Any) -> list[torch.Generator]:
     """The user's generators that a sampler, or one it is made of, draws from."""
     found: dict[int, torch.Generator] = {}
     for each in samplers_in(index_sampler):
-        held = (getattr(each, "generator", None), *getattr(each, "__dict__", {}).values())
+        held = (ask(each, "generator"), *ask(each, "__dict__", {}).values())
         found |= {id(one): one for one in held if isinstance(one, torch.Generator)}
     return list(found.values())
 
@@ -184,9 +185,9 @@ def generators_of(index_sampler: Any) -> list[torch.Generator]:
 def _told(index_sampler: Any) -> tuple[Any, int | None]:
     """The sampler that is told its epoch by `set_epoch`, and the epoch it stands at; (None, None) if there is none."""
     for each in samplers_in(index_sampler):
-        if callable(getattr(each, "set_epoch", None)):
+        if callable(ask(each, "set_epoch")):
             name = "told_epoch" if isinstance(each, OwnDistributed) else "_epoch" if is_ours(each) else "epoch"
-            epoch = getattr(each, name, None)
+            epoch = ask(each, name)
             return each, epoch if isinstance(epoch, int) else None
     return None, None
 

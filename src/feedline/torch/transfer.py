@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import _utils
 
+from feedline.foreign import ask
 from feedline.loop import BatchIterator
 from feedline.progress import clock
 from feedline.torch.moving import moved
@@ -187,7 +188,7 @@ class DeviceCopier:
     def _to_device(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return value.to(self._device, non_blocking=True)
-        moves_itself = callable(getattr(value, "to", None)) and not isinstance(value, Mapping)
+        moves_itself = callable(ask(value, "to")) and not isinstance(value, Mapping)
         return _Later(value) if moves_itself else value
 
     def _hand_over(self, value: Any) -> Any:

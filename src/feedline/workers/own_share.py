@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from feedline.foreign import ask
 from feedline.worker_info import countings
 
 
@@ -37,4 +38,4 @@ def watch_for_sharing(dataset: Any) -> Iterator[Sharing]:
 
 
 def _values(dataset: Any) -> dict[str, Any]:
-    return dict(getattr(dataset, "__dict__", {}))
+    return dict(ask(dataset, "__dict__", {}))
