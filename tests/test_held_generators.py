@@ -88,6 +88,29 @@ def test_a_stream_that_shuffles_and_shares_out_gives_each_element_once_in_every_
     assert epochs == [list(range(24))] * 3
 
 
+class Late:
+    """A worker_init_fn that holds back worker 1 until the consumer has left the first epoch."""
+
+    def __init__(self) -> None:
+        self.gone = multiprocessing.get_context("fork").Event()
+
+    def __call__(self, worker: int) -> None:
+        if worker == 1:
+            assert self.gone.wait(600)
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
+def test_a_worker_that_comes_late_opens_an_epoch_that_was_left_early_as_the_others_have(kind: dict[str, Any]) -> None:
+    late = Late()
+    data = Files(np.random.default_rng(0))
+    with DataLoader(data, batch_size=4, persistent_workers=True, worker_init_fn=late, **kind) as loader:
+        next(iter(loader))
+        second = iter(loader)
+        late.gone.set()
+        assert sorted(value for batch in second for value in batch.tolist()) == list(range(24))
+        assert sorted(value for batch in loader for value in batch.tolist()) == list(range(24))
+
+
 @every_worker
 def test_a_stream_has_the_order_that_its_generator_gives_it(kind: dict[str, Any]) -> None:
     expected = list(range(24))
@@ -200,3 +223,15 @@ def test_it_is_found_wherever_it_is_and_the_global_ones_are_not_meant() -> None:
         "dataset.held[1]",
         "collate_fn.held[0]",
     }
+
+
+class Pairs(Noisy):
+    """Draws one normal number a sample, of which RandomState makes two at a time."""
+
+    def __getitem__(self, index: int) -> float:
+        return float(self.rng.randn())
+
+
+def test_the_second_of_a_pair_of_normal_draws_is_a_draw() -> None:
+    one = {**FORK, "num_workers": 1}
+    assert len(repeated(Pairs(np.random.RandomState(0)), epochs=2, **{**one, "batch_size": 1})) == 1

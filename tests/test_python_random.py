@@ -17,7 +17,7 @@ from feedline.python_random import Kept, restore, save, seed
 
 DRAWS = {
     "random": lambda count: [random.random() for _ in range(count)],
-    "gauss": lambda count: [random.gauss() for _ in range(count)],
+    "gauss": lambda count: [random.gauss(0, 1) for _ in range(count)],
     "shuffle": lambda count: random.shuffle(list(range(count))),
     "bits": lambda count: random.getrandbits(1 + count),
     "seed": lambda count: random.seed(count),
@@ -41,7 +41,7 @@ def _put_back() -> Iterator[None]:
 @settings(max_examples=few(200))
 @given(st.integers(0, 2**64 - 1), draws, draws)
 def test_seeding_saving_and_restoring_are_pythons(value: int, before: Any, between: Any) -> None:
-    random.gauss()
+    random.gauss(0, 1)
     seed(value)
     assert random.getstate() == random.Random(value).getstate()
     draw(before)
@@ -72,7 +72,7 @@ def test_a_thread_of_its_own_generators_keeps_to_those() -> None:
 
 def test_where_the_memory_is_not_known_python_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_random, "_memory", None)
-    random.gauss()
+    random.gauss(0, 1)
     was, kept = random.getstate(), save()
     assert kept == was
     random.random()

@@ -9,7 +9,7 @@ from feedline.torch.collators import TENSORS
 from feedline.torch.pieces import PIECES
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
-from feedline.torch.worker import TorchGenerator, acting, enter_thread, enter_worker
+from feedline.torch.worker import acting, enter_thread, enter_worker
 from feedline.workers.dialect import Dialect
 
 TORCH = Dialect(
@@ -20,7 +20,6 @@ TORCH = Dialect(
     arrays=TENSORS,
     pieces=PIECES,
     reads_many=reads_many,
-    sources=(TorchGenerator(),),
     reducers=REDUCERS,
     preload=("feedline.workers.process_main", "feedline.torch.dialect"),
     enter_worker=enter_worker,

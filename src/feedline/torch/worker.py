@@ -26,25 +26,6 @@ _Stock: Any = _utils.worker.WorkerInfo
 _changing = threading.Lock()
 
 
-class TorchGenerator:
-    """torch's default generator as a source of randomness: seeded before each task."""
-
-    def seed(self, value: int) -> None:
-        # torch.manual_seed would seed every device's generator too and costs 270 µs
-        torch.default_generator.manual_seed(
-            value & 0x7FFFFFFFFFFFFFFF
-        )  # so that initial_seed() fits an int64, as torch's
-
-    def save(self) -> Any:
-        return torch.default_generator.get_state()
-
-    def restore(self, state: Any) -> None:
-        torch.default_generator.set_state(state)
-
-    def draw(self) -> Any:
-        return torch.empty((), dtype=torch.int64, device="cpu").random_(generator=torch.default_generator).item()
-
-
 class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
     """torch's own answer; looking at how many there are tells the stream reader that the dataset shards itself."""
 

@@ -23,6 +23,7 @@ from feedline.line.pieces import NUMPY as NUMPY_PIECES
 from feedline.line.pieces import Pieces
 from feedline.messages import Empty
 from feedline.worker_info import WorkerInfo
+from feedline.workers.torch_generator import TorchGenerator
 
 
 def _nothing(info: WorkerInfo) -> None:
@@ -58,7 +59,7 @@ class Dialect:
     """How a batch is made in pieces by several workers, and put together."""
     reads_many: Callable[[Any], bool] = reads_many
     """Does the dataset's `__getitems__` do more than read one sample after the other?"""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[Source, ...] = (TorchGenerator(),)
     """Further global random generators to seed before each task."""
     reducers: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
     """How to pickle the framework's arrays: `reducer(array, empty)`, as `__reduce__` but the bytes one PickleBuffer."""

@@ -143,8 +143,10 @@ def _bits(generator: Any) -> Any:
 def _state_of(generator: Any) -> bytes | None:
     """A number for its state; None if it does not say."""
     try:
-        if is_a(type(generator), *_NUMPY):
-            state: Any = _bits(generator).state
+        if is_a(type(generator), np.random.RandomState):
+            state: Any = generator.get_state(legacy=False)  # with the second of a pair of normal draws
+        elif is_a(type(generator), *_NUMPY):
+            state = _bits(generator).state
         elif is_a(type(generator), random.Random):
             state = generator.getstate()
         elif generator.device.type == "cpu":  # a forked worker must not touch another device

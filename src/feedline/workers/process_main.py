@@ -111,11 +111,13 @@ class _Worker:
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         self._began = 0
+        self._streams = False
+        self._opened = -1  # the run of the task done last
         last_words.prepare(self._segment, number)
         self._at(INITIALISING)
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
-            self._reducers = job.dialect.reducers
+            self._reducers, self._streams = job.dialect.reducers, job.stream
             ambient = Owned(job.dialect.sources)
             self._body = Body(job, number, ambient, own_process=True, row=self._row)
             if self._body.readers is not None:
@@ -139,13 +141,17 @@ class _Worker:
         self._began = self._at(PREPARING)
         self._row[TASK] = ticket.serial
         slot = self._slot(ticket.slot, ticket.capacity)
-        if ticket.run < self._board[0]:  # its consumer has left
+        if ticket.run < self._board[0] and not self._has_to_open(ticket.run):  # its consumer has left
             send_done(self._done, DoneTicket(ticket.serial, 0, 0, slot.capacity))
         else:
             send_done(self._done, self._serve(ticket, slot))
             self._row[SENT] += clock() - self._row[SINCE]
         self._at(IDLE)
         self._memory.take()
+
+    def _has_to_open(self, run: int) -> bool:
+        """A stream that holds generators stays in step with those of other workers if it opens the epochs they open."""
+        return self._streams and run != self._opened
 
     def leave(self) -> None:
         """The process is about to end."""
@@ -157,6 +163,7 @@ class _Worker:
         self._at(LEAVING)
 
     def _serve(self, ticket: TaskTicket, slot: Slot) -> DoneTicket:
+        self._opened = ticket.run
         task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
         if task.rows is None:
             return DoneTicket(ticket.serial, *self._outcome(task, slot))

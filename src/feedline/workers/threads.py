@@ -247,10 +247,14 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
     if body is not None and body.readers is not None:
         worker.stack = body.readers.stack
     worker.at(IDLE)
+    opened = -1
     try:
         while worker.wanted and (message := lane.get()) is not None and not now.stopping:
             run, task = message
-            if run == now.run:  # else its consumer has left
+            # Else its consumer has left; but a stream's worker opens each epoch that others open, or the generators
+            # it holds would fall behind theirs.
+            if run == now.run or (job.stream and run != opened):
+                opened = run
                 began = worker.at(PREPARING)
                 worker.run, worker.task = run, task
                 outcome = _outcome(body, broken, task, memory if task.piece_of < 0 else of_pieces)
