@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -235,3 +236,40 @@ class Pairs(Noisy):
 def test_the_second_of_a_pair_of_normal_draws_is_a_draw() -> None:
     one = {**FORK, "num_workers": 1}
     assert len(repeated(Pairs(np.random.RandomState(0)), epochs=2, **{**one, "batch_size": 1})) == 1
+
+
+class Told(Files):
+    """Has what cannot be copied, and an array by which all workers are told the epoch."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.default_rng(0))
+        self.lock = threading.Lock()
+        self.value = multiprocessing.Value("i", 0)
+        self.epoch = np.zeros(1, int)
+
+    def __iter__(self) -> Iterator[int]:
+        with self.lock, self.value.get_lock():
+            files = super().__iter__()
+        return (int(self.epoch[0]) * 100 + file for file in files)
+
+
+def test_threads_have_their_own_generators_and_share_what_tells_them_the_epoch() -> None:
+    data = Told()
+    with DataLoader(data, batch_size=4, persistent_workers=True, **THREADS) as loader:
+        for epoch in range(3):
+            data.epoch[0] = epoch
+            found = sorted(value for batch in loader for value in batch.tolist())
+            assert found == [epoch * 100 + file for file in range(24)]
+
+
+class NotCopied(Files):
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("there is one of me")
+
+    def __copy__(self) -> Any:
+        return self
+
+
+def test_a_stream_that_cannot_be_copied_is_warned_of_before_its_threads_draw_from_one_generator() -> None:
+    with pytest.warns(UserWarning, match=r"dataset\.rng is a random generator that all worker threads draw from"):
+        loaded(NotCopied(np.random.default_rng(0)), **THREADS)

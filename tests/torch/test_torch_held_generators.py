@@ -81,3 +81,31 @@ def test_epochs_that_repeat_are_warned_of() -> None:
 
 def test_without_workers_it_is_the_users() -> None:
     assert epochs(DataLoader(Noisy(), batch_size=4)) == epochs(torch.utils.data.DataLoader(Noisy(), batch_size=4))
+
+
+class Told(Files):
+    """Is told its epoch through shared memory, and can say where it stands: as Hugging Face's streams."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch = torch.tensor(0).share_memory_()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([int(self.epoch) * 100 + file for file in super().__iter__()])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise AssertionError("nobody resumes here")
+
+
+@pytest.mark.parametrize("workers", ["process", "thread"])
+def test_what_is_told_through_shared_memory_reaches_persistent_workers_of_either_kind(workers: str) -> None:
+    data = Told()
+    loader = DataLoader(data, batch_size=4, num_workers=2, persistent_workers=True, workers=workers)
+    for epoch in range(3):
+        data.epoch.fill_(epoch)
+        found = sorted(value for batch in loader for value in batch.tolist())
+        assert found == [epoch * 100 + file for file in range(24)]
+    loader.close()

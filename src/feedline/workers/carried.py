@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from feedline.supervise.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
-from feedline.workers.held_generators import IN_THREADS, SEVERAL, generators, several_read
+from feedline.workers.held_generators import IN_THREADS, SEVERAL, generators, several_read, still_shared
 from feedline.workers.job import Job
 
 REMEDY = (
@@ -56,9 +56,6 @@ THREADS = (
     "worker, on first use or in worker_init_fn; or leave it out in __getstate__ and use "
     "multiprocessing_context='spawn'."
 )
-MOST, EACH = 2_000, 500
-"""Objects that are looked at where nobody would otherwise say that threads share something, and of each container: a
-dataset may have a reader for each of hundreds of files, and open it on first use. 2,000 objects take 15 ms."""
 _MAPPING = "maps a file"  # no harm by itself, and a reason to keep that file open
 _HARMLESS = "need not be looked into"
 
@@ -72,8 +69,9 @@ def warnings_about(job: Job, workers: str, context: str | BaseContext | None) ->
     if not job.num_workers:
         return
     if workers == "thread":
-        if job.num_workers > 1 and not several_read(job) and not job.stream:  # of a stream each thread has a copy
-            yield from _told(IN_THREADS, [found.path for found in generators(job)])
+        if job.num_workers > 1 and not several_read(job):
+            shared = still_shared(job) if job.stream else [found.path for found in generators(job)]
+            yield from _told(IN_THREADS, shared)
         return
     if _start_method(context) == "fork":
         for what, paths in hazards(job.dataset):

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from feedline.errors import StateError
 from feedline.line.stream import StreamReader
 from feedline.messages import Task
+from feedline.supervise.walking import names_of, walk
 from feedline.worker_info import WorkerInfo
 
 
@@ -77,7 +79,15 @@ class Parts:
 
 
 def set_apart(dataset: Any) -> Any:
-    """A copy as far apart as those of different processes, if it can be had: a place may be kept anywhere in it."""
+    """A copy as far apart as those of different processes, if it can be had: a place may be kept anywhere in it.
+
+    Tensors in memory that processes share (by which they are told the epoch, say) are shared here, too.
+    """
     with contextlib.suppress(Exception):  # a lock, a connection
-        return copy.deepcopy(dataset)
+        shared = {id(found.what): found.what for found in walk(dataset, "dataset", _in_shared_memory)}
+        return copy.deepcopy(dataset, shared)
     return copy.copy(dataset)
+
+
+def _in_shared_memory(kind: type) -> Callable[[Any], Any] | None:
+    return (lambda tensor: tensor if tensor.is_shared() else None) if ("torch", "Tensor") in names_of(kind) else None

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from feedline.ambient import PerThread
 from feedline.arena import segment
@@ -33,7 +34,7 @@ from feedline.observe.recording import Slots
 from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body
-from feedline.workers.held_generators import generators
+from feedline.workers.held_generators import generators, with_own_generators
 from feedline.workers.job import Job
 from feedline.workers.parts import set_apart
 
@@ -207,6 +208,9 @@ def _emptied(lane: Lane) -> list[Message | None]:
     return found
 
 
+_copying = threading.Lock()
+
+
 class _Now:
     """What the threads look at before each task: is it still wanted?"""
 
@@ -276,15 +280,20 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
 def _body(job: Job, number: int, ambient: PerThread, row: Row) -> tuple[Body | None, Failure | None]:
     try:
         if job.stream:  # each thread its own, so that worker_init_fn can give it its own share
-            apart = is_stateful(job.dataset) or generators(job)  # which all workers draw from alike, as processes do
-            copied = set_apart if apart else copy.copy
-            job = replace(job, dataset=copied(job.dataset))
+            with _copying:  # one after the other: some datasets change when they are looked at
+                job = replace(job, dataset=_own_copy(job))
         body = Body(job, number, ambient, own_process=False, row=row)
         body.start()
     except BaseException as error:  # the loop waits for an outcome, whatever it is
         ambient.close()  # or the modules' functions would go on looking which thread calls them
         return None, Failure.of(error, same_process=False)
     return body, None
+
+
+def _own_copy(job: Job) -> Any:
+    if is_stateful(job.dataset):
+        return set_apart(job.dataset)
+    return with_own_generators(job.dataset) if generators(job) else copy.copy(job.dataset)
 
 
 def _outcome(body: Body | None, broken: Failure | None, task: Task, memory: LocalMemory) -> Outcome:
