@@ -18,6 +18,9 @@ class Bunch(dict[str, Any]):
 
     __getattr__ = dict.__getitem__
 
+    def __reduce__(self) -> Any:
+        return Bunch, (dict(self),)  # Python 3.10 asks the object for more than it has
+
 
 class Broken(Exception):
     pass

@@ -21,6 +21,7 @@ def host() -> Iterator[Host]:
     host.stop()
 
 
+UP = "import os\nos.write(1, b'up\\n')\nwhile True: pass"  # in one write: two of them share a pipe
 SCRIPTS: dict[str, list[str]] = {
     "prints": ["-c", "import sys; print(sys.argv, __name__); print('oops', file=sys.stderr)", "a", "b"],
     "leaves": ["-c", "raise SystemExit(7)"],
@@ -75,7 +76,7 @@ def test_a_failure_is_an_error_with_what_was_printed(host: Host) -> None:
 
 def test_several_at_once_and_killed_from_outside(host: Host) -> None:
     read, write = os.pipe()
-    loop = ["-c", "print('up', flush=True)\nwhile True: pass"]
+    loop = ["-c", UP]
     with open(read) as said, host.start(loop, write, 2) as one, host.start(loop, write, 2) as other:
         os.close(write)
         assert [said.readline(), said.readline()] == ["up\n", "up\n"]
@@ -89,7 +90,7 @@ def test_what_runs_ends_with_the_host() -> None:
     host = Host()
     read, write = os.pipe()
     with open(read) as said:
-        with host.start(["-c", "print('up', flush=True)\nwhile True: pass"], write, 2) as script:
+        with host.start(["-c", UP], write, 2) as script:
             os.close(write)
             assert said.readline() == "up\n"
             leftover = os.fork()  # as a worker that a red test leaves behind: it has a copy of all that is open here
