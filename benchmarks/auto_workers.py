@@ -5,8 +5,9 @@
 
 Each workload is loaded with num_workers="auto" until that has settled (how long it takes is printed), then with every
 fixed number and with auto in turns, so that noise hits all alike; each turn takes the same time, on workers that stay.
-The medians of the turns are compared. "trivial" is eight scalars a batch, where no loader can win by workers: there
-auto must be as fast as num_workers=0. The last line of each workload says what was chosen, and why.
+The medians of the turns are compared. "trivial" is eight scalars a batch, where no loader can win by workers; auto
+has one all the same, because code of the user's is never run in the main process. The last line of each workload says
+what was chosen, and why.
 """
 
 from __future__ import annotations

@@ -146,15 +146,6 @@ def test_what_is_no_cheap_batch_is_never_made_by_the_loop() -> None:
     assert Setting(0, 2) not in machine.run(paced(), SETTLED)
 
 
-def test_after_a_death_there_are_always_workers() -> None:
-    pace = paced()
-    pace.keep_workers("")
-    assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(pace, SETTLED)
-    alone = paced(0)
-    alone.keep_workers("")
-    assert Setting(0, 2) not in Simulated(computing=HANDING / 4).run(alone, SETTLED)
-
-
 def test_more_ahead_where_workers_wait_for_a_place() -> None:
     machine = Simulated(cpus=2, computing=0.009, step=0.01, uneven=1.0, handing=0.0)
     ahead, fixed = paced(most=1), paced(most=1, may_prefetch=False)

@@ -14,7 +14,7 @@ from feedline.messages import Task
 from feedline.observe.meter import Meter, Spent
 from feedline.pacing import FIRST_SECONDS, ROUNDS, SECONDS, SPARSE, Pacing
 from feedline.supervise.pace import Means, Pace, Setting, Window
-from feedline.workers.changing import ChangingWorkers, ReadHere
+from feedline.workers.changing import ChangingWorkers
 from feedline.workers.job import Job
 from feedline.workers.threads import ThreadWorkers
 
@@ -35,7 +35,7 @@ class Watched(Pace):
 
 def alone() -> ChangingWorkers:
     job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
-    workers = ChangingWorkers(job, ThreadWorkers(job, 0), 0, ReadHere(), travel=False)
+    workers = ChangingWorkers(job, ThreadWorkers(job, 0), 0)
     workers.start()
     return workers
 
@@ -218,20 +218,10 @@ def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, wor
     assert means.limit == (None if left is None else left.limit)
 
 
-def test_after_a_death_the_loop_is_never_alone_again(pace: Watched, workers: ChangingWorkers) -> None:
-    pacing, meter = Pacing(pace, 4), Meter(0, 0, Spent())
-    pace._may_be_alone = True
-    meter.restarts = 1
-    pacing.begin(workers)
-    give(pacing, workers, [(0, 100)] * (1 + ROUNDS), meter)
-    assert not pace._may_be_alone
-    assert len(pace.shown) == 1
-
-
 def test_a_worker_that_is_not_ready_is_not_measured() -> None:
     job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
     staff, pace = ThreadWorkers(job, 2), Watched(Setting(2, 2))
-    workers = ChangingWorkers(job, staff, 2, ReadHere(), travel=False)  # and not started yet
+    workers = ChangingWorkers(job, staff, 2)  # and not started yet
     pacing = Pacing(pace, 4)
     pacing.begin(workers)
     meter = give(pacing, workers, [(0, 100)] * 30)

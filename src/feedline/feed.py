@@ -89,9 +89,6 @@ class Feed:
         return iterator
 
     def _warn_about(self, options: Options, job: Job) -> None:
-        pacing = self._lasting.pacing
-        if pacing is not None and pacing.here.known is not None:
-            return  # what is open since then, we have opened by reading it here
         for message in warnings_about(job, self._lasting.kind, options.multiprocessing_context):
             self.tell_once(message)
 
@@ -161,9 +158,8 @@ class Feed:
             return InlineWorkers(job)
         if pacing is None:
             return self._sharing(options, job, job.num_workers)
-        job, count = replace(job, num_workers=pacing.most, paced=True), pacing.setting.workers
-        staff = self._sharing(options, job, count)
-        return ChangingWorkers(job, staff, count, pacing.here, travel=options.workers != "thread")
+        job, count = replace(job, num_workers=pacing.most), pacing.setting.workers
+        return ChangingWorkers(job, self._sharing(options, job, count), count)
 
     def _sharing(self, options: Options, job: Job, count: int) -> Workers:
         """Of the kind asked for; they share batches among them where that is possible."""

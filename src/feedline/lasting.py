@@ -96,8 +96,6 @@ class Lasting:
         if notice.marks and (recording := self.recording) is not None:
             for marks in notice.marks:
                 recording.made(marks)
-        if notice.needs_worker and self.pacing is not None:
-            self.pacing.keep_workers(notice.needs_worker)
         if notice.warning is not None:
             self.tell_once(notice.warning)
         for repeated in self._repeats.take(notice.drawing):

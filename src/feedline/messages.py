@@ -209,8 +209,6 @@ class Notice(NamedTuple):
     took: float | None = None
     """Of a piece of a batch: the seconds for each of its samples."""
     drawing: tuple[Drawing, ...] = ()
-    needs_worker: str = ""
-    """Why the dataset should be read by a worker, and never by the loop (num_workers="auto")."""
 
 
 class Outcome(NamedTuple):
@@ -240,11 +238,6 @@ class Outcome(NamedTuple):
 def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     """The same, and when it was made."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))
-
-
-def with_need(outcome: Outcome, why: str) -> Outcome:
-    """The same, made of a dataset that should always be read by a worker."""
-    return outcome._replace(notice=(outcome.notice or Notice())._replace(needs_worker=why))
 
 
 def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:

@@ -23,7 +23,7 @@ from feedline.staffing import AutoCount, most_workers
 from feedline.stats import Change, Chosen
 from feedline.supervise.memory import measure
 from feedline.supervise.pace import Means, Pace, Setting, Window
-from feedline.workers.changing import OPENED, CannotHire, ChangingWorkers, ReadHere, may_be_alone, only_gathers
+from feedline.workers.changing import CannotHire, ChangingWorkers, may_be_alone
 from feedline.workers.job import Job
 
 KEPT = 100
@@ -54,7 +54,6 @@ class Pacing:
         """Workers there may ever be."""
         cpus = look()
         self._cpus, self._usable = cpus.workers, cpus.usable
-        self.here = ReadHere()
         self._worker_bytes = 0
         self._changes: deque[Change] = deque(maxlen=KEPT)
         self._total = self._began = 0
@@ -78,15 +77,8 @@ class Pacing:
         pace = self._pace
         return Chosen(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
 
-    def keep_workers(self, why: str) -> None:
-        """There must always be a worker, for that reason."""
-        self._pace.keep_workers(why)
-
     def begin(self, workers: ChangingWorkers) -> None:
         """An epoch begins with these; its first batches show how it begins, and not how it goes on."""
-        if workers.count != self.setting.workers:
-            self._pace.refuse(workers.count, OPENED)
-            self._clear()
         if self._unfinished:  # the last one was left, nobody knows when
             self._clear()
         self._began = self._total
@@ -144,8 +136,6 @@ class Pacing:
         self._least_time = 1e9 * (FIRST_SECONDS if self._is_first else SECONDS)
 
     def _judge(self, meter: Meter, workers: ChangingWorkers) -> bool:
-        if meter.restarts:  # samples that have ended a worker would end this process
-            self._pace.keep_workers("workers have died, and the loop must not")
         before = self.chosen()
         self._pace.judge(self._window(workers), self._means(meter, workers))
         alone = self._pace.settled and not self.setting.workers and self._elapsed < QUICK * self._batches
@@ -224,7 +214,7 @@ def pacing_for(options: Options, job: Job) -> Pacing:
     """As these options begin."""
     assert isinstance(options.num_workers, AutoCount)
     alone = may_be_alone(job) and not options.timeout and options.care.on_stall != "restart"
-    start = Setting(0 if alone and only_gathers(job) else 1, options.prefetch_factor)
+    start = Setting(0 if alone else 1, options.prefetch_factor)
     most = most_workers(look().workers)
     return Pacing(Pace(start, most, alone, options.num_workers.prefetches), most)
 

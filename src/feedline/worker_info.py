@@ -49,7 +49,6 @@ class _Place:
         self.when_counted: Callable[[], None] | None = None
         self.counted = 0
         self.named = 0
-        self.known = False
 
 
 class _Own(threading.local):
@@ -72,19 +71,12 @@ def get_worker_info() -> WorkerInfo | None:
     >>> get_worker_info() is None
     True
     """
-    here = _here()
-    here.known = True
-    return here.info
+    return _here().info
 
 
 def of_this_thread() -> WorkerInfo | None:
     """The worker that this thread alone is; asking so is no question of the dataset's."""
     return None if _own.place is None else _own.place.info
-
-
-def note_looking() -> None:
-    """Somebody has looked at something of the worker that is no question of how data is shared out."""
-    _here().known = True
 
 
 def note_counting() -> None:
@@ -158,11 +150,6 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
         here.info = before
         if before is None:
             _own.place = None
-
-
-def has_looked() -> bool:
-    """Has this worker's code ever looked which worker it is?"""
-    return _here().known
 
 
 def countings() -> int:

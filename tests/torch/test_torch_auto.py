@@ -86,27 +86,6 @@ def test_num_workers_is_an_int_that_a_loader_made_again_takes_for_auto() -> None
         DataLoader(Drawing(), num_workers=-1)
 
 
-class LooksAtItsWorker(torch.utils.data.Dataset[Any]):
-    """By torch's function; what it looks at is no number."""
-
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> Any:
-        info = torch.utils.data.get_worker_info()
-        assert info is not None
-        return torch.tensor(index + 0 * len(info.dataset))
-
-
-@pytest.mark.parametrize("kind", [{"workers": "thread"}, {"multiprocessing_context": "fork"}])
-def test_a_dataset_that_looks_at_its_worker_always_has_one(kind: dict[str, Any]) -> None:
-    with DataLoader(LooksAtItsWorker(), batch_size=4, num_workers="auto", **kind) as loader:
-        pace = scripted(loader, {})._pace
-        pace._may_be_alone = True
-        assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-        assert not pace._may_be_alone
-
-
 def test_a_number_that_is_set_later_counts() -> None:
     with DataLoader(Drawing(), batch_size=4, num_workers="auto", workers="thread") as loader:
         list(loader)

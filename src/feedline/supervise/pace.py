@@ -149,7 +149,7 @@ class Pace:
         self.reason = "not measured yet"
         self.settled = False
         self._most = most
-        self._may_be_alone, self._why_workers = may_be_alone, ""
+        self._may_be_alone = may_be_alone
         self._may_prefetch = may_prefetch
         self._trial: _Trial | None = None
         self._refuted: dict[Setting, str] = {}
@@ -163,8 +163,6 @@ class Pace:
         """What to go on with after that window."""
         if means.short and (less := self._with_less_memory()) is not None:
             return self._be(less, None, f"memory is short: {_mb(means.free)} of {_mb(means.limit)} left")
-        if not self.setting.workers and not self._may_be_alone:
-            return self._be(Setting(1, self.setting.prefetch), None, self._why_workers)
         trial, self._trial = self._trial, None
         if trial is not None and (back := self._after(trial, seen)) is not None:
             return back
@@ -178,10 +176,6 @@ class Pace:
         self.setting = Setting(there_are, self.setting.prefetch)
         self._trial = None
         self._settle(None, why)
-
-    def keep_workers(self, why: str) -> None:
-        """Never do without workers any more."""
-        self._may_be_alone, self._why_workers = False, why
 
     def _be(self, setting: Setting, trial: _Trial | None, reason: str) -> Setting:
         self.setting, self._trial, self.reason = setting, trial, reason

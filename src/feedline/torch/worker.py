@@ -34,8 +34,6 @@ class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
             worker_info.note_counting()
         elif name == "id":
             worker_info.note_naming()
-        if not name.startswith("_"):  # those are torch's own, while it is made
-            worker_info.note_looking()
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:  # printing it is no looking

@@ -18,12 +18,12 @@ from feedline.line.collate import register_collate
 from feedline.line.fetch import Fetcher, index_list, readers_of
 from feedline.line.salvage import Salvage
 from feedline.line.stream import StreamReader
-from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks, with_need
+from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks
 from feedline.observe.marks import Marking, Marks
 from feedline.progress import Row, clock, unwatched
 from feedline.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.worker_info import WorkerInfo, acting_as, has_looked, set_worker_info
+from feedline.worker_info import WorkerInfo, acting_as, set_worker_info
 from feedline.workers.dialect import NUMPY
 from feedline.workers.draws import Together
 from feedline.workers.job import Job
@@ -109,9 +109,7 @@ class Body:
 
     def run(self, task: Task, empty: Empty) -> Outcome:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
-        outcome = self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
-        knows = self._job.paced and self._worker is not None and has_looked()
-        return with_need(outcome, "the dataset asks which worker it is read by") if knows else outcome
+        return self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
 
     def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
         marking.take()

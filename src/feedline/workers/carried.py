@@ -88,11 +88,6 @@ def hazards(dataset: Any) -> Iterator[tuple[str, list[str]]]:
             yield what, paths
 
 
-def open_in(dataset: Any) -> set[str]:
-    """The paths of what does not survive a fork."""
-    return {path for _, paths in hazards(dataset) for path in paths}
-
-
 def _harmless(value: Any) -> str:
     return _HARMLESS
 

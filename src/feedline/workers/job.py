@@ -31,8 +31,6 @@ class Job:
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
-    paced: bool = False
-    """May there be no workers for a while (num_workers="auto")?"""
     marked: bool = False
     """Is it written down when each batch was made?"""
     fetch_threads: int = 0

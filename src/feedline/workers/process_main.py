@@ -21,7 +21,7 @@ from feedline.arena.packing import NONE, Packed, Reducers, pack
 from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
-from feedline.messages import Empty, Failure, Outcome, Task, with_need
+from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.progress import (
     IDLE,
     INITIALISING,
@@ -40,7 +40,6 @@ from feedline.supervise import last_words, lifeline
 from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, remedy_for
-from feedline.workers.carried import open_in
 from feedline.workers.held_generators import HeldGenerators
 from feedline.workers.job import Job
 from feedline.workers.one_thread import use_one_thread
@@ -105,9 +104,6 @@ class _Worker:
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
         self._held: HeldGenerators | None = None
-        self._job: Job | None = None
-        self._were_open: set[str] | None = None
-        self._needed = ""
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         self._began = 0
@@ -124,8 +120,6 @@ class _Worker:
                 last_words.add(self._body.readers.stack)
             self._body.start()
             self._held = HeldGenerators(job)
-            if job.paced:
-                self._job, self._were_open = job, open_in(job.dataset)
         except Exception as error:
             add_note(
                 error,
@@ -196,18 +190,7 @@ class _Worker:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
         outcome = self._body.run(task, empty)
-        if self._were_open is not None:
-            self._look_for_opened(self._were_open)
-        if self._held:
-            outcome = self._held.told(outcome, task.epoch)
-        return with_need(outcome, self._needed) if self._needed else outcome
-
-    def _look_for_opened(self, before: set[str]) -> None:
-        """After the first task: whatever that opens the loop would open too, and no worker could be forked after it."""
-        assert self._job is not None
-        if found := sorted(open_in(self._job.dataset) - before):
-            self._needed = f"reading samples opens {found[0]}"
-        self._were_open = self._job = None
+        return self._held.told(outcome, task.epoch) if self._held else outcome
 
     def _at(self, place: int) -> int:
         now = self._row[SINCE] = clock()

@@ -159,9 +159,8 @@ class SplitWorkers(AroundWorkers):
     def _joined(self, whole: _Whole) -> Sequence[Outcome]:
         outcomes = [whole.back[number] for number in whole.numbers]
         marks = tuple(each for one in outcomes if one.notice is not None for each in one.notice.marks)
-        needs = next((one.notice.needs_worker for one in outcomes if one.notice and one.notice.needs_worker), "")
         drawing = tuple(each for one in outcomes if one.notice is not None for each in one.notice.drawing)
-        notice = Notice(marks=marks, drawing=drawing, needs_worker=needs) if marks or drawing or needs else None
+        notice = Notice(marks=marks, drawing=drawing) if marks or drawing else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None and failed.failure is not None and failed.failure.name == MemoryShortage.__name__:
             self._division.never = True  # one worker at a time may have enough
