@@ -141,7 +141,7 @@ class Feed:
         workers = self._lasting.workers
         if workers is None:
             workers = self._new_workers(options, job)
-            self._may_work_ahead = options.across_epochs and changeable(job) is None
+            self._may_work_ahead = options.across_epochs and not job.in_turn and changeable(job) is None
             self._lasting.keep(workers)
             try:
                 workers.start()

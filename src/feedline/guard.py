@@ -30,6 +30,7 @@ Warn = Callable[[str], None]
 OVERSLEPT = 1.0
 """Seconds; a wait that ends later than that was not ours to end: the whole process had been stopped."""
 TAKEN = "A new worker takes its place; no batch is lost."
+ANEW = " What the dataset had kept in the old one (a counter, a cache, a generator made there) begins anew."
 AGAIN_SECONDS = 1.0
 """Until a worker that could not be started is tried again."""
 
@@ -207,7 +208,9 @@ class Guard:
         if first is not None:  # one that is stuck is known; which of several has killed its worker is not
             death = death._replace(place=AT_ONCE if why is None else first)
         told = self._told(death, why)
-        is_told_later = self.early.note(death, f"{told}\n{TAKEN}")
+        had_begun = death.pid is not None and death.place not in (SETTING_UP, INITIALISING)
+        taken = TAKEN + ANEW if had_begun else TAKEN  # threads share one dataset, which has what it had
+        is_told_later = self.early.note(death, f"{told}\n{taken}")
         ended = death.task.shard if death.task is not None else None
         own, blamed = None, ""
         if death.task is not None and not is_told_later:
@@ -228,7 +231,7 @@ class Guard:
         self._again_at = 0.0
         self._fill_places()
         if not isinstance(own, Outcome) and not is_told_later:
-            self.warn(f"{told}\n{blamed or TAKEN}")
+            self.warn(f"{told}\n{blamed or taken}")
         return outcomes
 
     def _fill_places(self) -> None:

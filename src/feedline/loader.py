@@ -45,7 +45,8 @@ class DataLoader:
     `shuffle_buffer` (for streams), `collate` (how each field becomes a batch:
     `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn), `across_epochs` (False: persistent workers
     read nothing of an epoch before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a
-    time, for samples that wait; docs/latency.md).
+    time, for samples that wait; docs/latency.md), `assignment` ("in_turn": each worker makes every Nth batch, for
+    datasets that keep something from one sample to the next; docs/workers.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -86,6 +87,7 @@ class DataLoader:
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
         across_epochs: bool = True,
+        assignment: str = "free",
     ) -> None:
         collate_fn = check_collate(collate, collate_fn)
         given = dict(locals())
@@ -306,4 +308,5 @@ def _job(options: Options) -> Job:
         registrations=registrations(),
         on_error=options.care.on_error,
         fetch_threads=options.fetch_threads,
+        in_turn=options.assignment == "in_turn",
     )

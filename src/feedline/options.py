@@ -18,11 +18,12 @@ from feedline.checks import check_choice, check_flag, check_function, check_seco
 from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
 from feedline.foreign import ask, has
-from feedline.staffing import check_count
+from feedline.staffing import AutoCount, check_count
 from feedline.stats import Stats
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
+ASSIGNMENTS = ("free", "in_turn")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Options:
     """How many of a batch's samples each worker reads at a time; 0: one, or many of those that are awaited."""
     on_epoch_end: Callable[[Stats], object] | None = None
     """Called with the loader's stats when an epoch's end has been met."""
+    assignment: str = "free"
+    """Which worker makes a batch: any free one, or each in turn ("in_turn")."""
     across_epochs: bool = True
     """Are the next epoch's first batches made while this one's last are consumed, where that is safe?"""
 
@@ -91,6 +94,7 @@ def check_options(given: dict[str, Any]) -> Options:
         fetch_threads=check_fetch_threads(given["fetch_threads"]),
         on_epoch_end=check_function("on_epoch_end", given["on_epoch_end"]),
         across_epochs=check_flag("across_epochs", given["across_epochs"]),
+        assignment=check_assignment(given["assignment"], num_workers, stream) or "free",
     )
     check_start_method(options.workers, options.multiprocessing_context)
     check_buffer(options.shuffle_buffer, options.stream)
@@ -106,6 +110,19 @@ def check_start_method(workers: str, multiprocessing_context: Any) -> None:
         raise OptionError(
             "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
         )
+
+
+def check_assignment(value: Any, num_workers: int, stream: bool) -> str | None:
+    """Which worker makes a batch; None if that is left to the loader."""
+    if value is None:
+        return None
+    chosen = check_choice("assignment", value, ASSIGNMENTS)
+    if chosen == "in_turn" and isinstance(num_workers, AutoCount) and not stream:
+        raise OptionError(
+            "assignment='in_turn' gives every Nth batch to the same worker, and with num_workers='auto' their number "
+            "changes: give a number of workers, or leave out assignment"
+        )
+    return chosen
 
 
 def check_buffer(shuffle_buffer: int, stream: bool) -> None:

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import sqlite3
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -258,33 +257,6 @@ def test_spawned_workers_come_from_one_clean_helper_process():
     assert parents(TORCHS) == {os.getpid()}
     (ours,) = parents(OURS)
     assert ours != os.getpid()
-
-
-class Waiting(Plain):
-    """Sample 0 waits until sample 3 has been read."""
-
-    def __init__(self, sign: Path) -> None:
-        self.sign = sign
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> int:
-        deadline = time.monotonic() + 300
-        while index == 0 and not self.sign.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if index == 3:
-            self.sign.touch()
-        return torch.utils.data.get_worker_info().id
-
-
-def test_batches_go_to_whichever_worker_is_free(tmp_path):
-    def workers_of(loader_class: Any, sign: Path) -> list[int]:
-        return [int(worker) for worker in loader_class(Waiting(sign), num_workers=2)]
-
-    assert workers_of(TORCHS, tmp_path / "theirs") == [0, 1, 0, 1]
-    first, *others = workers_of(OURS, tmp_path / "ours")
-    assert others == [1 - first] * 3
 
 
 class Where(Plain):

@@ -30,7 +30,8 @@ from feedline.torch import DataLoader
 from feedline.torch.foreseeing import foreseen
 from feedline.workers.changeable import changeable
 
-KEPT: dict[str, Any] = {**FORK, "num_workers": 1, "prefetch_factor": 4, "persistent_workers": True}
+TURNS: dict[str, Any] = {**FORK, "num_workers": 1, "prefetch_factor": 4, "persistent_workers": True}
+KEPT: dict[str, Any] = {**TURNS, "assignment": "free"}
 THREAD: dict[str, Any] = {"workers": "thread", "multiprocessing_context": None}
 EARLY = 8
 """Samples of the tasks that may be out: four batches of two."""
@@ -179,11 +180,11 @@ def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: boo
     assert reads.rest() == []
 
 
-def test_it_can_be_switched_off() -> None:
+@pytest.mark.parametrize("off", [{**KEPT, "across_epochs": False}, TURNS], ids=["switched off", "in turn"])
+def test_nothing_is_read_early_where_that_is_switched_off_and_where_workers_take_turns(off: dict[str, Any]) -> None:
     reads = Reads()
-    with DataLoader(Noted(10, reads.writing), 2, across_epochs=False, **KEPT) as loader:
+    with DataLoader(Noted(10, reads.writing), 2, **off) as loader:
         list(loader)
-        assert loader.across_epochs is False
     assert sorted(reads.rest()) == list(range(10))
 
 

@@ -12,7 +12,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import FORK, THREADS, few
+from kinds import FORK as FORKED
+from kinds import THREADS as IN_THREADS
+from kinds import few
 from sameness import assert_same
 from torch.utils.data import _utils, default_collate
 
@@ -23,6 +25,8 @@ from feedline.line.pieces import Misfit
 from feedline.torch.pieces import PIECES
 
 WAIT = 60
+FORK: dict[str, Any] = {**FORKED, "assignment": "free"}
+THREADS: dict[str, Any] = {**IN_THREADS, "assignment": "free"}
 
 
 class Pair(NamedTuple):

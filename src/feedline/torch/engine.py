@@ -28,8 +28,9 @@ from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.line.sampler import follow_epoch, is_ours, samplers_in
-from feedline.options import Options
+from feedline.options import Options, check_assignment
 from feedline.resuming import Progress, read_again
+from feedline.staffing import AutoCount
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
@@ -57,6 +58,7 @@ class Own:
     on_epoch_end: Callable[[Stats], object] | None
     across_epochs: bool
     fetch_threads: int = 0
+    assignment: str | None = None
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -67,6 +69,7 @@ class Own:
             "on_epoch_end": self.on_epoch_end,
             "across_epochs": self.across_epochs,
             "fetch_threads": self.fetch_threads,
+            "assignment": self.assignment,
             **vars(self.care),
         }
 
@@ -271,7 +274,17 @@ class Engine:
             fetch_threads=self.own.fetch_threads,
             on_epoch_end=self.own.on_epoch_end,
             across_epochs=self.own.across_epochs,
+            assignment=self._assignment(loader),
         )
+
+    def _assignment(self, loader: Loader) -> str:
+        """As torch does it, which does not keep to the turn either where batches may come in any order. Workers that
+        come and go have none, either."""
+        given = check_assignment(self.own.assignment, loader.num_workers, streams(loader.dataset))
+        if given is not None:
+            return given
+        may = streams(loader.dataset) or (loader.in_order and not isinstance(loader.num_workers, AutoCount))
+        return "in_turn" if may else "free"
 
     def _job(self, loader: Loader) -> Job:
         assert self._base_seed is not None
@@ -292,6 +305,7 @@ class Engine:
             dialect=TORCH,
             on_error=self.own.care.on_error,
             fetch_threads=self.own.fetch_threads,
+            in_turn=self._assignment(loader) == "in_turn",
         )
 
 

@@ -25,6 +25,7 @@ from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
 from feedline.options import (
+    check_assignment,
     check_buffer,
     check_fetch_threads,
     check_fetching,
@@ -55,13 +56,14 @@ class _Epoch:
 class DataLoader(torch.utils.data.DataLoader[T]):
     """A drop-in for `torch.utils.data.DataLoader`: the same options and the same order, another engine.
 
-    feedline's own options are keyword-only: `workers` ("process", "thread", or "auto": whichever does better, see
-    docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate` (how
-    each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
-    `loader.collate_fn`), `across_epochs` (False: persistent workers read nothing of an epoch before it begins),
-    `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait; docs/latency.md).
-    `num_workers="auto"`: as many as it takes, found out while it runs (`print(loader.stats())`); `loader.num_workers`
-    then is the usual number.
+    feedline's own options are keyword-only: `workers` ("process" or "thread", see docs/workers.md), `assignment`
+    ("in_turn", as torch does and the default: each worker makes every Nth batch; "free": whoever is free makes the next
+    one; docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate`
+    (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
+    `loader.collate_fn`), `across_epochs` (False: persistent workers whose assignment is free read nothing of an epoch
+    before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait;
+    docs/latency.md). `num_workers="auto"`: as many as it takes, found out while it runs (`print(loader.stats())`);
+    `loader.num_workers` then is the usual number.
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset
@@ -109,6 +111,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
         across_epochs: bool = True,
+        assignment: str | None = None,
         device: str | torch.device | None = None,
     ) -> None:
         own = Own(
@@ -119,9 +122,11 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_function("on_epoch_end", on_epoch_end),
             check_flag("across_epochs", across_epochs),
             check_fetch_threads(fetch_threads),
+            assignment,
         )
         if isinstance(num_workers, str):  # else torch's checks are the ones
             num_workers = check_count(num_workers, prefetch_factor)
+        check_assignment(assignment, num_workers, streams(dataset))
         collate_fn = check_collate(collate, collate_fn, compose)
         check_start_method(own.workers, multiprocessing_context)
         check_restart(own.care, timeout)

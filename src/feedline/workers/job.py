@@ -31,6 +31,9 @@ class Job:
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
+    in_turn: bool = False
+    """Is each worker given every Nth batch, so that what it keeps from one sample to the next is the same in every run?
+    Then it makes all it is given, wanted or not. Else any free worker takes the next one."""
     marked: bool = False
     """Is it written down when each batch was made?"""
     fetch_threads: int = 0

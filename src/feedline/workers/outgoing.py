@@ -45,7 +45,7 @@ class Outgoing(dict[int, Sent]):
         """What was sent into that worker's lane, is not waiting there, and is in no living worker's hands."""
         lane = self._crew.lane_of(number)
         lane.recall()
-        if len(self._crew.lanes) == self._crew.count:  # nobody else reads from it: a stream, or the only worker
+        if len(self._crew.lanes) == self._crew.count:  # nobody else reads from it
             lane.waiting.clear()
             everything = [serial for serial, sent in self.items() if self._crew.lane_of(sent.task.shard) is lane]
             lost = [self.pop(serial) for serial in everything]

@@ -107,13 +107,13 @@ class _Worker:
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         self._began = 0
-        self._streams = False
+        self._streams = self._in_turn = False
         self._opened = -1  # the run of the task done last
         last_words.prepare(self._segment, number)
         self._at(INITIALISING)
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
-            self._reducers, self._streams = job.dialect.reducers, job.stream
+            self._reducers, self._streams, self._in_turn = job.dialect.reducers, job.stream, job.in_turn
             ambient = Owned(job.dialect.sources)
             self._body = Body(job, number, ambient, own_process=True, row=self._row)
             if self._body.readers is not None:
@@ -135,7 +135,7 @@ class _Worker:
         self._began = self._at(PREPARING)
         self._row[TASK] = ticket.serial
         slot = self._slot(ticket.slot, ticket.capacity)
-        if ticket.run < self._board[0] and not self._has_to_open(ticket.run):  # its consumer has left
+        if ticket.run < self._board[0] and not self._has_to_do(ticket.run):  # its consumer has left
             send_done(self._done, DoneTicket(ticket.serial, 0, 0, slot.capacity))
         else:
             send_done(self._done, self._serve(ticket, slot))
@@ -143,9 +143,10 @@ class _Worker:
         self._at(IDLE)
         self._memory.take()
 
-    def _has_to_open(self, run: int) -> bool:
-        """A stream that holds generators stays in step with those of other workers if it opens the epochs they open."""
-        return self._streams and run != self._opened
+    def _has_to_do(self, run: int) -> bool:
+        """Whoever is given tasks in turn makes all of them, so that what the dataset keeps is the same in every run. A
+        stream that holds generators stays in step with those of other workers if it opens the epochs they open."""
+        return self._in_turn or (self._streams and run != self._opened)
 
     def leave(self) -> None:
         """The process is about to end."""

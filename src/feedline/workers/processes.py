@@ -1,9 +1,9 @@
 """Worker processes: fork, forkserver or spawn.
 
 Takes: a `Job`, tasks. Gives: outcomes whose large arrays are views on shared memory, and the deaths of workers.
-Promises: any free worker takes the next task (a stream's tasks go to the worker that has its shard open); the parent
-never blocks on a worker except in `wait`, where it waits for outcomes and deaths together; a death takes no task with
-it: those that nobody works on any more are named.
+Promises: any free worker takes the next task, or each its own in turn (`Job.in_turn`; a stream's tasks always go to
+the worker that has its shard open); the parent never blocks on a worker except in `wait`, where it waits for outcomes
+and deaths together; a death takes no task with it: those that nobody works on any more are named.
 Not its job: what a worker does (process_main, body), what to do about a death (guard, supervise).
 """
 
@@ -51,7 +51,7 @@ class ProcessWorkers:
         self._crew = Crew(job.num_workers, job.dialect.preload)
         self.pool: SlotPool | None = self._crew.pool
         self._out = Outgoing(self._crew)
-        self.takes_early = not job.stream
+        self.takes_early = not job.stream and not job.in_turn
         self._run = 0
         self._early_run = 0  # that of tasks sent early; they are wanted later, or not at all
         self._aside: list[tuple[DoneTicket, Sent]] = []  # outcomes of early tasks
@@ -73,7 +73,7 @@ class ProcessWorkers:
                 "a worker process cannot start worker processes: inside a dataset use num_workers=0 or workers='thread'"
             )
         try:
-            self._crew.open(lanes=self.count if self._job.stream else 1)
+            self._crew.open(lanes=self.count if self._job.stream or self._job.in_turn else 1)
             self._crew.set_run(self._run)  # they may be started late, in a later run than the first
             self._crew.hire(range(self.count), self._cargo(self._context), self._context)
         except OSError as error:

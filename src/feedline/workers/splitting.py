@@ -30,7 +30,7 @@ TIMED = 64
 
 def may_split(job: Job) -> bool:
     """Could several workers make one batch of this job, as far as can be seen without reading a sample?"""
-    plain = job.batched and not job.stream and job.collate_fn is None and job.on_error == "raise"
+    plain = job.batched and not job.stream and job.collate_fn is None and job.on_error == "raise" and not job.in_turn
     if not plain or job.num_workers < 2 or job.registrations or not job.dialect.pieces.are_plain():
         return False
     if job.fetch_threads or awaits(job.dataset):  # a worker reads as many at a time as a batch has

@@ -1,7 +1,7 @@
 """Worker threads: for datasets that wait or release the GIL, and for those that cannot travel to another process.
 
-Promises: tasks are taken by whichever thread is free (a stream's by the thread that has its shard open); batches
-are made in slots and handed over as they are.
+Promises: tasks are taken by whichever thread is free, or each by its own in turn (`Job.in_turn`; a stream's always by
+the thread that has its shard open); batches are made in slots and handed over as they are.
 Not its job: stopping a thread that is stuck in user code, which Python cannot do: it is named and left behind.
 """
 
@@ -61,7 +61,7 @@ class ThreadWorkers:
         self.count = job.num_workers if count is None else count
         self._owner = os.getpid()
         self.pool = SlotPool() if segment.available else None
-        self._lanes: list[Lane] = [queue.SimpleQueue() for _ in range(self.count if job.stream else 1)]
+        self._lanes: list[Lane] = [queue.SimpleQueue() for _ in range(self.count if job.stream or job.in_turn else 1)]
         self._done: Done = queue.SimpleQueue()
         self._now = _Now()
         self._threads: dict[int, _Worker] = {}
@@ -159,7 +159,7 @@ class ThreadWorkers:
         worker.wanted = False
         task = worker.task if worker.run == self._now.run else None
         lost = [] if task is None else [task]
-        if len(self._lanes) == self._job.num_workers:  # nobody else reads from it: a stream, or the only worker
+        if len(self._lanes) == self._job.num_workers:  # nobody else reads from it
             lane = self._lanes[number]
             for message in _emptied(lane):
                 if message is None:  # another thread closes the loader: who comes next is to see that
@@ -255,9 +255,9 @@ def _work(worker: _Worker, job: Job, number: int, lane: Lane, done: Done, pool: 
     try:
         while worker.wanted and (message := lane.get()) is not None and not now.stopping:
             run, task = message
-            # Else its consumer has left; but a stream's worker opens each epoch that others open, or the generators
-            # it holds would fall behind theirs.
-            if run == now.run or (job.stream and run != opened):
+            # Else its consumer has left; but a worker that is given its tasks in turn makes all of them, and a stream's
+            # worker opens each epoch that others open, or the generators it holds would fall behind theirs.
+            if run == now.run or job.in_turn or (job.stream and run != opened):
                 opened = run
                 began = worker.at(PREPARING)
                 worker.run, worker.task = run, task

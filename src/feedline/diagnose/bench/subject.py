@@ -178,6 +178,7 @@ def _left_out(loader: Any) -> list[str]:
         "shuffle_buffer": 0,
         "fetch_threads": 0,
         "across_epochs": True,
+        "assignment": "free" if isinstance(loader, DataLoader) else None,
         "device": None,
         "on_error": "raise",
         "on_stall": "wait",

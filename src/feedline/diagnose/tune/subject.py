@@ -120,7 +120,10 @@ _KEPT_CARE = ("stall_warning", "on_stall", "error_log")
 def _of_ours(loader: DataLoader) -> Subject:
     options = loader.options
     plain = ("batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "in_order")
-    given = {name: getattr(options, name) for name in (*plain, "shuffle_buffer", "fetch_threads", "across_epochs")}
+    given = {
+        name: getattr(options, name)
+        for name in (*plain, "shuffle_buffer", "fetch_threads", "across_epochs", "assignment")
+    }
     given |= {name: getattr(options.care, name) for name in _CARE}
     if options.batch_sampler is not None:
         given["batch_size"] = 1  # its default: the batch sampler decides
@@ -139,7 +142,7 @@ def _of_torchs(loader: Any) -> Subject:
     given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
     kept: dict[str, Any] = {}
     if type(loader).__module__.startswith("feedline"):
-        own = ("shuffle_buffer", "fetch_threads", "across_epochs", "device")
+        own = ("shuffle_buffer", "fetch_threads", "across_epochs", "assignment", "device")
         given |= {name: getattr(loader, name) for name in (*_CARE, *own)}
         kept |= {name: getattr(loader, name) for name in ("on_epoch_end", *_KEPT_CARE)}
     if loader.collate_fn not in (data.default_collate, data.default_convert):
