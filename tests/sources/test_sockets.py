@@ -7,8 +7,9 @@ import os
 import selectors
 import socket
 import threading
+import types
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from patience import idle_only_after
 from servers import framed, from_number, reset, serving, until_hung_up
 
 from feedline import DataLoader, OptionError, SourceError
-from feedline.sources import SocketStream, sockets
+from feedline.sources import SocketStream, live, sockets
+from feedline.sources import framing as framing_module
 from feedline.sources.sockets import _Line
 
 RECORDS = [[b"a%d-%d" % (part, number) for number in range(7)] for part in range(2)]
@@ -64,6 +66,51 @@ def test_records_are_cut_alike_however_they_arrive(records: list[bytes], sizes: 
         here.shutdown(socket.SHUT_WR)
         assert not line.read()
     assert list(line.records) == records
+
+
+@pytest.mark.parametrize("framing", ["line", "length"])
+def test_the_work_grows_with_the_bytes_and_not_with_their_square(
+    framing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in bytes that are copied or searched, of a record that comes in 1024 pieces."""
+    touched = 0
+
+    class Counting(bytearray):
+        def __init__(self, of: Any = b"") -> None:
+            nonlocal touched
+            touched += len(of)
+            super().__init__(of)
+
+        def __iadd__(self, more: Any) -> Counting:
+            nonlocal touched
+            touched += len(more)
+            super().__iadd__(more)
+            return self
+
+        def __getitem__(self, at: Any) -> Any:
+            nonlocal touched
+            touched += len(range(len(self))[at]) if isinstance(at, slice) else 1
+            return super().__getitem__(at)
+
+        def split(self, *by: Any) -> Any:
+            nonlocal touched
+            touched += len(self)
+            return super().split(*by)
+
+    for module in (sockets, framing_module):
+        monkeypatch.setattr(module, "bytearray", Counting, raising=False)
+    monkeypatch.setattr(sockets, "CHUNK", 64)
+    record = b"x" * (1 << 16)
+    line = _Line(SocketStream("localhost:1", framing=framing), "localhost:1", 0)
+    here, there = socket.socketpair()
+    with here, there:
+        line._socket = there
+        here.sendall(framed(record) if framing == "length" else record + b"\n")
+        here.shutdown(socket.SHUT_WR)
+        while line.read():
+            pass
+    assert list(line.records) == [record]
+    assert touched < 4 * len(record)
 
 
 def test_a_last_line_need_not_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -161,6 +208,33 @@ def test_nothing_for_a_while_ends_it_and_says_so(
             assert list(loader) == [[b"x", b"y"]]
     assert "nothing came for 0.2 s (idle), so the epoch ends here" in caplog.text
     assert address in caplog.text
+
+
+def test_a_peer_that_sends_is_not_idle(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever the clock is looked at, a second has passed; a byte comes every few, and the record has 40 of them."""
+    seconds = count()
+    monkeypatch.setattr(sockets, "CHUNK", 1)
+    monkeypatch.setattr(live, "time", types.SimpleNamespace(monotonic=lambda: next(seconds)))
+    sent = framed(bytes(40)) + b"\0\0"
+    told = threading.Event()
+
+    def talk(line: socket.socket, _: int) -> None:
+        line.sendall(sent)
+        told.set()
+        until_hung_up(line)
+
+    class AfterAll(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> Any:
+            assert told.wait(300)  # by then all is there: who waits meanwhile, waits for nothing
+            return super().select(min(timeout or 0.0, 0.01))
+
+    monkeypatch.setattr(selectors, "DefaultSelector", AfterAll)
+    with serving(talk) as address:
+        reading = iter(SocketStream(address, idle=9, timeout=3600))
+        assert next(reading) == bytes(40)
+        with pytest.raises(StopIteration):  # two more bytes come, and then none
+            next(reading)
+    assert "nothing came for 9 s" in caplog.text
 
 
 def test_without_idle_it_waits_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

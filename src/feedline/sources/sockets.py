@@ -21,6 +21,7 @@ from typing import Any
 
 from feedline.checks import check_choice, check_flag, check_function, check_whole
 from feedline.errors import OptionError, SourceError, StateError
+from feedline.sources.framing import FRAMINGS, Framing, TooLong
 from feedline.sources.live import Deadline, DealtStream, Seekable, check_idle, check_wait
 
 log = logging.getLogger("feedline")
@@ -97,7 +98,7 @@ class _Line:
         self.records: deque[bytes] = deque()
         self._stream = stream
         self._socket: socket.socket | None = None
-        self._rest = bytearray()
+        self._framing: Framing = FRAMINGS[stream.framing](stream.max_record)
 
     def connect(self) -> socket.socket:
         """Make the connection, trying again as often as the stream allows. (No record waits then to be asked for.)"""
@@ -126,7 +127,7 @@ class _Line:
                 raise
         else:
             self._socket = line = socket.create_connection(where, seconds)
-        self._rest.clear()
+        self._framing.rest.clear()
         if self._stream.request is not None:
             line.sendall(self._stream.request(self.received))
         line.setblocking(False)
@@ -137,41 +138,30 @@ class _Line:
         assert self._socket is not None
         part = self._socket.recv(CHUNK)
         if not part:
-            if self._rest and self._stream.framing == "line" and self._stream.ends:
-                log.warning("%s ended within a line, which is given as it is: %r", self.address, bytes(self._rest[:60]))
-                self.records.append(bytes(self._rest))  # the last line need not end
-                self._rest.clear()
-            if self._rest:
-                raise ConnectionError(f"it was closed within a record, after {len(self._rest)} bytes of it")
+            self._end(self._framing.rest)
             return False
-        self._rest += part
-        self._cut()
+        try:
+            self.records.extend(self._framing.cut(part))
+        except TooLong as error:
+            self.records.extend(error.whole)
+            raise self._too_long(error.size) from None
         return True
 
-    def _cut(self) -> None:
-        if self._stream.framing == "line":
-            *whole, rest = self._rest.split(b"\n")
-            self.records.extend(bytes(line).removesuffix(b"\r") for line in whole)
-            self._rest = bytearray(rest)
-            self._check(max(map(len, (*whole, rest))))
-            return
-        start = 0
-        while len(self._rest) - start >= 4:
-            size = int.from_bytes(self._rest[start : start + 4], "big")
-            self._check(size)
-            if len(self._rest) - start - 4 < size:
-                break
-            self.records.append(bytes(self._rest[start + 4 : start + 4 + size]))
-            start += 4 + size
-        del self._rest[:start]
+    def _end(self, rest: bytearray) -> None:
+        """The server has closed the line, and this is left."""
+        if rest and self._stream.framing == "line" and self._stream.ends:
+            log.warning("%s ended within a line, which is given as it is: %r", self.address, bytes(rest[:60]))
+            self.records.append(bytes(rest))  # the last line need not end
+            rest.clear()
+        if rest:
+            raise ConnectionError(f"it was closed within a record, after {len(rest)} bytes of it")
 
-    def _check(self, size: int) -> None:
-        if size > self._stream.max_record:
-            number = self.received + len(self.records)
-            raise SourceError(
-                f"record {number} of {self.address} has {size:,} bytes or more, above max_record="
-                f"{self._stream.max_record:,}: is it framed by {self._stream.framing!r} at all?"
-            )
+    def _too_long(self, size: int) -> SourceError:
+        number = self.received + len(self.records)
+        return SourceError(
+            f"record {number} of {self.address} has {size:,} bytes or more, above max_record="
+            f"{self._stream.max_record:,}: is it framed by {self._stream.framing!r} at all?"
+        )
 
     def close(self) -> None:
         """Hang up."""
@@ -203,7 +193,8 @@ class _Lines:
             left = deadline.left(LONG)
             if left <= 0:
                 return None
-            self._wait(left)
+            if self._wait(left):  # somebody is sending: a long record takes its time
+                deadline = Deadline(wait)
         line = self._full[0]
         record = line.records.popleft()
         if not line.records:
@@ -247,13 +238,14 @@ class _Lines:
         assert self._selector is not None
         self._selector.register(line.connect(), selectors.EVENT_READ, line)
 
-    def _wait(self, seconds: float) -> None:
-        """For something to come, on any line."""
+    def _wait(self, seconds: float) -> bool:
+        """For something to come, on any line; whether it did."""
         assert self._selector is not None
-        for key, _ in self._selector.select(seconds):
-            self._receive(key.data, key.fileobj)
+        came = [self._receive(key.data, key.fileobj) for key, _ in self._selector.select(seconds)]
+        return any(came)
 
-    def _receive(self, line: _Line, at: Any) -> None:
+    def _receive(self, line: _Line, at: Any) -> bool:
+        """Take over what has come on a line; whether it was a byte at least, and not its end."""
         assert self._selector is not None
         assert self._open is not None
         had = len(line.records)
@@ -261,7 +253,7 @@ class _Lines:
         try:
             going = line.read()
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             going, broken = True, error
         if line.records and not had:
@@ -269,13 +261,14 @@ class _Lines:
         if len(line.records) > had:
             self._broken = 0
         if going and broken is None:
-            return
+            return True
         self._selector.unregister(at)
         line.close()
         if broken is None and self._stream.ends:
             del self._open[line.address]
         else:
             self._again(line, broken)
+        return False
 
     def _again(self, line: _Line, broken: OSError | None) -> None:
         self._broken += 1

@@ -1,0 +1,93 @@
+"""Records cut out of bytes that come in pieces of any size.
+
+Takes: pieces, in order. Gives: the records that each one completes, as they were sent; what is left of the next one.
+Promises: the work grows with the number of bytes, however few come at a time and however long a record is. A record
+longer than `most` is a `TooLong` before it is held: by its length where that is sent first, else once that much has come.
+Not its job: connections (sockets), what a record means.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class TooLong(Exception):
+    """A record has so many bytes, or more."""
+
+    def __init__(self, size: int, whole: list[bytes]) -> None:
+        super().__init__(size)
+        self.size = size
+        self.whole = whole
+        """The records before it that came in the same piece."""
+
+
+class Framing(Protocol):
+    """A way to tell where a record ends."""
+
+    rest: bytearray
+    """What has come of the next record."""
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        """The records that this piece completes."""
+
+
+class Lines:
+    r"""Each record ends with a line feed, or with a carriage return and one.
+
+    >>> lines = Lines(most=100)
+    >>> lines.cut(b"one\ntw"), lines.cut(b"o\r\n"), bytes(lines.rest)
+    ([b'one'], [b'two'], b'')
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.rest = bytearray()
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        """The lines that this piece completes. Only the piece is searched: what came before it has no line feed."""
+        found: list[bytes] = []
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0:
+            self._take(piece, start, end, found)
+            found.append(bytes(self.rest).removesuffix(b"\r"))
+            self.rest.clear()
+            start = end + 1
+        self._take(piece, start, len(piece), found)
+        return found
+
+    def _take(self, piece: bytes, start: int, end: int, found: list[bytes]) -> None:
+        if len(self.rest) + end - start > self._most:
+            raise TooLong(len(self.rest) + end - start, found)
+        self.rest += piece[start:end]
+
+
+class Lengths:
+    r"""Each record comes after its length, in four bytes with the highest first.
+
+    >>> lengths = Lengths(most=100)
+    >>> lengths.cut(b"\0\0\0\x03on"), lengths.cut(b"e\0\0\0\x02t"), bytes(lengths.rest)
+    ([], [b'one'], b'\x00\x00\x00\x02t')
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.rest = bytearray()
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        """The records that this piece completes."""
+        self.rest += piece
+        found: list[bytes] = []
+        start = 0
+        while len(self.rest) - start >= 4:
+            size = int.from_bytes(self.rest[start : start + 4], "big")
+            if size > self._most:
+                raise TooLong(size, found)
+            if len(self.rest) - start - 4 < size:
+                break
+            found.append(bytes(self.rest[start + 4 : start + 4 + size]))
+            start += 4 + size
+        del self.rest[:start]
+        return found
+
+
+FRAMINGS: dict[str, type[Lines] | type[Lengths]] = {"length": Lengths, "line": Lines}
