@@ -20,7 +20,7 @@ from tars import SAMPLES, write
 from warm_host import host
 
 from feedline import OptionError, SourceError
-from feedline.sources import TarDataset, TarStream, TarWriter, decode_plain
+from feedline.sources import TarDataset, TarStream, TarWriter, decode_plain, write_index
 
 HERE = f"import sys; sys.path.append({str(Path(__file__).parent)!r})\n"
 sizes = st.lists(st.integers(0, 3000), min_size=1, max_size=6)
@@ -55,7 +55,7 @@ def test_the_same_samples_give_the_same_bytes(tmp_path: Path) -> None:
     [third] = write(tmp_path / "c.tar", backwards)
     assert first.read_bytes() == (tmp_path / "b.tar").read_bytes() == third.read_bytes()
     assert Path(f"{first}.idx").read_bytes() == Path(f"{tmp_path}/b.tar.idx").read_bytes()
-    assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -69,6 +69,21 @@ def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert writer.shards == [tmp_path / "a-0.tar"]
     with pytest.raises(OptionError, match="closed"):
         writer.write(SAMPLES[0])
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o027, 0o002])
+def test_shards_and_their_indices_respect_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        (tmp_path / "any").write_bytes(b"")
+        write(tmp_path / "a.tar", SAMPLES[:2])
+        write(tmp_path / "b.tar", SAMPLES[:2], index=False)
+        write_index(tmp_path / "b.tar")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
+    assert sorted(modes) == ["a.tar", "a.tar.idx", "any", "b.tar", "b.tar.idx"]
+    assert set(modes.values()) == {modes["any"]}
 
 
 KILLED = """

@@ -1,6 +1,7 @@
 """Tar shards in WebDataset's layout: read by number (TarDataset) or from front to back (TarStream), and written.
 
-Inside, each file imports only those to its left: bytes_of, members, samples, values, index, dataset, stream, writer.
+Inside, each file imports only those to its left: bytes_of, members, samples, values, unfinished, index,
+dataset, stream, writer.
 """
 
 from feedline.sources.tar.dataset import TarDataset

@@ -13,7 +13,6 @@ import io
 import json
 import logging
 import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from feedline.sources.places import Folder
 from feedline.sources.tar.bytes_of import Plain, opened
 from feedline.sources.tar.members import BLOCK, Members
 from feedline.sources.tar.samples import Parts, Samples, warn_of
+from feedline.sources.tar.unfinished import unfinished
 
 log = logging.getLogger("feedline")
 SUFFIX = ".idx"
@@ -141,16 +141,15 @@ def save(index: Index, path: Path) -> None:
 
 def replace_with(path: Path, data: bytes) -> None:
     """Write a file that appears whole or not at all."""
-    descriptor, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".unfinished", dir=path.parent)
+    file, where = unfinished(path)
     try:
-        with open(descriptor, "wb") as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(unfinished, 0o644)
-        os.replace(unfinished, path)
+        os.replace(where, path)
     except BaseException:
-        os.unlink(unfinished)
+        os.unlink(where)
         raise
 
 

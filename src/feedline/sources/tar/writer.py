@@ -1,7 +1,7 @@
 """Writes tar shards in WebDataset's layout.
 
 Takes: samples as dicts. Gives: shards, and beside each its index.
-Promises: a shard appears whole or not at all; the same samples give the same bytes, whoever writes them and when.
+Promises: a shard appears whole or not at all, with the rights that the umask gives; the same samples give the same bytes, whoever writes them and when.
 What could not be read back as it is (a dot in a key, a key twice in a shard) is refused.
 Not its job: object storage: write into a folder and upload it.
 """
@@ -11,16 +11,16 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from feedline.checks import check_flag, check_whole
 from feedline.errors import OptionError, OptionTypeError
 from feedline.sources.tar.index import SUFFIX, Building, save
 from feedline.sources.tar.members import BLOCK, FILE, Member
 from feedline.sources.tar.samples import OWN_FIELDS, Parts, key_and_suffix
+from feedline.sources.tar.unfinished import unfinished
 from feedline.sources.tar.values import encode_plain
 
 END = bytes(2 * BLOCK)
@@ -125,8 +125,7 @@ class _Shard:
         self._keys: set[str] = set()
         if not path.parent.is_dir():
             raise OptionError(f"path: there is no folder {path.parent} to write {path.name} into")
-        descriptor, self._unfinished = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".unfinished", dir=path.parent)
-        self._file = cast(BinaryIO, open(descriptor, "wb"))  # noqa: SIM115 (closed in finish or discard)
+        self._file, self._unfinished = unfinished(path)  # closed in finish or discard
 
     def add(self, key: str, blocks: list[tuple[str, bytes, bytes]]) -> None:
         if key in self._keys:
@@ -147,7 +146,6 @@ class _Shard:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        os.chmod(self._unfinished, 0o644)
         os.replace(self._unfinished, self.path)
         beside = Path(f"{self.path}{SUFFIX}")
         if index:
@@ -157,7 +155,7 @@ class _Shard:
 
     def discard(self) -> None:
         self._file.close()
-        Path(self._unfinished).unlink(missing_ok=True)
+        self._unfinished.unlink(missing_ok=True)
 
 
 def _header(name: str, size: int) -> bytes:
