@@ -69,9 +69,7 @@ def test_records_are_cut_alike_however_they_arrive(records: list[bytes], sizes: 
 
 
 @pytest.mark.parametrize("framing", ["line", "length"])
-def test_the_work_grows_with_the_bytes_and_not_with_their_square(
-    framing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_work_grows_with_the_bytes_and_not_with_their_square(framing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in bytes that are copied or searched, of a record that comes in 1024 pieces."""
     touched = 0
 

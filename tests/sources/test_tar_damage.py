@@ -8,6 +8,7 @@ import tarfile
 import warnings
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract import as_list, flat
@@ -15,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tars import SAMPLES, add, members, write
 
-from feedline import DataLoader, SourceError
+from feedline import DataLoader, OptionError, SourceError
 from feedline.sources import Decoders, TarDataset, TarStream
+from feedline.sources.places import Folder
 
 
 @pytest.fixture
@@ -212,6 +214,79 @@ def test_large_numbers_and_a_header_that_asks_for_everything(tmp_path: Path) -> 
     path.write_bytes(info.tobuf(tarfile.PAX_FORMAT) + bytes(2048))
     with pytest.raises(SourceError, match="is cut off"):
         list(TarStream(path))
+
+
+def with_a_large_member(path: Path, size: int) -> Path:
+    """Samples a, b and c, of which b has, beside its text and its label, so many zeros in a member between them."""
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
+        add(tar, "a.txt", b"first")
+        add(tar, "b.aaa", b"second")
+        add(tar, "b.bin", bytes(size))
+        add(tar, "b.txt", b"third")
+        add(tar, "c.txt", b"fourth")
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+def test_a_sample_that_is_too_large_is_named_and_the_next_one_follows(tmp_path: Path, name: str) -> None:
+    shard = with_a_large_member(tmp_path / name, 3_000_000)
+    message = (
+        rf"{name}.*'?b'?.*: its member 'b\.bin' has 3,000,000 bytes beside 6 of others, more than max_bytes=2,000,000"
+    )
+    sources = [TarStream(shard, max_bytes=2_000_000)]
+    if name == "a.tar":
+        sources.append(TarDataset(shard, max_bytes=2_000_000))  # type: ignore[arg-type]
+    for source in sources:
+        with pytest.raises(SourceError, match=message):
+            list(source)
+        with DataLoader(source, 1, collate_fn=as_list, on_error="skip") as loader:
+            assert [sample["__key__"] for [sample] in loader] == ["a", "c"]
+            assert "a larger max_bytes= reads it" in loader.errors[0].error
+    assert [len(sample.get("bin", "")) for sample in TarStream(shard)] == [0, 3_000_000, 0]
+
+
+def test_what_a_sample_has_between_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it count: who asks for little may have it out of a large sample."""
+    shard = with_a_large_member(tmp_path / "a.tar", 3_000_000)
+    wanted = {"suffixes": ["aaa", "txt"], "max_bytes": 1000}
+    read: list[int] = []
+    monkeypatch.setattr(
+        Folder,
+        "read_range",
+        lambda self, name, start, end, original=Folder.read_range: (
+            read.append(end - start) or original(self, name, start, end)
+        ),
+    )
+    data = TarDataset(shard, **wanted)  # type: ignore[arg-type]
+    read.clear()
+    for sample in (data[1], data.__getitems__([1])[0]):
+        assert (sample["aaa"], sample["txt"]) == (b"second", "third")
+    assert max(read) < 2000
+    stream = iter(TarStream(shard, **wanted))  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=r"'a'.* has no aaa"):
+        next(stream)
+    assert next(stream)["aaa"] == b"second"
+
+
+def test_by_default_a_sample_has_a_gigabyte_at_most(tmp_path: Path) -> None:
+    """The file has holes: nobody could hold what it promises."""
+    size = 1 << 40
+    info = tarfile.TarInfo("b.bin")
+    info.size = size
+    with open(tmp_path / "a.tar", "wb") as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT))
+        file.truncate(size + 512 + 1024)
+    for source in (TarStream, TarDataset):
+        with pytest.raises(
+            SourceError, match=r"a\.tar.*'b\.bin' has 1,099,511,627,776 bytes, more than max_bytes=1,073,"
+        ):
+            list(source(tmp_path / "a.tar"))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("source", [TarStream, TarDataset])
+def test_no_bytes_at_all_is_an_error(tmp_path: Path, shards: list[Path], source: Any) -> None:
+    with pytest.raises(OptionError, match="max_bytes must be at least 1"):
+        source(shards, max_bytes=0)
 
 
 def test_names_of_all_formats(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 Takes: pieces, in order. Gives: the records that each one completes, as they were sent; what is left of the next one.
 Promises: the work grows with the number of bytes, however few come at a time and however long a record is. A record
-longer than `most` is a `TooLong` before it is held: by its length where that is sent first, else once that much has come.
+longer than `most` is a `TooLong` before it is held: by its length where that is sent first, else once so much has come.
 Not its job: connections (sockets), what a record means.
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.checks import check_function
+from feedline.checks import check_function, check_whole
 from feedline.datasets import Dataset, IntArray
 from feedline.datasets.reading import position
 from feedline.errors import OptionTypeError, SourceError
@@ -23,15 +23,19 @@ from feedline.sources.located import Located, locate
 from feedline.sources.places import Folder
 from feedline.sources.tar.bytes_of import Held
 from feedline.sources.tar.index import Index, index_of
-from feedline.sources.tar.members import Damage, Members
-from feedline.sources.tar.samples import key_and_suffix
+from feedline.sources.tar.members import BLOCK, Damage, Members
+from feedline.sources.tar.samples import MAX_BYTES, Terms, key_and_suffix
 from feedline.sources.tar.values import Decode, decode_plain
 
 NEAR = 64 << 10
 """Bytes between two samples that are rather read along than asked for twice: at 20 ms a request and 100 MB/s it pays up
 to 2 MB, but from a fast disk not at all."""
+BETWEEN = 2 << 20
+"""…between two members of one sample: who asks for a picture and its label does not want the film that lies between."""
 Range = tuple[int, int, int]
 """A shard's number, and where in it to start and stop."""
+Stretch = tuple[Range, list[int]]
+"""…and the members, by number, that lie in it."""
 
 
 class TarDataset(Dataset[dict[str, Any]]):
@@ -39,7 +43,8 @@ class TarDataset(Dataset[dict[str, Any]]):
 
     Each is a dict: `__key__`, `__url__` (its shard), and a value for each suffix. `suffixes` chooses some of them; of a
     sample that lacks one it is an error. `decode(data, suffix)` makes values of bytes; by default txt, json, cls and
-    npy are decoded and everything else stays bytes, and with None everything does.
+    npy are decoded and everything else stays bytes, and with None everything does. A sample whose members have more
+    than `max_bytes` together is an error: a few zipped bytes, or a damaged header, may mean any number.
 
     `block_sizes` has the number of samples in each shard, for `feedline.BlockSampler`.
 
@@ -55,10 +60,17 @@ class TarDataset(Dataset[dict[str, Any]]):
     >>> folder.cleanup()
     """
 
-    def __init__(self, urls: Any, suffixes: Iterable[str] | None = None, decode: Decode | None = decode_plain) -> None:
+    def __init__(
+        self,
+        urls: Any,
+        suffixes: Iterable[str] | None = None,
+        decode: Decode | None = decode_plain,
+        *,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
         self._shards = locate(urls, "tar shards")
         self._decode = check_function("decode", decode)
-        self._wanted = checked_suffixes(suffixes)
+        self._terms = Terms(checked_suffixes(suffixes), check_whole("max_bytes", max_bytes, least=1))
         indices = [index_of(shard) for shard in self._shards]
         self.block_sizes = [len(index) for index in indices]
         self._ends: list[int] = np.cumsum(self.block_sizes).tolist()
@@ -85,19 +97,18 @@ class TarDataset(Dataset[dict[str, Any]]):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         place = position(index, len(self), "TarDataset")
-        members = self._members(place)
-        shard, start, stop = self._range(place, members)
-        return self._sample(place, members, Held(self._shards[shard].read(start, stop), start))
+        stretches = self._stretches(place)
+        held = {each: self._shards[each[0]].read(each[1], each[2]) for each, _ in stretches}
+        return self._sample(place, stretches, held)
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         places = [position(index, len(self), "TarDataset") for index in indices]
-        members = [self._members(place) for place in places]
-        ranges = [self._range(place, of) for place, of in zip(places, members, strict=True)]
-        held = self._read([*ranges])
+        stretches = [self._stretches(place) for place in places]
+        held = self._read([each for of in stretches for each, _ in of])
         found = []
-        for number, (place, of, wanted) in enumerate(zip(places, members, ranges, strict=True)):
+        for number, (place, of) in enumerate(zip(places, stretches, strict=True)):
             enter_one_of(number, indices)  # `feedline.rng()` in decode belongs to the sample
-            found.append(self._sample(place, of, Held(held[wanted], wanted[1])))
+            found.append(self._sample(place, of, held))
         return found
 
     def _reads_many(self) -> bool:
@@ -121,27 +132,52 @@ class TarDataset(Dataset[dict[str, Any]]):
     def _members(self, place: int) -> list[int]:
         """Those that are wanted, by number, in the order they lie in."""
         members = list(range(int(self._first[place - 1]) if place else 0, int(self._first[place])))
-        if self._wanted is None:
+        wanted = self._terms.suffixes
+        if wanted is None:
             return members
         has = {self._names[self._suffix[member]]: member for member in members}
-        missing = [name for name in self._wanted if name not in has]
+        missing = [name for name in wanted if name not in has]
         if missing:
             raise SourceError(
                 f"{self.describe(place)}: the sample has no {', '.join(missing)}; it has {', '.join(has)}"
             )
-        return sorted(has[name] for name in self._wanted)
+        return sorted(has[name] for name in wanted)
 
-    def _range(self, place: int, members: list[int]) -> Range:
-        return self._shard(place), int(self._starts[members[0]]), int(self._stops[members[-1]])
-
-    def _sample(self, place: int, members: list[int], held: Held) -> dict[str, Any]:
-        shard = self._shards[self._shard(place)]
-        key, reader = self._key(place), Members(held, shard.url)
-        sample: dict[str, Any] = {"__key__": key, "__url__": shard.url}
+    def _stretches(self, place: int) -> list[Stretch]:
+        """Where the members that are wanted lie: together, but for those with much between them."""
+        members, shard = self._members(place), self._shard(place)
+        self._check_sizes(place, members)
+        found: list[tuple[list[int], list[int]]] = []
         for member in members:
-            suffix = self._names[self._suffix[member]]
-            data = self._data(reader, held, member, key, suffix, shard)
-            sample[suffix] = self._value(data, suffix, place)
+            start, stop = int(self._starts[member]), int(self._stops[member])
+            if found and start - found[-1][0][1] <= BETWEEN:
+                found[-1][0][1] = stop
+                found[-1][1].append(member)
+            else:
+                found.append(([start, stop], [member]))
+        return [((shard, start, stop), of) for (start, stop), of in found]
+
+    def _check_sizes(self, place: int, members: list[int]) -> None:
+        sizes = [int(self._stops[member] - self._starts[member]) - BLOCK for member in members]
+        if sum(sizes) <= self._terms.max_bytes:
+            return
+        before = 0
+        for member, size in zip(members, sizes, strict=True):
+            name = f"{self._key(place)}.{self._names[self._suffix[member]]}"
+            if excess := self._terms.excess(name, size, before):
+                raise SourceError(f"{self.describe(place)}: {excess}")
+            before += size
+
+    def _sample(self, place: int, stretches: list[Stretch], read: dict[Range, bytes]) -> dict[str, Any]:
+        shard, key = self._shards[self._shard(place)], self._key(place)
+        sample: dict[str, Any] = {"__key__": key, "__url__": shard.url}
+        for stretch, members in stretches:
+            held = Held(read[stretch], stretch[1])
+            reader = Members(held, shard.url)
+            for member in members:
+                suffix = self._names[self._suffix[member]]
+                data = self._data(reader, held, member, key, suffix, shard)
+                sample[suffix] = self._value(data, suffix, place)
         return sample
 
     def _value(self, data: bytes, suffix: str, place: int) -> Any:

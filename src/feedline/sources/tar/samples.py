@@ -3,7 +3,7 @@
 Takes: a shard's `Members`. Gives: `Parts` of one sample after the other: its key, and each member by suffix.
 Promises: the key is the path up to the first dot of the base name, the suffix the rest in lower case; what is no file,
 has no suffix, or is called `__…__` is left out. A suffix that comes twice in a sample, or a key that comes again after
-another one, is an error of that sample, and the next one follows.
+another one, is an error of that sample, and the next one follows; so is a sample that has more bytes than it may have.
 Not its job: headers (members), what the data mean (values).
 """
 
@@ -13,10 +13,13 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from feedline.errors import SourceError
 from feedline.sources.tar.members import FILE, FOLDER, Member, Members
 
+MAX_BYTES = 2**30
+"""Of a sample, unless the user says otherwise: as of a file (decoding)."""
 OWN_FIELDS = ("__key__", "__url__")
 """What a sample says of itself: no member may say otherwise."""
 _NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
@@ -47,7 +50,7 @@ class Parts:
     members: list[tuple[str, Member, int]] = field(default_factory=list)
     """By suffix, and where the data begin."""
     data: list[bytes] = field(default_factory=list)
-    """Of each, if it is wanted."""
+    """Of each, if it is wanted; else none."""
     problem: str = ""
 
 
@@ -55,11 +58,34 @@ Named = tuple[str, str, Member]
 """A member, and before it its key and its suffix."""
 
 
+class Terms(NamedTuple):
+    """What is read of a sample."""
+
+    suffixes: tuple[str, ...] | None = None
+    """The members that are wanted; None for all."""
+    max_bytes: int = MAX_BYTES
+    """That these may have together."""
+
+    def excess(self, name: str, size: int, before: int) -> str:
+        """What is wrong with one more member, after so many bytes of others; "" if nothing is."""
+        if before + size <= self.max_bytes:
+            return ""
+        others = f" beside {before:,} of others" if before else ""
+        return (
+            f"its member {name!r} has {size:,} bytes{others}, more than max_bytes={self.max_bytes:,}; a larger "
+            "max_bytes= reads it"
+        )
+
+
+ALL = Terms()
+
+
 class Samples:
     """The samples of a shard, in order, from where its bytes are."""
 
-    def __init__(self, members: Members, number: int = 0) -> None:
+    def __init__(self, members: Members, number: int = 0, terms: Terms = ALL) -> None:
         self._members = members
+        self._terms = terms
         self._ahead: Named | None = None
         self._end: int | None = None
         self._seen: set[str] = set()
@@ -105,9 +131,13 @@ class Samples:
         if any(suffix == each for each, _, _ in found.members):
             found.problem = f"it has two members of the suffix {suffix!r}; the second is {member.name!r}"
         found.members.append((suffix, member, self._members.at))
-        if read:
+        wanted = read and (self._terms.suffixes is None or suffix in self._terms.suffixes)
+        if wanted and (excess := self._terms.excess(member.name, member.size, sum(map(len, found.data)))):
+            found.problem, wanted = excess, False
+        if wanted:
             found.data.append(self._members.data(member))
         else:
+            found.data.append(b"")
             self._members.leave(member)
 
     def _file(self) -> Named | None:

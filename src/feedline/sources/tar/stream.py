@@ -12,24 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from feedline.checks import check_function
+from feedline.checks import check_function, check_whole
 from feedline.errors import SourceError, StateError
 from feedline.sources.located import Located, locate, names_apart
 from feedline.sources.sharing import State, Unit, UnitStream
 from feedline.sources.tar.bytes_of import opened
 from feedline.sources.tar.dataset import checked_suffixes, undecoded
 from feedline.sources.tar.members import Members
-from feedline.sources.tar.samples import Parts, Samples, warn_of
+from feedline.sources.tar.samples import MAX_BYTES, Parts, Samples, Terms, warn_of
 from feedline.sources.tar.values import Decode, decode_plain
 
 
 class TarStream(UnitStream):
     """The samples of tar shards in WebDataset's layout, in the order they lie in.
 
-    Samples, `suffixes` and `decode` are those of `TarDataset`. `shuffle=True` reads the shards in another order in each
-    epoch; the loader's `shuffle_buffer` mixes their samples. Over ranks (torchrun's and others' environment variables,
-    torch.distributed, or `num_replicas` and `rank`) and workers each sample comes once: shards are dealt out whole as
-    far as they go round, and the rest is shared by samples. `num_replicas=1, rank=0` reads everything on every rank.
+    Samples, `suffixes`, `decode` and `max_bytes` are those of `TarDataset`. `shuffle=True` reads the shards in another
+    order in each epoch; the loader's `shuffle_buffer` mixes their samples. Over ranks (torchrun's and others'
+    environment variables, torch.distributed, or `num_replicas` and `rank`) and workers each sample comes once: shards
+    are dealt out whole as far as they go round, and the rest is shared by samples. `num_replicas=1, rank=0` reads
+    everything on every rank.
 
     >>> import tempfile
     >>> from feedline import DataLoader
@@ -52,6 +53,7 @@ class TarStream(UnitStream):
         suffixes: Iterable[str] | None = None,
         decode: Decode | None = decode_plain,
         *,
+        max_bytes: int = MAX_BYTES,
         shuffle: bool = False,
         num_replicas: int | None = None,
         rank: int | None = None,
@@ -59,7 +61,7 @@ class TarStream(UnitStream):
         super().__init__(shuffle, num_replicas, rank)
         self._shards = locate(urls, "tar shards")
         self._decode = check_function("decode", decode)
-        self._wanted = checked_suffixes(suffixes)
+        self._terms = Terms(checked_suffixes(suffixes), check_whole("max_bytes", max_bytes, least=1))
 
     def _count(self) -> int:
         return len(self._shards)
@@ -68,15 +70,13 @@ class TarStream(UnitStream):
         return iter(names_apart(self._shards))
 
     def _open(self, unit: Unit, place: State | None) -> ShardReader:
-        return ShardReader(self._shards[unit.number], unit, place, self._wanted, self._decode)
+        return ShardReader(self._shards[unit.number], unit, place, self._terms, self._decode)
 
 
 class ShardReader:
     """One shard, or the part of its samples that a unit has."""
 
-    def __init__(
-        self, shard: Located, unit: Unit, place: State | None, wanted: tuple[str, ...] | None, decode: Decode | None
-    ) -> None:
+    def __init__(self, shard: Located, unit: Unit, place: State | None, terms: Terms, decode: Decode | None) -> None:
         place = place or {"offset": 0, "sample": 0, "size": None}
         self._url = shard.url
         self._size = shard.size()
@@ -84,9 +84,9 @@ class ShardReader:
             raise StateError(
                 f"{shard.url} has {self._size:,} bytes, but had {place['size']:,} when the state was saved"
             )
-        self._samples = Samples(Members(opened(shard, place["offset"]), shard.url), place["sample"])
+        self._samples = Samples(Members(opened(shard, place["offset"]), shard.url), place["sample"], terms)
         self._unit = unit
-        self._wanted = wanted
+        self._wanted = terms.suffixes
         self._decode = decode
 
     def __iter__(self) -> ShardReader:

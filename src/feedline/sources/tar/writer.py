@@ -1,7 +1,8 @@
 """Writes tar shards in WebDataset's layout.
 
 Takes: samples as dicts. Gives: shards, and beside each its index.
-Promises: a shard appears whole or not at all, with the rights that the umask gives; the same samples give the same bytes, whoever writes them and when.
+Promises: a shard appears whole or not at all, with the rights that the umask gives; the same samples give the same
+bytes, whoever writes them and when.
 What could not be read back as it is (a dot in a key, a key twice in a shard) is refused.
 Not its job: object storage: write into a folder and upload it.
 """
