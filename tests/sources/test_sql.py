@@ -7,13 +7,14 @@ import json
 import os
 import pickle
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import FORK, SPAWN, few
 from sources.contract import MapContract
@@ -21,7 +22,7 @@ from warm_host import host
 
 import feedline
 from feedline import DataLoader, OptionError, SourceError, StateError
-from feedline.sources import SQLDataset
+from feedline.sources import SQLDataset, SQLStream
 from feedline.sources.sql.columns import Columns
 from feedline.sources.sql.database import Database, masked
 from feedline.sources.sql.parameters import Bound
@@ -248,6 +249,45 @@ def test_types_that_widen_late(url: str) -> None:
     assert (data[7], data[69_000]) == ({"a": 7.0}, {"a": 69000.5})
 
 
+NUMBERS = st.one_of(st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(st.lists(st.one_of(st.none(), NUMBERS, st.sampled_from(["", "a", "1.234568e-01", b"", b"\0"])), max_size=5))
+@example([0.1234567890123456, "abc"])
+@example([0.1234567890123456, b"abc"])
+@example([0.5, 2**53 + 1])
+@example([1e-300, -1e300, "e+"])
+@example([2.0**60, 0.5])
+def test_no_digit_is_lost_in_a_column_that_mixes(values: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with sqlite3.connect(f"{folder}/a.db") as db:
+            db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, x)")
+            db.executemany("INSERT INTO t (x) VALUES (?)", [(value,) for value in values])
+        db.close()
+        url, query = f"sqlite:///{folder}/a.db", f"SELECT x FROM t UNION ALL SELECT NULL WHERE {not values}"
+        kinds = {type(value) for value in values} - {type(None)}
+        if kinds == {int, float} and any(isinstance(value, int) and abs(value) > 2**53 for value in values):
+            with pytest.raises(
+                SourceError, match=r"no column of one type .*outside of the range exactly representable"
+            ):
+                SQLDataset(url, query)
+            return
+        data = SQLDataset(url, query)
+    for value, row in zip(values, data, strict=False):
+        found = row["x"]
+        if isinstance(value, int | float) and not isinstance(found, int | float):
+            assert type(value)(found) == value
+        else:
+            assert (found.decode() if isinstance(value, str) and isinstance(found, bytes) else found) == value
+
+
+def test_digits_of_a_column_that_mixes_late(url: str) -> None:
+    data = SQLDataset(url, late("'x' ELSE ?"), (0.1234567890123456,))
+    assert float(data[70_000]["a"]) == 0.1234567890123456
+    with pytest.raises(SourceError, match="no column of one type"):
+        SQLDataset(url, late("0.5 ELSE 9007199254740993"))
+
+
 @pytest.mark.parametrize("where", ["sqlite", "factory"])
 def test_a_column_of_several_types_is_named(url: str, where: str) -> None:
     source: Any = url if where == "sqlite" else Factory(url.removeprefix("sqlite:///"))
@@ -351,6 +391,45 @@ def test_a_bad_query_is_told(url: str, query: Any, error: Any, words: str, where
     with pytest.raises(error, match=words):
         SQLDataset(url, query)
     assert len(SQLDataset(url, ALL)) == 12
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ATTACH '{new}' AS new",
+        "/* ; */ -- ;\n ; attach database '{new}' AS new",
+        "VACUUM INTO '{new}'",
+        "ATTACH '{new}' AS new (READ_WRITE)",
+        "COPY samples TO '{new}'",
+        "EXPLAIN ANALYZE COPY samples TO '{new}'",
+        "EXPORT DATABASE '{new}'",
+    ],
+)
+@pytest.mark.parametrize("where", ["url", "duck"])
+def test_no_file_is_made(where: str, query: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    source = request.getfixturevalue(where)
+    before = sorted(tmp_path.iterdir())
+    for make in (SQLDataset, lambda url, query: SQLStream(url, query, key="id")):
+        with pytest.raises((SourceError, OptionError)):
+            make(source, query.format(new=tmp_path / "new"))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("where", ["url", "duck"])
+def test_one_statement_is_asked(where: str, request: pytest.FixtureRequest) -> None:
+    source = request.getfixturevalue(where)
+    for query in (
+        "SELECT 1 AS id; SELECT 2 AS id",
+        "SELECT 1 AS id; DELETE FROM samples",
+        "SELECT 1 AS id;;\n SELECT 2",
+    ):
+        for make in (SQLDataset, lambda url, query: SQLStream(url, query, key="id")):
+            with pytest.raises((OptionError, SourceError), match=r"several statements.*one SELECT|syntax error near"):
+                make(source, query)
+        with pytest.raises(OptionError, match=r"several statements, and one is asked: give one SELECT. The query: SEL"):
+            SQLDataset(source, query)
+    for query in ("SELECT ';' AS a;", "SELECT ';''; SELECT 2' AS a; -- that; is all", 'SELECT 1 AS ";a" /* ; */ ;\n;'):
+        assert len(SQLDataset(source, query)) == 1
 
 
 @pytest.mark.parametrize(

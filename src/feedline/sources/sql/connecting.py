@@ -95,7 +95,7 @@ def connect(database: Database, plainly: bool = False) -> Connection:
         return AnyConnection(database.where())
     database.check_file()
     if plainly and database.kind == "sqlite":
-        return AnyConnection(sqlite3.connect(read_only(database.path), uri=True, check_same_thread=False))
+        return AnyConnection(sqlite3.connect(read_only(database.path), uri=True, check_same_thread=False), mixed=True)
     return _KNOWN[database.kind](database.path or database.where)
 
 

@@ -18,14 +18,15 @@ from feedline.sources.sql.parameters import STYLES, Params
 
 
 class AnyConnection:
-    """Of the user's driver."""
+    """Of the user's driver; `mixed` for SQLite's own, where a column of numbers and texts (or bytes) is all texts."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, mixed: bool = False) -> None:
         if not callable(getattr(connection, "cursor", None)):
             raise OptionTypeError(
                 f"url must return a DB-API connection, which has cursor(); it returned a {type(connection).__name__}"
             )
         self._connection = connection
+        self._mixed = mixed
         self.style = style_of(connection)
 
     def batches(self, query: str, params: Params, rows: int) -> Generator[Any, None, None]:
@@ -39,7 +40,7 @@ class AnyConnection:
             names = [column[0] for column in cursor.description]
             some = cursor.fetchmany(rows)
             while True:
-                yield pyarrow.RecordBatch.from_arrays(_columns(pyarrow, names, some), names)
+                yield pyarrow.RecordBatch.from_arrays(self._columns(pyarrow, names, some), names)
                 some = cursor.fetchmany(rows)
                 if not some:
                     return
@@ -49,6 +50,12 @@ class AnyConnection:
     def close(self) -> None:
         """Nothing is open afterwards."""
         self._connection.close()
+
+    def _columns(self, pyarrow: Any, names: list[str], rows: list[Any]) -> list[Any]:
+        if rows and isinstance(rows[0], Mapping):  # a driver told to give dicts
+            rows = [tuple(row.values()) for row in rows]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        return [_column(pyarrow, name, values, self._mixed) for name, values in zip(names, columns, strict=True)]
 
 
 def style_of(connection: Any) -> str:
@@ -67,16 +74,23 @@ def style_of(connection: Any) -> str:
     return "qmark"
 
 
-def _columns(pyarrow: Any, names: list[str], rows: list[Any]) -> list[Any]:
-    if rows and isinstance(rows[0], Mapping):  # a driver told to give dicts
-        rows = [tuple(row.values()) for row in rows]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    return [_column(pyarrow, name, values) for name, values in zip(names, columns, strict=True)]
-
-
-def _column(pyarrow: Any, name: str, values: tuple[Any, ...]) -> Any:
+def _column(pyarrow: Any, name: str, values: tuple[Any, ...], mixed: bool) -> Any:
     try:
         return pyarrow.array(values)
     except (pyarrow.ArrowException, OverflowError) as error:
-        kinds = sorted({type(value).__name__ for value in values if value is not None})
-        raise no_one_type(name, kinds, error) from error
+        kinds = {type(value) for value in values if value is not None}
+        if mixed and kinds & {str, bytes}:
+            return pyarrow.array([value if value is None else _written(value, bytes in kinds) for value in values])
+        raise no_one_type(name, sorted(kind.__name__ for kind in kinds), error) from error
+
+
+def _written(value: Any, as_bytes: bool) -> str | bytes:
+    """A number as text, with all its digits; all of it as bytes where there are any.
+
+    >>> _written(0.1, False), _written("a", True)
+    ('0.1', b'a')
+    """
+    if isinstance(value, bytes):
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return text.encode() if as_bytes else text

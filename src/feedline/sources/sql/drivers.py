@@ -16,8 +16,10 @@ from urllib.parse import quote
 
 from feedline.errors import OptionError
 from feedline.extras import extra
+from feedline.sources.sql.digits import check_digits
 from feedline.sources.sql.mistakes import MixedTypes
 from feedline.sources.sql.parameters import Params
+from feedline.sources.sql.statements import check_duckdb, check_sqlite
 
 CONNECT_TIMEOUT = 10
 """Seconds for a host that does not answer, unless the URL (connect_timeout=) or PGCONNECT_TIMEOUT says otherwise."""
@@ -36,11 +38,15 @@ class SQLite:
 
     def batches(self, query: str, params: Params, rows: int) -> Batches:
         """What the query gives."""
+        check_sqlite(query)
         cursor = self._connection.cursor(adbc_stmt_kwargs={"adbc.sqlite.query.batch_rows": str(rows)})
         try:
             wanted = cursor.adbc_prepare(query).names
             cursor.execute(query, _in_order(wanted, params) if isinstance(params, dict) else params)
-            yield from _with_columns(cursor.fetch_record_batch())
+            for number, batch in enumerate(_with_columns(cursor.fetch_record_batch())):
+                if number or batch.num_rows > 1:  # one value alone has its own type
+                    check_digits(batch)
+                yield batch
         except OSError as error:
             if "Type mismatch" in str(error):
                 raise MixedTypes(str(error)) from error
@@ -105,6 +111,7 @@ class DuckDB:
 
     def batches(self, query: str, params: Params, rows: int) -> Batches:
         """What the query gives."""
+        check_duckdb(query, self._connection.extract_statements(query))
         found = self._connection.sql(query, params=params or None)
         if found is not None:  # a statement that gives nothing
             yield from _with_columns(found.to_arrow_reader(rows))

@@ -41,6 +41,7 @@ _WORDS: list[tuple[str, str, str]] = [
     ),
     (r"file is not a database|not a valid DuckDB", "the file is no database of this kind", "look at the URL"),
     (r"permission denied for (?:\w+ )?(\S+)", "the user may not read {0}", "GRANT SELECT on it"),
+    (r"multiple commands", "the query has several statements, and one is asked", "give one SELECT"),
     (r"read-?only", "the query writes, and a source only reads", "give a SELECT"),
 ]
 _MISSING = re.compile(
