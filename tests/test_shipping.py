@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import textwrap
 import threading
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kinds import FORK, FORKSERVER, SPAWN, THREADS
+from warm_host import host
 
 from feedline import ArrayDataset, DataLoader, Dataset, ShippingError, register_collate
 from feedline.line import collate
@@ -156,19 +156,105 @@ def test_an_array_dataset_travels_whole(kind: dict[str, Any]) -> None:
     assert (np.concatenate([b for (b,) in DataLoader(ArrayDataset(x), batch_size=64, **kind)]) == x).all()
 
 
-def test_classes_typed_at_a_prompt_travel(tmp_path: Path) -> None:
-    """As in a notebook: __main__ has no file that a spawned worker could import."""
-    code = textwrap.dedent("""
-        from feedline import DataLoader, Dataset
-        class Typed(Dataset):
-            def __len__(self): return 4
-            def __getitem__(self, i): return i + 1
-        loader = DataLoader(Typed(), batch_size=2, num_workers=2, multiprocessing_context="spawn")
-        print([b.tolist() for b in loader])
-    """)
-    out = subprocess.run([sys.executable, "-"], input=code, text=True, capture_output=True, check=True, timeout=100)
-    assert out.stdout.strip() == "[[1, 2], [3, 4]]"
+RETURNED = """
+import enum
+from typing import NamedTuple
+import numpy as np
+from feedline import DataLoader, Dataset
+
+class Batch:
+    seen = 0
+    def __init__(self, *values): self.values = values
+
+class Colour(enum.Enum):
+    RED = 1
+
+class Pair(NamedTuple):
+    first: int
+    second: np.ndarray
+
+class Broken(Exception):
+    def __init__(self, index, why):
+        super().__init__(f"{index}: {why}")
+        self.index, self.why = index, why
+    def __reduce__(self): return Broken, (self.index, self.why)
+
+class Key:
+    def __init__(self, number): self.number = number
+
+class Typed(Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, key):
+        if key.number == 3: raise Broken(3, "bad")
+        return Batch(Pair(key.number, np.zeros(50_000)), Colour.RED, Batch, double, key)
+
+def double(x): return 2 * x
+
+def main():
+    keys = [Key(number) for number in range(4)]
+    told = []
+    loader = DataLoader(Typed(), batch_size=None, sampler=keys, num_workers=2, multiprocessing_context="spawn",
+                        collate_fn=lambda sample: sample)
+    with loader:
+        batches = iter(loader)
+        for number in range(3):
+            Batch.seen += 1
+            batch = next(batches)
+            pair, colour, kind, function, key = batch.values
+            told.append(type(batch) is Batch and kind is Batch and colour is Colour.RED and function is double)
+            told.append(type(pair) is Pair and pair.first == number and pair.second.shape == (50_000,))
+            told.append(type(key) is Key and key.number == number)
+        try:
+            next(batches)
+        except Broken as error:
+            told.append(type(error) is Broken and (error.index, error.why) == (3, "bad"))
+    print(told, Batch.seen)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("where", ["prompt", "script"])
+def test_what_travels_out_travels_back(tmp_path: Path, where: str) -> None:
+    """As what it was: a copy of a class is another class. As in a notebook, a prompt's __main__ has no file that a
+    spawned worker could import; in the script it is the lambda that pickle cannot send."""
+    if where == "prompt":
+        command = [sys.executable, "-"]
+        out = subprocess.run(command, input=RETURNED, text=True, capture_output=True, check=True, timeout=300)
+    else:
+        (tmp_path / "script.py").write_text(RETURNED)
+        out = host("feedline").run([str(tmp_path / "script.py")], check=True, timeout=300)
+    assert out.stdout.strip() == f"{[True] * 10} 3"
     assert out.stderr == ""
+
+
+@SHIPPED
+def test_what_was_made_in_a_function_travels_back(kind: dict[str, Any]) -> None:
+    class Wrong(Exception):
+        pass
+
+    class Sample:
+        def __init__(self, index: int) -> None:
+            self.index = index
+
+    class Local(Dataset[Any]):
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, index: int) -> Any:
+            if index == 4:
+                raise Wrong(index)
+            return Sample(index)
+
+    with DataLoader(Local(), 2, collate_fn=list, **kind) as loader:
+        batches = iter(loader)
+        first = [sample for _ in range(2) for sample in next(batches)]
+        assert [type(sample) for sample in first] == [Sample] * 4
+        assert [sample.index for sample in first] == [0, 1, 2, 3]
+        with pytest.raises(Wrong, match="4") as raised:
+            next(batches)
+        assert type(raised.value) is Wrong
 
 
 def test_a_spawned_worker_that_needs_only_numpy_loads_no_framework() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from feedline import sent_by_value
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
 from feedline.observe.marks import Marks
@@ -265,7 +266,7 @@ def _text_of(thing: object) -> str:
 def _pickle_exception(error: BaseException) -> bytes | None:
     for form in (error, _Anew(type(error), _text_of(error))):
         with contextlib.suppress(Exception):
-            data = pickle.dumps(form)
+            data = sent_by_value.dumps(form)
             # Many exceptions pickle but cannot be rebuilt: find out here, not at the consumer.
             if type(pickle.loads(data)) is type(error):
                 return data

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from feedline import sent_by_value
 from feedline.arena.joint import Joint, RowMemory
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
 from feedline.datasets import Empty
@@ -55,7 +56,7 @@ def pack(
         return False
 
     stream = io.BytesIO()
-    pickler = pickle.Pickler(stream, protocol=5, buffer_callback=out_of_band)
+    pickler = sent_by_value.pickler(stream, out_of_band)
     pickler.dispatch_table = _DispatchTable(writer, reducers)
     pickler.dump(value)
     head = struct.pack(f"<q{len(leaves)}q", len(leaves), *leaves) + stream.getbuffer()

@@ -118,7 +118,7 @@ class ProcessWorkers:
             self._early_run = self._run + 1
         run = self._early_run if early else self._run
         slot = self._crew.pool.take(small=task.piece_of >= 0)
-        data = dump_task(task)
+        data = dump_task(task, None if self._parcel is None or self.forked else self._parcel.sent)
         slot.room(len(data)).view(0, len(data))[:] = data
         serial = self._out.add(Sent(slot, task, run))
         ticket = TaskTicket(serial, run, slot.id, slot.capacity, len(data))

@@ -3,7 +3,8 @@
 Takes: a `Job`. Gives: a `Parcel`, which each worker opens. Large arrays lie once in shared memory, mapped by
 all workers; a worker that writes to them changes only its own copy.
 Promises: what pickle refuses, cloudpickle gets to try (lambdas, notebook classes); what neither can send is named by
-its attribute path, before any worker is started. Locks, queues and the like go along with the process (inherited).
+its attribute path, before any worker is started. What went by value is known again on its way back (sent_by_value).
+Locks, queues and the like go along with the process (inherited).
 Not its job: starting the workers (processes). Under fork nothing is shipped.
 """
 
@@ -17,7 +18,7 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ import numpy as np
 from feedline.arena.segment import CARGO, Segment, to_page
 from feedline.datasets import Empty
 from feedline.errors import ShippingError
+from feedline.sent_by_value import SentByValue
 from feedline.workers.inherited import Inherited, kinds, unpacking_with
 from feedline.workers.job import Job
 
@@ -40,13 +42,17 @@ class Parcel(NamedTuple):
     size: int
     inherited: list[Any]
     """Locks and the like, which Python hands over to a process that is being started, and only then."""
+    sent: SentByValue
+    """The classes and functions in it that no name leads to."""
 
     def open(self, segment: Segment) -> Job:
         """Rebuild the job, in a worker."""
         mapping = segment.map(CARGO, self.size, private=True)
         buffers = [mapping.view(start, size) for start, size in self.buffers]
         with unpacking_with(self.inherited):
-            job = pickle.loads(mapping.view(*self.head), buffers=buffers)
+            reader = pickle.Unpickler(io.BytesIO(mapping.view(*self.head)), buffers=buffers)
+            job = reader.load()
+            self.sent.arrive(*reader.load())
         assert isinstance(job, Job)
         return job
 
@@ -61,7 +67,8 @@ def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
         buffers.append(buffer)
         return False
 
-    head, inherited = _dump(job, out_of_band, buffers, by_value or _interactive())
+    sent = SentByValue()
+    head, inherited = _dump(job, out_of_band, buffers, by_value or _interactive(), sent)
     pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
     places, end = [], 0
     for piece in pieces:
@@ -71,19 +78,21 @@ def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
     mapping = segment.map(CARGO, end)
     for piece, (start, size) in zip(pieces, places, strict=True):
         np.frombuffer(mapping.view(start, size), np.uint8)[:] = np.frombuffer(piece, np.uint8)
-    return Parcel(places[0], places[1:], end, inherited)
+    return Parcel(places[0], places[1:], end, inherited, sent)
 
 
-def _dump(job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer], by_value: bool) -> tuple[bytes, list[Any]]:
+def _dump(
+    job: Job, out_of_band: Any, buffers: list[pickle.PickleBuffer], by_value: bool, sent: SentByValue
+) -> tuple[bytes, list[Any]]:
     if not by_value:  # the main script's classes by name: workers can import it
         try:
-            return _pickled(job, pickle.Pickler, out_of_band)
+            return _pickled(job, pickle.Pickler, out_of_band, sent)
         except Exception:  # whatever it was, cloudpickle may manage, and if not says it better
             buffers.clear()
     import cloudpickle  # slow to import, and most datasets do not need it
 
     try:
-        return _pickled(job, cloudpickle.Pickler, out_of_band)
+        return _pickled(job, cloudpickle.Pickler, out_of_band, sent)
     except Exception as error:
         raise _explain(job, error) from error
 
@@ -128,24 +137,40 @@ class _Scale(io.RawIOBase):
         return len(data)
 
 
-def _pickled(job: Job, make: type[Any], out_of_band: Any) -> tuple[bytes, list[Any]]:
+def _pickled(job: Job, make: type[Any], out_of_band: Any, sent: SentByValue) -> tuple[bytes, list[Any]]:
     stream = io.BytesIO()
-    inherited = _write(job, make, out_of_band, stream)
+    inherited = _write(job, make, out_of_band, stream, sent)
     return stream.getvalue(), inherited
 
 
-def _write(job: Job, make: type[Any], out_of_band: Any, stream: Any) -> list[Any]:
+def _write(job: Job, make: type[Any], out_of_band: Any, stream: Any, sent: SentByValue | None = None) -> list[Any]:
     inherited = Inherited()
     reducers = {kind: partial(_reduced, reducer) for kind, reducer in job.dialect.reducers.items()}
-    _pickler(make, {**reducers, **inherited.reducers()})(stream, protocol=5, buffer_callback=out_of_band).dump(job)
+    kind = _pickler(make, {**reducers, **inherited.reducers()}, sent)
+    pickler = kind(stream, protocol=5, buffer_callback=out_of_band)
+    pickler.dump(job)
+    if sent is not None:
+        sent.in_use, sent.went = make is not pickle.Pickler, len(sent.things)
+        pickler.dump((sent.things, sent.in_use))  # by the same one: they are what is in the job, and not copies
     inherited.rehearse()
     return inherited.things
 
 
-def _pickler(make: type[Any], reducers: dict[type, Any]) -> Any:
+def _pickler(make: type[Any], reducers: dict[type, Any], sent: SentByValue | None = None) -> Any:
     table = {**getattr(make, "dispatch_table", copyreg.dispatch_table), **reducers}
     # In a class: cloudpickle's has a table of its own there, and does not look at one set later.
-    return type("Pickler", (make,), {"dispatch_table": table})
+    own: dict[str, Any] = {"dispatch_table": table}
+    if sent is not None and make is not pickle.Pickler:
+        own["reducer_override"] = partialmethod(_noting, make, sent)
+    return type("Pickler", (make,), own)
+
+
+def _noting(pickler: Any, make: type[Any], sent: SentByValue, thing: Any) -> Any:
+    """cloudpickle's own way, and note what it sends by value: classes, and functions."""
+    reduced = make.reducer_override(pickler, thing)  # type: ignore[attr-defined]
+    if reduced is not NotImplemented:
+        sent.add(thing)
+    return reduced
 
 
 def _reduced(reducer: Callable[[Any, Empty], Any], value: Any) -> Any:

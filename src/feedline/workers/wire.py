@@ -18,6 +18,7 @@ import numpy as np
 
 from feedline.arena.packing import Packed
 from feedline.messages import Task
+from feedline.sent_by_value import SentByValue, loads
 
 
 class TaskTicket(NamedTuple):
@@ -72,18 +73,24 @@ def _received(duplicate: Any) -> Descriptor:
     return Descriptor(duplicate.detach())
 
 
-def dump_task(task: Task) -> bytes:
-    """A task as bytes. Indices go raw: pickling a small array costs more than all the rest."""
+def dump_task(task: Task, sent: SentByValue | None = None) -> bytes:
+    """A task as bytes. Indices go raw: pickling a small array costs more than all the rest.
+
+    To workers that were `sent` classes by value, indices and places that are no plain numbers go in the same way.
+    """
     seq, epoch, seed, indices, first, avoid, alone, shards, _, stride, piece_of, _, joint = task
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
     place = None if joint is None else (joint.slot.id, joint.slot.capacity)
     rare = (*task[5:-1], place) if avoid or alone or shards or stride > 1 or piece_of >= 0 else ()
-    return pickle.dumps((seq, epoch, seed, raw, None if raw is not None else indices, first, rare), protocol=5)
+    parts = (seq, epoch, seed, raw, None if raw is not None else indices, first, rare)
+    if sent is not None and sent.in_use and (raw is None or rare):
+        return sent.dumps(parts)
+    return pickle.dumps(parts, protocol=5)
 
 
 def load_task(data: Any) -> Task:
     """The task again, in a worker."""
-    seq, epoch, seed, raw, indices, first, rare = pickle.loads(data)
+    seq, epoch, seed, raw, indices, first, rare = loads(data)
     return Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), first, *rare)
 
 
