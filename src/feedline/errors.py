@@ -25,9 +25,16 @@ Not its job: deciding what happens after an error (supervise).
 
 from __future__ import annotations
 
+from typing import Any
+
+from feedline.masking import masked
+
 
 class FeedlineError(Exception):
-    """Everything feedline raises on its own account."""
+    """Everything feedline raises on its own account. No password or key that an address has is in its text."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*(masked(each) if isinstance(each, str) else each for each in args), **more)
 
 
 class OptionError(FeedlineError, ValueError):
@@ -94,8 +101,8 @@ class WorkerTraceback(Exception):
     """The cause of a re-raised exception: the traceback as the worker saw it."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+        self.text = masked(text)
+        super().__init__(self.text)
 
     def __str__(self) -> str:
         return "\n\n" + self.text

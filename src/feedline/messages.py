@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from feedline import sent_by_value
 from feedline.datasets import Array, Empty, IntArray
 from feedline.errors import RemoteError, WorkerTraceback, add_note
+from feedline.masking import masked
 from feedline.observe.marks import Marks
 
 __all__ = [
@@ -154,9 +155,9 @@ class BadSample(NamedTuple):
     @classmethod
     def of(cls, error: Exception, task: Task, index: Any, place: int, what: str) -> BadSample:
         """Take down what reading it raised."""
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        text = error_line(error)[:LONGEST_ERROR]
-        return cls(index, place, what, text, trace[-LONGEST_TRACE:], None, task.epoch, task.seq)
+        trace = masked("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        text = masked(error_line(error))[:LONGEST_ERROR]
+        return cls(index, place, masked(what), text, trace[-LONGEST_TRACE:], None, task.epoch, task.seq)
 
 
 @dataclass

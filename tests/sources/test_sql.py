@@ -22,9 +22,10 @@ from warm_host import host
 
 import feedline
 from feedline import DataLoader, OptionError, SourceError, StateError
+from feedline.masking import address
 from feedline.sources import SQLDataset, SQLStream
 from feedline.sources.sql.columns import Columns
-from feedline.sources.sql.database import Database, masked
+from feedline.sources.sql.database import Database
 from feedline.sources.sql.parameters import Bound
 from feedline.supervise.memory import private_own
 
@@ -509,7 +510,7 @@ def test_a_password_is_in_no_text(user: str, word: str, odd: str) -> None:
     secret = f"${word}{odd}"
     for url in (f"postgresql://{user}:{secret}@host:1/db", f"postgresql://{user}@host/db?x=1&password={secret}"):
         database = Database(url)
-        for text in (repr(database), masked(url), database.hide(f"invalid URI {url}: {secret}, {unquote(secret)}")):
+        for text in (repr(database), address(url), database.hide(f"invalid URI {url}: {secret}, {unquote(secret)}")):
             assert secret not in text
             assert unquote(secret) not in text
             assert user in text

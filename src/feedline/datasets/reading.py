@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.foreign import ask
+from feedline.masking import masked
 
 IntArray = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -135,7 +136,7 @@ def described(dataset: object, index: Any) -> str:
         return ""
     try:
         said = cast(Any, dataset).describe(index)
-        return "" if said is None else str(said).replace("\n", " ")[:LONGEST_DESCRIPTION]
+        return "" if said is None else masked(str(said).replace("\n", " "))[:LONGEST_DESCRIPTION]
     except Exception:
         return ""
 

@@ -20,6 +20,7 @@ from feedline.checks import check_flag, check_function
 from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionTypeError, SourceError
+from feedline.masking import file_name
 from feedline.rng import enter_one_of
 from feedline.sources.decoding import MAX_BYTES, MAX_PIXELS, Decoders
 from feedline.sources.given import PathLike, Taking, one_label_each, wanted_suffixes
@@ -157,7 +158,7 @@ class FilesDataset(Dataset[Any]):
         """
         if not -len(self.paths) <= index < len(self.paths):
             return ""
-        path = self._path(self.paths[index])
+        path = file_name(self._path(self.paths[index]))
         return path if len(path) < LONGEST_DESCRIPTION else "…" + path[2 - LONGEST_DESCRIPTION :]
 
     def __repr__(self) -> str:
@@ -226,4 +227,4 @@ class FolderDataset(FilesDataset):
         self.labels = np.repeat(np.arange(len(found.sizes)), found.sizes)
 
     def __repr__(self) -> str:
-        return f"FolderDataset({self._before!r}, {len(self):,} files, {len(self.classes):,} classes)"
+        return f"FolderDataset({file_name(self._before)!r}, {len(self):,} files, {len(self.classes):,} classes)"

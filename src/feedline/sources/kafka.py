@@ -18,6 +18,7 @@ from typing import Any
 
 from feedline.checks import check_choice, check_function
 from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.masking import address, without
 from feedline.sources.kafka_reading import KafkaRecord, Partition, Partitions, driver
 from feedline.sources.live import DealtStream, Seekable, check_idle, check_wait
 
@@ -123,7 +124,7 @@ class KafkaStream(DealtStream):
         try:
             return kafka.Consumer(wanted)
         except (kafka.KafkaException, TypeError, ValueError) as error:
-            raise OptionError(f"config is not accepted by librdkafka: {error}") from None
+            raise OptionError(f"config is not accepted by librdkafka: {without(str(error), self.config)}") from None
 
     def _found(self, wanted: Sequence[int] | None) -> list[Partition]:
         """All partitions there are, of which those wanted are taken."""
@@ -172,7 +173,7 @@ class KafkaStream(DealtStream):
         return sorted(known.partitions)
 
     def __repr__(self) -> str:
-        return f"KafkaStream({self.servers!r}, {', '.join(self.topics)})"
+        return f"KafkaStream({address(self.servers)!r}, {', '.join(self.topics)})"
 
 
 def _value(record: KafkaRecord) -> bytes | None:

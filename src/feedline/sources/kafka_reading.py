@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feedline.errors import SourceError, StateError
 from feedline.extras import extra
+from feedline.masking import masked
 from feedline.sources.live import Deadline
 
 if TYPE_CHECKING:
@@ -186,4 +187,4 @@ class Partitions:
         """librdkafka goes on trying by itself; whoever waits should know what for."""
         if not self._complained:
             self._complained = True
-            log.warning("%r waits for its brokers: %s", self._stream, error.str())
+            log.warning("%r waits for its brokers: %s", self._stream, masked(error.str()))

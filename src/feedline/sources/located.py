@@ -17,6 +17,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.masking import file_name
 from feedline.sources.places import Folder, Place, place_of
 
 MOST = 1_000_000
@@ -130,13 +131,16 @@ def _too_many(pattern: str) -> OptionError:
 def _located(url: str, places: dict[str, Place]) -> list[Located]:
     head, slash, name = url.rpartition("/")
     if not name:
-        raise OptionError(f"urls must name files, but {url!r} ends where a name should stand; for all in it, {url}*")
+        shown = file_name(url)
+        raise OptionError(
+            f"urls must name files, but {shown!r} ends where a name should stand; for all in it, {shown}*"
+        )
     parent = head + slash if head in ("", "file://") or head.endswith("//") else head
     if parent not in places:
         places[parent] = place_of(parent or ".")
     place = places[parent]
     if "*" not in name or url.startswith(("http://", "https://")):  # where a * is no pattern, and nothing is listed
-        return [Located(place, name, url)]
+        return [Located(place, name, file_name(url))]
     return _matching(place, name, parent, url)
 
 
@@ -149,7 +153,7 @@ def _matching(place: Place, pattern: str, parent: str, url: str) -> list[Located
     if not names:
         raise SourceError(f"{url}: no file of such a name is there")
     head = f"{parent.rstrip('/')}/" if parent else ""
-    return [Located(place, name, head + name) for name in names]
+    return [Located(place, name, file_name(head + name)) for name in names]
 
 
 def _names(folder: Folder) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from feedline.errors import OptionError, SourceError
+from feedline.masking import address
 
 REMOTE = ("s3", "gs", "az", "http", "https")
 
@@ -144,4 +145,4 @@ def place_of(url: str | os.PathLike[str] | Place) -> Place:
         made: Place = import_module("feedline.sources.object_store").ObjectStore(text)
         return made
     known = ", ".join(f"{each}://" for each in ("file", *REMOTE))
-    raise OptionError(f"{text}: nothing is known of {scheme}://; give a path or one of {known}")
+    raise OptionError(f"{address(text)}: nothing is known of {scheme}://; give a path or one of {known}")

@@ -21,6 +21,7 @@ from typing import Any
 
 from feedline.checks import check_choice, check_flag, check_function, check_whole
 from feedline.errors import OptionError, SourceError, StateError
+from feedline.masking import address as shown
 from feedline.sources.framing import FRAMINGS, Framing, TooLong
 from feedline.sources.live import Deadline, DealtStream, Seekable, check_idle, check_wait
 
@@ -86,7 +87,7 @@ class SocketStream(DealtStream):
         return Seekable(_Lines(self, self.dealt(self.addresses)), self.decode, self.idle)
 
     def __repr__(self) -> str:
-        return f"SocketStream({', '.join(self.addresses)})"
+        return f"SocketStream({', '.join(map(shown, self.addresses))})"
 
 
 class _Line:
@@ -292,4 +293,4 @@ def _endpoint(address: Any) -> tuple[socket.AddressFamily, Any]:
         host, _, port = address.rpartition(":")
         if host and port.isdigit():
             return socket.AF_INET, (host.strip("[]"), int(port))
-    raise OptionError(f"address must be 'host:port' or 'unix:/path'; got {address!r}")
+    raise OptionError(f"address must be 'host:port' or 'unix:/path'; got {shown(address)!r}")

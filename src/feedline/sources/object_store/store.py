@@ -23,6 +23,7 @@ from typing import Any
 
 from feedline.checks import check_seconds, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.masking import address, masked, without
 from feedline.sources.object_store import driver
 from feedline.sources.object_store.telling import interrupted, is_busy, told
 from feedline.sources.places import REMOTE, Entry
@@ -122,7 +123,7 @@ class ObjectStore:
         >>> ObjectStore("https://example.org/data/").url_of("a.bin")
         'https://example.org/data/a.bin'
         """
-        return f"{self.url}/{name}" if name else self.url
+        return masked(f"{self.url}/{name}") if name else self.url
 
     def close(self) -> None:
         """End this process's threads and connections, as dropping the store does; used again, it opens again."""
@@ -205,7 +206,7 @@ class ObjectStore:
             config = self._options
             return kind.from_url(self.url, config=config, client_options=client, retry_config=retry, **provided)
         except Exception as error:
-            failed = OptionError(f"{self.url}: {str(error).partition(chr(10))[0]}")
+            failed = OptionError(f"{self.url}: {without(str(error).partition(chr(10))[0], self._options)}")
         raise failed
 
     def _endpoints(self) -> Iterator[str]:
@@ -271,7 +272,7 @@ def _where(scheme: str, options: Mapping[str, Any]) -> dict[str, str]:
     for key, value in (*found.items(), *given.items()):
         name = TELLING_APART.get(key.removeprefix(cloud))
         if name is not None and value:
-            where[name] = re.sub(r"//[^/@]*@", "//", value)
+            where[name] = re.sub(r"//[^/@]*@", "//", address(value))  # who asks does not make it another place
     return {**where, **({"region": given["region"]} if "region" in given else {})}
 
 
@@ -281,15 +282,15 @@ def _checked_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     known = ", ".join(f"{each}://" for each in REMOTE)
     if not separator or scheme not in REMOTE:
-        raise OptionError(f"url must begin with one of {known}; got {url!r}")
+        raise OptionError(f"url must begin with one of {known}; got {address(url)!r}")
     host = rest.partition("/")[0]
-    if "@" in host:
+    if "@" in host or ("@" in rest and not re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", host)):
         raise OptionError("url has a user or a password in it, which would be printed; give credentials as options")
     if "?" in url or "#" in url:
+        place = address(url.partition("?")[0].partition("#")[0])
         raise OptionError(
-            f"url has a query or a fragment behind {url.partition('?')[0].partition('#')[0]}; it must name a place, "
-            "to which objects' names are added"
+            f"url has a query or a fragment behind {place}; it must name a place, to which objects' names are added"
         )
     if not host:
-        raise OptionError(f"url must name a bucket or a host after {scheme}://; got {url!r}")
+        raise OptionError(f"url must name a bucket or a host after {scheme}://; got {address(url)!r}")
     return url.rstrip("/")

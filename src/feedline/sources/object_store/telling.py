@@ -11,6 +11,7 @@ import errno
 import re
 
 from feedline.errors import OptionError, SourceError
+from feedline.masking import masked
 
 CREDENTIALS = {
     "s3": "access_key_id=, secret_access_key= and region= (or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION)",
@@ -93,5 +94,5 @@ def _short(text: str) -> str:
     >>> _short("failed: https://me:pw@host/x?sig=abc in 2 s\\n\\nDebug source: …")
     'failed: https://host/x in 2 s'
     """
-    text = text.partition("\n\nDebug source")[0].strip()
+    text = masked(text.partition("\n\nDebug source")[0].strip())
     return re.sub(r"(\w+://)(?:[^\s/@]*@)?([^\s?]*)(?:\?\S*)?", r"\1\2", text)

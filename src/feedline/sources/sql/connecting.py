@@ -94,6 +94,7 @@ def connect(database: Database, plainly: bool = False) -> Connection:
     if callable(database.where):
         return AnyConnection(database.where())
     database.check_file()
+    database.check_password()
     if plainly and database.kind == "sqlite":
         return AnyConnection(sqlite3.connect(read_only(database.path), uri=True, check_same_thread=False), mixed=True)
     return _KNOWN[database.kind](database.path or database.where)

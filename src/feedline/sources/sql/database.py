@@ -14,14 +14,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.masking import MASK, address, masked
 
 FORMS = "sqlite:///file.db, sqlite:////absolute/file.db, postgresql://user:password@host/name, duckdb:///file.duckdb"
 FILES = ("sqlite", "duckdb")
 SHORTEST_SECRET = 4
 """A shorter password is taken out of its URL only: it may be part of any word."""
 
-_IN_PLACE = re.compile(r"^([a-z]+://[^:/?#]*):(.*)@", re.IGNORECASE)
-_IN_QUERY = re.compile(r"([?&](?:password|sslpassword)=)([^&#]*)", re.IGNORECASE)
+_IN_PLACE = re.compile(r"^[a-z]+://[^:/?#]*:(.*)@", re.IGNORECASE)
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
+_IN_QUERY = re.compile(r"[?&](?:password|sslpassword)=([^&#]*)", re.IGNORECASE)
 
 
 class Database:
@@ -53,33 +55,47 @@ class Database:
                 "the root on)"
             )
 
+    def check_password(self) -> None:
+        """libpq takes what stands before the first @ for user and password, and shows the rest as the host."""
+        if self.kind != "postgresql" or not isinstance(self.where, str):
+            return
+        if _ends_early(self.where.partition("://")[2]):
+            raise OptionError(
+                f"url={address(self.where)!r}: the password has an @ or a / in it, which would be taken for the end of "
+                "it: write %40 for @ and %2F for / (urllib.parse.quote(password, safe=''))"
+            )
+
     def hide(self, text: str) -> str:
         """A text without the password."""
         if not isinstance(self.where, str):
-            return text
-        text = text.replace(self.where, masked(self.where))
+            return masked(text)
+        text = text.replace(self.where, address(self.where))
         for secret in _secrets(self.where):
             if len(secret) >= SHORTEST_SECRET:
-                text = text.replace(secret, "***")
-        return text
+                text = text.replace(secret, MASK)
+        return masked(text)
 
     def __repr__(self) -> str:
         if isinstance(self.where, str):
-            return masked(self.where)
+            return address(self.where)
         return f"the database of {getattr(self.where, '__qualname__', type(self.where).__name__)}()"
 
 
-def masked(url: str) -> str:
-    """Without the password, wherever it is.
+def _ends_early(rest: str) -> bool:
+    """Does the password have an @ or a / as it is?
 
-    >>> masked("postgresql://ann@host/shop?password=secret&x=1"), masked("postgresql://ann:p@:/x@host/shop")
-    ('postgresql://ann@host/shop?password=***&x=1', 'postgresql://ann:***@host/shop')
+    >>> [_ends_early(rest) for rest in ("me:p@ss@host/db", "me:p/ss@host", "me:pw@[::1]:1/db?user=a@b", "host:1/a@b")]
+    [True, True, False, False]
     """
-    return _IN_QUERY.sub(r"\1***", _IN_PLACE.sub(r"\1:***@", url))
+    authority, _, later = rest.partition("/")
+    user, at, hosts = authority.partition("@")
+    if at:
+        return "@" in hosts.partition("?")[0]
+    return "@" in later and not all(_HOST.fullmatch(each) for each in user.partition("?")[0].split(","))
 
 
 def _secrets(url: str) -> list[str]:
-    found = [match[2] for pattern in (_IN_PLACE, _IN_QUERY) if (match := pattern.search(url)) is not None]
+    found = [match[1] for pattern in (_IN_PLACE, _IN_QUERY) if (match := pattern.search(url)) is not None]
     return sorted({each for text in found for each in (text, unquote(text))}, key=len, reverse=True)
 
 
@@ -88,7 +104,7 @@ def _kind(url: str) -> str:
     kind = {"postgres": "postgresql"}.get(scheme.lower(), scheme.lower())
     if not separator or kind not in (*FILES, "postgresql"):
         raise OptionError(
-            f"url must be one of {FORMS}, or a function that returns a DB-API connection; got {masked(url)!r}"
+            f"url must be one of {FORMS}, or a function that returns a DB-API connection; got {address(url)!r}"
         )
     return kind
 
@@ -96,9 +112,10 @@ def _kind(url: str) -> str:
 def _path(url: str) -> str:
     rest = url.partition("://")[2]
     if not rest.startswith("/"):
-        raise OptionError(f"url of a file has three slashes, or four from the root on: {FORMS}; got {url!r}")
+        raise OptionError(f"url of a file has three slashes, or four from the root on: {FORMS}; got {address(url)!r}")
     if rest in ("/", "/:memory:"):
         raise OptionError(
-            f"url={url!r}: a database in memory belongs to one connection; give a function that returns the connection"
+            f"url={address(url)!r}: a database in memory belongs to one connection; give a function that returns the "
+            "connection"
         )
     return os.path.abspath(rest[1:])

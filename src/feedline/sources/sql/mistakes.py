@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from feedline.errors import FeedlineError, OptionError, SourceError
+from feedline.masking import masked
 from feedline.sources.sql.database import Database
 
 LONGEST_QUERY = 300
@@ -89,7 +90,7 @@ def shortened(query: str) -> str:
     >>> shortened("SELECT id\\n  FROM samples")
     'SELECT id FROM samples'
     """
-    line = " ".join(query.split())
+    line = masked(" ".join(query.split()))
     return line if len(line) <= LONGEST_QUERY else line[: LONGEST_QUERY - 1] + "…"
 
 

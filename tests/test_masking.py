@@ -1,0 +1,180 @@
+"""Passwords, keys and signatures are in nothing that is shown: messages, descriptions, reprs, reports, logs, states."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import sqlite3
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kinds import FORK
+
+from feedline import DataLoader, OptionError, SourceError
+from feedline.masking import address, masked
+from feedline.messages import Failure
+from feedline.sources import FilesDataset, SocketStream, SQLDataset, SQLStream, TarDataset
+from feedline.sources.object_store.store import _checked_url, _where
+from feedline.sources.object_store.telling import told
+
+SECRET = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=4, max_size=12).map("%{}".format)
+ODD = st.sampled_from(["", "@", ":", "/", "@:", "/@", "@/x", "%40", "?", "#"])
+
+PLACES = [
+    "postgresql://me:{}@host/db",
+    "cannot reach mysql+x://me:{}@host:3306/db?charset=utf8 (again)",
+    "redis://:{}@host",
+    "got 'https://me:{}@host/a.tar'",
+]
+NAMED = [
+    "host=db port=5432 user=me password={} dbname=x",
+    "password = {}",
+    "password='{}' user=me",
+    "sslpassword={}",
+    "https://host/a.tar?X-Amz-Credential={}&X-Amz-Date=1",
+    "https://host/a.tar?X-Amz-Date=1&X-Amz-Signature={}",
+    "https://host/a.tar?sv=2024&sig={}&se=1",
+    "https://host/a.tar?Expires=1&Signature={}",
+    "https://host/a.tar?X-Goog-Signature={}",
+    "https://host/v1?key={}",
+    "https://host/v1?access_token={}#x",
+    "postgresql://me@host/db?sslmode=require&password={}",
+    "AWS_SECRET_ACCESS_KEY={} AWS_REGION=eu",
+    "AWS_SESSION_TOKEN={}",
+    "HF_TOKEN={}",
+    "AZURE_STORAGE_ACCOUNT_KEY='{}'",
+    "{{'sasl.password': '{}', 'group.id': 'x'}}",
+    '{{"secret_access_key": "{}"}}',
+    "ObjectStore(secret_access_key={}, region='x')",
+    "CREATE SECRET (TYPE s3, KEY_ID 'x', SECRET '{}')",
+    "authorization: Bearer {}",
+    "DefaultEndpointsProtocol=https;AccountName=x;AccountKey={};EndpointSuffix=y",
+]
+
+
+@given(SECRET, ODD, st.sampled_from(PLACES))
+def test_nothing_between_user_and_host_is_shown(word: str, odd: str, place: str) -> None:
+    text = masked(place.format(word + odd + word))
+    assert word not in text
+    assert "host" in text
+    assert masked(text) == text
+
+
+@given(SECRET, st.sampled_from(NAMED))
+def test_nothing_behind_a_secret_name_is_shown(word: str, place: str) -> None:
+    text = masked(place.format(word))
+    assert word not in text
+    assert masked(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens=512, pad_token='<pad>', tokenizer=x, PWD=/home/me, key='id', monkey=1",
+        "give access_key_id=, secret_access_key= and region= (or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION)",
+        "s3://bucket/a@b/c.tar, https://host:8080/x?page=2&design=3, http://host/@me",
+        "the password has an @; a token: ten; secret santa",
+        "a_keyboard=1 credit=2 C:/x@y",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_long_texts_take_no_longer_for_it() -> None:
+    """Each of these would be looked at again from each of its characters, if names had no bounds: for minutes."""
+    for piece in ("a", "a.", "password", "https://", "x=", "'"):
+        masked(piece * (300_000 // len(piece)))
+
+
+DSN = "host=127.0.0.1 port=1 password=hush!42 user=me"
+GIVEN = [
+    lambda: SQLDataset("postgresql://me:hu@hush!42@127.0.0.1:1/db", "SELECT 1 AS a"),
+    lambda: SQLDataset("postgresql://me:hu/hush!42@127.0.0.1:1/db", "SELECT 1 AS a"),
+    lambda: SQLDataset("postgresql://me:hush!42@127.0.0.1:1/db", "SELECT 1 AS a"),
+    lambda: SQLStream("postgresql://127.0.0.1:1/db?user=me&password=hush!42", "SELECT 1 AS a", key="a"),
+    lambda: SQLDataset(DSN, "SELECT 1 AS a"),
+    lambda: SQLDataset("mysql://me:my hush!42@host/db", "SELECT 1 AS a"),
+    lambda: SQLDataset("sqlite://me:hush!42@host/db", "SELECT 1 AS a"),
+    lambda: SQLDataset(lambda: _refused(f"could not connect: {DSN}"), "SELECT 1 AS a"),
+    lambda: SQLDataset(lambda: sqlite3.connect(":memory:"), "SELECT * FROM postgres_scan('password=hush!42')"),
+    lambda: TarDataset("ftp://me:hush!42@host/a.tar"),
+    lambda: TarDataset("https://me:hu/hush!42@host/a.tar"),
+    lambda: TarDataset("s3://key:hush!42@bucket/"),
+    lambda: FilesDataset(["ftp://me:hush!42@host/a.png"]),
+    lambda: SocketStream("tcp://me:hush!42@host"),
+    lambda: _checked_url("https://host/a?sig=hush!42"),
+    lambda: _checked_url("https://me:hu@hush!42@host/a"),
+    lambda: _checked_url("azure://host/a?sig=hush!42"),
+]
+
+
+def _refused(text: str) -> Any:
+    raise OSError(text)
+
+
+@pytest.mark.parametrize("give", GIVEN, ids=range(len(GIVEN)))
+def test_no_error_of_a_source_shows_it(give: Any) -> None:
+    with pytest.raises((OptionError, SourceError)) as raised:
+        give()
+    shown = io.StringIO()
+    lines = traceback.TracebackException.from_exception(raised.value).format(chain=True)
+    shown.write("".join(line for line in lines if "lambda" not in line and "DSN" not in line))
+    assert "hush!42" not in str(raised.value)
+    assert "hush!42" not in shown.getvalue()
+    assert "hush!42" not in str(pickle.loads(pickle.dumps(raised.value)))
+
+
+def test_a_password_with_an_at_sign_is_told_how_to_write() -> None:
+    with pytest.raises(OptionError, match=r"postgresql://me:\*\*\*@host/db'.*%40 for @"):
+        SQLDataset("postgresql://me:p@ss@host/db", "SELECT 1 AS a")
+
+
+def test_places_and_their_errors() -> None:
+    assert _where("s3", {"endpoint": "http://me:p@hush!42@host:9000"}) == {"endpoint": "http://host:9000"}
+    failed = told(
+        OSError("error sending request for url (http://me:p@hush!42@host/b?X-Amz-Signature=hush!42)"), "s3://b/x"
+    )
+    assert "hush!42" not in str(failed)
+    assert repr(SocketStream("me:hush!42@host:1")) == "SocketStream(me:hush!42@host:1)"  # which is no URL
+
+
+class Reading:
+    """A dataset of a user's, whose driver quotes what it was given."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 2:
+            raise OSError("no route to postgresql://me:p@hush!42@host/db")
+        return index
+
+    def describe(self, index: int) -> str:
+        return f"https://bucket/{index}.jpg?X-Amz-Signature=hush!42"
+
+
+def test_what_is_written_down_of_bad_samples_shows_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with DataLoader(Reading(), 2, on_error="skip", error_log=tmp_path / "bad.jsonl", **FORK) as loader:
+        with loader.report(tmp_path / "report.html"), loader.trace(tmp_path / "trace.json"):
+            assert [batch.tolist() for batch in loader] == [[0, 1], [3]]
+        shown = [repr(loader.errors), json.dumps(loader.state_dict()), *capfd.readouterr()]
+    shown += [path.read_text() for path in tmp_path.iterdir()]
+    assert len(shown) == 7
+    assert not any("hush!42" in text for text in shown)
+    assert "me:***@host" in shown[0]
+
+
+def test_the_traceback_of_a_worker_shows_none() -> None:
+    """The exception is the user's own, and stays as it is."""
+    failure = Failure.of(OSError("postgresql://me:p@hush!42@host"), same_process=False)
+    assert "hush!42" not in str(failure.exception().__cause__)
+
+
+def test_addresses_may_have_anything_in_them() -> None:
+    assert address("mysql://me:a b'c\"@d@host/x") == "mysql://me:***@host/x"
