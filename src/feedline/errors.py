@@ -130,5 +130,6 @@ def add_note(error: BaseException, note: str) -> None:
             error.__notes__ = notes  # type: ignore[attr-defined, unused-ignore]
         except Exception:  # an exception that cannot be written to, such as a frozen dataclass, goes without
             return
+    note = masked(note)  # an address, a description, a row
     if note not in notes:  # one object may be raised again and again
         notes.append(note)

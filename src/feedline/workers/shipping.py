@@ -167,7 +167,7 @@ def _pickler(make: type[Any], reducers: dict[type, Any], sent: SentByValue | Non
 
 def _noting(pickler: Any, make: type[Any], sent: SentByValue, thing: Any) -> Any:
     """cloudpickle's own way, and note what it sends by value: classes, and functions."""
-    reduced = make.reducer_override(pickler, thing)  # type: ignore[attr-defined]
+    reduced = make.reducer_override(pickler, thing)
     if reduced is not NotImplemented:
         sent.add(thing)
     return reduced
