@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.data
-from kinds import FORK
+from kinds import FORK, ours
 
 import feedline
 from feedline.torch import DataLoader
@@ -109,3 +109,24 @@ def test_what_is_told_through_shared_memory_reaches_persistent_workers_of_either
         found = sorted(value for batch in loader for value in batch.tolist())
         assert found == [epoch * 100 + file for file in range(24)]
     loader.close()
+
+
+of_module = torch.Generator().manual_seed(5)
+
+
+class FromModule(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(2, generator=of_module)
+
+
+def test_a_modules_generator_that_repeats_itself_is_warned_of_and_left_alone() -> None:
+    state = of_module.get_state()
+    loader = DataLoader(FromModule(), batch_size=2, num_workers=1, multiprocessing_context="fork")
+    with pytest.warns(UserWarning, match=r"\.of_module is a random generator that samples draw from") as told:
+        first, second, _ = epochs(loader)
+    assert first == second
+    assert len(ours(told)) == 1
+    assert torch.equal(of_module.get_state(), state)

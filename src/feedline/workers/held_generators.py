@@ -1,4 +1,5 @@
-"""Random generators that a dataset (or a collate_fn) has among its attributes. They are the user's: never seeded here.
+"""Random generators of a dataset's (or a collate_fn's) own: among its attributes, or globals that its code names. They
+are the user's: never seeded here.
 
 Takes: a job. Gives: its generators with their paths; in a worker process, `HeldGenerators`: which of them samples draw
 from, and in which state each was when the worker began; in the parent, `Repeats`: which of them repeat themselves.
@@ -27,6 +28,7 @@ import numpy as np
 
 from feedline.datasets import awaits
 from feedline.messages import Drawing, Notice, Outcome
+from feedline.supervise.named_globals import named_globals
 from feedline.supervise.walking import Found, is_a, module_of, names_of, plain_attribute, walk
 from feedline.workers.job import Job
 
@@ -54,8 +56,9 @@ class HeldGenerators:
     """Those of one worker process, from when `worker_init_fn` has been called."""
 
     def __init__(self, job: Job) -> None:
-        found = [] if job.stream else generators(job)
-        states = {each.path: (each.what, _state_of(each.what)) for each in found}
+        found = [] if job.stream else [*generators(job), *module_generators(job)]
+        first = {id(each.what): each for each in reversed(found)}  # one that is held and a global has one name
+        states = {each.path: (each.what, _state_of(each.what)) for each in first.values()}
         self._watched = {path: _Watched(what, state) for path, (what, state) in states.items() if state is not None}
         self._left = TASKS
 
@@ -147,6 +150,15 @@ def several_read(job: Job) -> bool:
 def generators(job: Job) -> list[Found[Any]]:
     """All of them, with their paths; they are not touched."""
     return walk(job.dataset, "dataset", _recognise) + walk(job.collate_fn, "collate_fn", _recognise)
+
+
+def module_generators(job: Job) -> list[Found[Any]]:
+    """Globals of modules, named by the code of the dataset, the collate_fn, and what they hold."""
+    found: list[Found[Any]] = []
+    for path, value in named_globals(job.dataset, job.collate_fn):
+        if _recognise(type(value)) is not None:  # most are modules and classes
+            found += walk(value, path, _recognise, most=1)
+    return found
 
 
 def _recognise(kind: type) -> Callable[[Any], Any] | None:

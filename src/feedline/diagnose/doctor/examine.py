@@ -30,7 +30,7 @@ from feedline.line.stream import READ_WHOLE
 from feedline.messages import BadSample
 from feedline.supervise.records import largest
 from feedline.workers.carried import hazards
-from feedline.workers.held_generators import generators
+from feedline.workers.held_generators import generators, module_generators
 from feedline.workers.shipping import weigh
 
 MOST = 1000
@@ -124,7 +124,7 @@ class Examination:
                 weight,
                 weight < PICKLE,
                 largest(dataset) or "",
-                tuple(each.path for each in generators(job)),
+                tuple(each.path for each in (*generators(job), *module_generators(job))),
                 multiprocessing.get_context().get_start_method(),
             )
         )
