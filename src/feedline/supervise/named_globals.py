@@ -1,7 +1,7 @@
 """The globals of modules that an object's code names, found without running any of it.
 
-Takes: an object, such as a dataset. Gives: each global that a method of its classes, or a function it holds, names, with
-its path (`train.rng`). Functions of the same module that are named so are looked into as well (`augment(image)`).
+Takes: objects, such as a dataset. Gives: each global that a method of their classes, or a function they hold, names,
+with its path (`train.rng`). Functions of the same module that are named so are looked into as well (`augment(image)`).
 Promises: nothing is called, imported or changed; never fails; at most `MOST` functions are looked into.
 Not its job: what an object holds (walking), what the finds mean (held_generators).
 """
