@@ -51,7 +51,7 @@ class BatchIterator(Iterator[Any]):
     ) -> None:
         self._lasting = lasting  # keeps it, and with it persistent workers, alive while the loop runs
         self._options = options
-        self._workers = workers
+        self._crew = workers  # not `_workers`: whoever finds that name has torch's iterator, they think (Ultralytics)
         self._recording = lasting.recording
         self._meter = lasting.new_meter(Meter(passed.epoch, workers.count, workers.spent()))
         self._run = 0 if self._recording is None else len(self._recording.meters)
@@ -123,12 +123,12 @@ class BatchIterator(Iterator[Any]):
 
     def _take_pace(self) -> None:
         prefetch = self._options.prefetch_factor if self._pacing is None else self._pacing.setting.prefetch
-        self._credits = self._workers.credits(prefetch)
+        self._credits = self._crew.credits(prefetch)
 
     def _follow(self, pacing: Pacing) -> None:
-        assert isinstance(self._workers, ChangingWorkers)
+        assert isinstance(self._crew, ChangingWorkers)
         try:
-            if pacing.gave(self._meter, self._workers):
+            if pacing.gave(self._meter, self._crew):
                 self._take_pace()
                 self._guard.hired()
                 self.fill()
@@ -138,11 +138,11 @@ class BatchIterator(Iterator[Any]):
 
     def _record(self, recording: Recording, outcome: Outcome) -> None:
         epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
-        recording.gave(self._run, epoch, outcome.seq, outcome.size, asked, queued, self._workers.slots(), outcome.batch)
+        recording.gave(self._run, epoch, outcome.seq, outcome.size, asked, queued, self._crew.slots(), outcome.batch)
 
     def is_ready(self) -> bool:
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
-        if self._over is not None or not self._workers.count:
+        if self._over is not None or not self._crew.count:
             return False
         try:
             self.fill()
@@ -155,12 +155,12 @@ class BatchIterator(Iterator[Any]):
 
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of the worker processes there are."""
-        return self._workers.processes()
+        return self._crew.processes()
 
     def flow(self) -> Flow:
         """How this epoch goes."""
         if self._over is None:
-            self._meter.take(self._workers.spent())
+            self._meter.take(self._crew.spent())
         return self._meter.flow()
 
     def started(self, nanoseconds: int) -> None:
@@ -177,13 +177,13 @@ class BatchIterator(Iterator[Any]):
 
     def _leave(self, over: str) -> None:
         if self._over is None:
-            if self._pacing is not None and isinstance(self._workers, ChangingWorkers):
-                self._pacing.end(self._workers)
+            if self._pacing is not None and isinstance(self._crew, ChangingWorkers):
+                self._pacing.end(self._crew)
             self._over = over
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
             if not self._owned and not self._lasting.ahead:
-                self._workers.forget()
+                self._crew.forget()
 
     def give_up(self) -> None:
         """A newer iteration has taken over the persistent workers."""
@@ -194,7 +194,7 @@ class BatchIterator(Iterator[Any]):
             )
 
     def _next_outcome(self) -> Outcome | None:
-        do = self._workers.do
+        do = self._crew.do
         if do is None:
             return self._next_of_workers()
         if self._takes_over:
@@ -288,7 +288,7 @@ class BatchIterator(Iterator[Any]):
         return None
 
     def _look_at_memory(self) -> None:
-        for warning in self._lasting.memory.look(self._workers.processes, self._setting, ended=False):
+        for warning in self._lasting.memory.look(self._crew.processes, self._setting, ended=False):
             self._lasting.tell_once(warning)
 
     def _put(self, outcomes: list[Outcome]) -> None:
@@ -315,7 +315,7 @@ class BatchIterator(Iterator[Any]):
             raise RuntimeError(UNEQUAL)
 
     def _finish(self) -> None:
-        grown = self._lasting.memory.look(self._workers.processes, self._setting, ended=True)
+        grown = self._lasting.memory.look(self._crew.processes, self._setting, ended=True)
         self._leave("")
         for warning in grown:
             self._lasting.tell_once(warning)

@@ -103,7 +103,7 @@ def soak(kind: str, seconds: float, seed: int) -> Counter[str]:
         while epochs == 0 or time.monotonic() < end:
             expected = right_batches(seed, epochs)
             iterator = iter(loader)
-            chaos.workers = iterator._workers
+            chaos.workers = iterator._crew
             leave_at = draw.randrange(len(expected)) if epochs and draw.random() < 0.2 else len(expected)
             got = []
             for batch, _ in zip(iterator, range(leave_at), strict=False):

@@ -13,6 +13,7 @@ from typing import Any
 import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset
 
+from feedline.errors import OptionError
 from feedline.torch.loader import DataLoader
 
 _CARRIED = (
@@ -41,6 +42,8 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     >>> made_elsewhere = torch.utils.data.DataLoader(range(4), batch_size=3)
     >>> list(with_feedline(made_elsewhere))
     [tensor([0, 1, 2]), tensor([3])]
+
+    A loader whose class repeats its sampler without end (timm's MultiEpochsDataLoader) is refused, with the remedy.
     """
     inner = getattr(loader, "base_dataloader", None)
     if inner is not None:  # asked first: Accelerate's wrapper claims to be of its inner loader's class
@@ -55,10 +58,12 @@ def with_feedline(loader: Any, **options: Any) -> Any:
         raise TypeError(f"a torch DataLoader is needed, not {type(loader).__name__}")
     if isinstance(loader, DataLoader) and not options:
         return loader
+    batching = _batching(loader, options)
+    _check_ends(loader, batching)
     _warn_of_what_is_lost(type(loader))
     ours = loader._feedline.own.by_name() if isinstance(loader, DataLoader) else {}
     carried = {name: getattr(loader, name) for name in _CARRIED} | ours
-    return DataLoader(loader.dataset, **_batching(loader, options) | carried | options)
+    return DataLoader(loader.dataset, **batching | carried | options)
 
 
 class WholeSteps:
@@ -79,15 +84,41 @@ class WholeSteps:
         return fetched
 
 
-def _warn_of_what_is_lost(kind: type[Any]) -> None:
+def _check_ends(loader: Any, batching: dict[str, Any]) -> None:
+    """A class that repeats its sampler without end, and counts batches itself, would become a loader without end."""
+    name = "batch_sampler" if "batch_sampler" in batching else "sampler"
+    if name not in batching or not _own(type(loader), "__iter__", "__len__") or _has_length(batching[name]):
+        return
+    kind = type(loader).__qualname__
+    raise OptionError(
+        f"{kind}'s {name} has no length (it may repeat itself without end), and where an epoch ends only {kind} itself "
+        "knows: with_feedline would give a loader that never ends. Let it have the sampler that is repeated, and keep "
+        f"the workers: with_feedline(loader, {name}=loader.{name}.sampler, persistent_workers=loader.num_workers > 0); "
+        f"or derive {kind} from feedline.torch.DataLoader."
+    )
+
+
+def _own(kind: type[Any], *names: str) -> list[str]:
+    """Those methods that are neither torch's nor ours."""
     plain = (torch.utils.data.DataLoader, DataLoader)
-    for name in ("__iter__", "_get_iterator"):
-        if getattr(kind, name) not in [getattr(each, name) for each in plain]:
-            warnings.warn(
-                f"{kind.__qualname__} has an {name} of its own, which a loader made by with_feedline does not call: "
-                "derive the class from feedline.torch.DataLoader instead, or wrap the loader that with_feedline gives",
-                stacklevel=3,
-            )
+    return [name for name in names if getattr(kind, name) not in [getattr(each, name) for each in plain]]
+
+
+def _has_length(sampler: Any) -> bool:
+    try:
+        len(sampler)
+    except Exception:
+        return False
+    return True
+
+
+def _warn_of_what_is_lost(kind: type[Any]) -> None:
+    for name in _own(kind, "__iter__", "_get_iterator", "__len__"):
+        warnings.warn(
+            f"{kind.__qualname__} has an {name} of its own, which a loader made by with_feedline does not call: "
+            "derive the class from feedline.torch.DataLoader instead, or wrap the loader that with_feedline gives",
+            stacklevel=3,
+        )
 
 
 def _batching(loader: torch.utils.data.DataLoader[Any], options: dict[str, Any]) -> dict[str, Any]:
