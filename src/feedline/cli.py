@@ -1,7 +1,8 @@
 """The commands: `feedline …` and `python -m feedline …`. Parses, calls, prints.
 
 Takes: a command line. Gives: on standard output a page for people or, with --json, one JSON document for machines;
-an exit code: 0 fine (warnings allowed), 1 a problem, 2 bad usage, 130 after Ctrl-C.
+an exit code: 0 fine (warnings allowed), 1 a problem, 2 bad usage, 130 after Ctrl-C. With --json there is a document
+whatever the exit code; one with "error" stands for an answer that there is not.
 Promises: errors of usage are one sentence on standard error, without a traceback; a reader that goes away
 (`| head`) changes nothing; works with NumPy alone, in colours with rich.
 Not its job: what the commands do (diagnose, demonstration).
@@ -13,11 +14,12 @@ entry in `COMMANDS`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from feedline import __version__
 from feedline.demonstration.command import demo, demo_options
@@ -28,12 +30,13 @@ from feedline.diagnose.deadline import patience
 from feedline.diagnose.doctor.consult import SECONDS, TIMES, doctor
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.rendering import painted, width_of_terminal, write
-from feedline.diagnose.target import TARGET, loaded_within
+from feedline.diagnose.target import TARGET, as_if_run, loaded_within
 from feedline.diagnose.tune import command as tune
 from feedline.errors import FeedlineError, OptionError
 
 USAGE, INTERRUPTED = 2, 130
 
+_SCRIPT = "what follows two dashes by themselves is given to the script, as its own arguments"
 _EXIT_CODES = "exit codes: 0 fine (warnings allowed), 1 a problem, 2 bad usage"
 
 
@@ -44,6 +47,8 @@ class Command(NamedTuple):
     summary: str
     options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], Answer]
+    runs_a_script: bool = False
+    """Of the user's, which has a command line of its own: what follows `--`."""
 
 
 def _preflight_options(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +80,7 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _doctor(given: argparse.Namespace) -> Answer:
-    with aside():
+    with aside(), as_if_run(given.target, given.arguments):
         found = doctor(
             loaded_within(given.target, patience(given.seconds, TIMES)),
             seconds=given.seconds,
@@ -99,12 +104,14 @@ COMMANDS = (
         "what is wrong with a dataset or loader, why, and what to change",
         _doctor_options,
         _doctor,
+        runs_a_script=True,
     ),
     Command(
         "tune",
         "how many workers, and of which kind, keep a training step busy",
         tune.options,
         tune.run,
+        runs_a_script=True,
     ),
     Command(
         "demo",
@@ -112,39 +119,81 @@ COMMANDS = (
         demo_options,
         demo,
     ),
-    Command("bench", "feedline's loader and torch's in turns, on your dataset or ours", bench.options, bench.run),
+    Command(
+        "bench",
+        "feedline's loader and torch's in turns, on your dataset or ours",
+        bench.options,
+        bench.run,
+        runs_a_script=True,
+    ),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
-    parser = _parser()
-    given = parser.parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    own, script = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    parser = _parser(for_machines="--json" in own)
+    given = parser.parse_args(own)
     command: Command | None = given.command
     if command is None:
         parser.print_help(sys.stderr)
         return USAGE
+    if script and not command.runs_a_script:
+        parser.error(f"{command.name} runs no script, which could have arguments of its own: {' '.join(script)}")
+    given.arguments = script
+    try:
+        return _run(command, given)
+    except KeyboardInterrupt:
+        return _failed(command.name, "interrupted", INTERRUPTED) if given.json else INTERRUPTED
+    except Exception as error:  # a fault of ours: the traceback follows on standard error
+        if given.json:
+            _failed(command.name, f"{type(error).__name__}: {error}", BAD)
+        raise
+
+
+def _run(command: Command, given: argparse.Namespace) -> int:
     try:
         answer = command.run(given)
         text = _for_machines(answer) if given.json else painted(answer.page(width_of_terminal()), sys.stdout)
         write(text, sys.stdout)
     except FeedlineError as error:
         print(f"feedline {command.name}: {error}", file=sys.stderr)
-        return USAGE if isinstance(error, OptionError) else BAD
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        code = USAGE if isinstance(error, OptionError) else BAD
+        return _failed(command.name, str(error), code) if given.json else code
     return answer.exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("feedline", description="Keeps training loops fed.", epilog=_EXIT_CODES)
+def _failed(command: str | None, words: str, code: int) -> int:
+    """The document for machines that stands for an answer; gives the exit code."""
+    with contextlib.suppress(FeedlineError):  # it cannot be written: that is what has been said already
+        write(_for_machines(Answer({"command": command, "error": words}, lambda width: [], code)), sys.stdout)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line to people, and with --json to machines, too."""
+
+    for_machines = False
+
+    def error(self, message: str) -> NoReturn:
+        if self.for_machines:
+            _failed(self.prog.partition(" ")[2] or None, message, USAGE)
+        super().error(message)
+
+
+def _parser(for_machines: bool = False) -> argparse.ArgumentParser:
+    parser = _Parser("feedline", description="Keeps training loops fed.", epilog=_EXIT_CODES)
+    parser.for_machines = for_machines
     parser.add_argument("--version", action="version", version=f"feedline {__version__}")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
+        epilog = f"{_SCRIPT} · {_EXIT_CODES}" if command.runs_a_script else _EXIT_CODES
         own = commands.add_parser(
-            command.name, help=command.summary, description=command.summary, epilog=_EXIT_CODES, allow_abbrev=False
+            command.name, help=command.summary, description=command.summary, epilog=epilog, allow_abbrev=False
         )
+        own.for_machines = for_machines
         command.options(own)
         own.add_argument("--json", action="store_true", help="print one JSON document, for machines")
         own.set_defaults(command=command)

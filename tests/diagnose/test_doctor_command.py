@@ -62,11 +62,40 @@ def test_for_machines(tmp_path: Path) -> None:
 
 
 def test_bad_usage(tmp_path: Path) -> None:
-    for arguments in (["nowhere:data"], ["data:np", "--json"]):
-        done = doctor(tmp_path, *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.splitlines()[-1].startswith("feedline doctor: ")
-        assert "Traceback" not in done.stderr
+    done = doctor(tmp_path, "nowhere:data")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("feedline doctor: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_usage_for_machines(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "data:np", "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["exit_code"], document["command"]) == (2, 2, "doctor")
+    assert done.stderr.splitlines()[-1] == f"feedline doctor: {document['error']}"
+
+
+ITS_OWN = """
+import argparse, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, required=True)
+given = parser.parse_args()
+assert sys.argv == ["train.py", "--lr", "0.1"], sys.argv
+
+def make():
+    assert sys.argv == ["train.py", "--lr", "0.1"], sys.argv
+    return [(index, index % 3) for index in range(40)]
+"""
+
+
+def test_a_scripts_arguments_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ITS_OWN)
+    done = doctor(tmp_path, "train.py:make", "--json", "--", "--lr", "0.1")
+    assert json.loads(done.stdout)["findings"], done.stdout
+    done = doctor(tmp_path, "train.py:make", "--json")
+    assert done.returncode == 2
+    assert "ended with SystemExit(2)" in json.loads(done.stdout)["error"]
+    assert "as in `-- --lr 0.1`" in json.loads(done.stdout)["error"]
 
 
 def test_every_finding_is_in_the_docs_and_every_one_there_is_made() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from feedline.diagnose.target import constructed, loaded
-from feedline.errors import OptionError, OptionTypeError
+from feedline.diagnose import deadline
+from feedline.diagnose.target import as_if_run, constructed, loaded, loaded_within
+from feedline.errors import FeedlineError, OptionError, OptionTypeError
 
 SCRIPT = """
 import feedline
@@ -95,3 +96,62 @@ def test_factories(tmp_path: Path) -> None:
         constructed(loaded("training:broken"))
     with pytest.raises(OptionTypeError, match=r"wrong\(\) gave a int"):
         constructed(loaded("training:wrong"))
+
+
+def test_a_script_has_its_own_arguments(tmp_path: Path) -> None:
+    before = list(sys.argv)
+    write(tmp_path, "import sys\nsaid = list(sys.argv)\n")
+    with as_if_run("training.py:said", ["--lr", "0.1"]):
+        assert loaded("training.py:said") == ["training.py", "--lr", "0.1"]
+    with as_if_run("training.py", []):
+        assert sys.argv == ["training.py"]
+    assert sys.argv == before
+
+
+TRAINING = """
+def train(loader):
+    for epoch in range(10**9):
+        for batch in loader:
+            try:
+                batch.mean()
+            except Exception:
+                pass
+"""
+
+
+@pytest.mark.parametrize(("workers", "samples"), [(0, 100), (2, 10**9)])  # workers are not ended while they start
+def test_a_script_that_trains_when_imported_is_told_of_the_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, samples: int
+) -> None:
+    monkeypatch.setattr(deadline, "AGAIN", 0.1)
+    call = f"train(feedline.DataLoader(Data({samples}), batch_size=4, num_workers={workers}))\n"
+    path = write(tmp_path, TRAINING + call)
+    with pytest.raises(OptionError, match=r"goes through a loader while it is imported, at .*train\(feedline") as said:
+        loaded_within(f"{path}:data", 600)
+    assert "`if __name__ == '__main__':`" in str(said.value)
+
+
+def test_a_script_that_takes_a_batch_or_two_when_imported_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "AGAIN", 0.02)
+    peeking = """
+kept = []
+for count in range(20):
+    kept.append(iter(feedline.DataLoader(Data(100), batch_size=4)))
+    next(kept[-1]), next(kept[-1])
+    end = time.monotonic() + 0.03
+    while time.monotonic() < end:
+        pass
+data = Data(7)
+"""
+    assert loaded_within(write(tmp_path, "import time\n" + peeking) + ":data", 600).count == 7
+
+
+def test_an_import_that_takes_for_ever_is_told_of_the_guard_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "AGAIN", 0.05)
+    path = write(tmp_path, "while True:\n    pass\n")
+    with pytest.raises(FeedlineError, match=r"not done after 0 s; .*`if __name__ == '__main__':`"):
+        loaded_within(path, 0.2)

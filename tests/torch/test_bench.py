@@ -93,11 +93,14 @@ def test_of_a_dataset_of_the_users_a_side_that_fails_is_named_and_the_other_is_s
     [
         ("nowhere:data", "there is no module 'nowhere'"),
         ("data.py:number", "data.py:number is of type int: neither a loader nor a dataset"),
+        ("own.py:data", "running own.py failed: RuntimeError: ['own.py', '--lr', '0.1']"),
     ],
 )
 def test_what_is_no_dataset_is_one_sentence(folder: Path, target: str, words: str) -> None:
-    done = bench(folder, target, "--json")
-    assert (done.returncode, done.stdout) == (2, "")
+    (folder / "own.py").write_text("import sys\nraise RuntimeError(sys.argv)\n")
+    done = bench(folder, target, "--json", "--", "--lr", "0.1")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"].startswith(words)
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith(f"feedline bench: {words}")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +12,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 import feedline.torch
+from feedline.diagnose import deadline
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.examine import Examination
 from feedline.diagnose.doctor.patient import patient_of
+from feedline.diagnose.target import loaded_within
+from feedline.errors import OptionError
 
 
 class Images(Dataset[Any]):
@@ -108,3 +113,22 @@ def test_a_strangers(what: Any, said: list[str]) -> None:
     patient = patient_of(what, None, None, None)
     seen = Examination(patient, 300, 2).run("samples", "collate")
     assert [each.id for each in judged(seen) if each.severity != "ok"] == said
+
+
+@pytest.mark.parametrize("module", ["torch.utils.data", "feedline.torch"])
+def test_a_script_that_trains_when_imported_is_told_of_the_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setattr(deadline, "AGAIN", 0.1)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    script = tmp_path / "trains_at_once.py"
+    script.write_text(
+        f"from {module} import DataLoader\n"
+        "loader = DataLoader(range(1000), batch_size=4)\n"
+        "while True:\n"
+        "    for batch in loader:\n"
+        "        batch.float().mean()\n"
+    )
+    with pytest.raises(OptionError, match=r"goes through a loader while it is imported, at .*trains_at_once\.py:[345]"):
+        loaded_within(f"{script}:loader", 600)
+    del sys.modules["trains_at_once"]

@@ -1,5 +1,5 @@
-"""Loader classes of other libraries that read one endless iterator, epoch after epoch (timm, Ultralytics): on our engine
-they do what they did, and `with_feedline`, which cannot keep what they do, says so. The idioms are written out here."""
+"""Loader classes of other libraries that read one endless iterator, epoch after epoch (timm, Ultralytics): derived from
+ours they do what they did, and `with_feedline`, which cannot keep that, says so. The idioms are written out here."""
 
 from __future__ import annotations
 

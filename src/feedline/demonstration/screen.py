@@ -8,13 +8,13 @@ Not its job: the words (wording), what the command answers in the end (cli).
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable
 from types import TracebackType
 from typing import TextIO
 
 from feedline.diagnose.rendering import Line, painted, write
+from feedline.drawing.terminal import takes_escapes
 
 _AGAIN = "\r\x1b[K"  # to the line's beginning, and nothing on it
 
@@ -24,7 +24,7 @@ class Screen:
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self.live = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.live = takes_escapes(stream)
         """Whether anybody sees what is true just now."""
         self._unfinished = False
 

@@ -13,12 +13,13 @@ import contextlib
 import linecache
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 AGAIN = 1.0
-"""Seconds after which it rings again: `except BaseException` may have caught it."""
+"""Seconds after which it rings again: `except BaseException` may have caught it. And seconds between looks."""
 
 
 LEAST = 60.0
@@ -45,8 +46,8 @@ class TooLong(BaseException):
 
 
 @contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """End what is done here after so long.
+def within(seconds: float, look: Callable[[FrameType | None], None] | None = None) -> Iterator[None]:
+    """End what is done here after so long; until then `look` may every second, and end it, too.
 
     >>> import time
     >>> try:
@@ -61,11 +62,16 @@ def within(seconds: float) -> Iterator[None]:
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if not _comes_or_goes(frame):
-            raise TooLong(seconds, _place(frame))
+        if _comes_or_goes(frame):
+            return
+        if time.monotonic() >= until:
+            raise TooLong(seconds, place_of(frame))
+        if look is not None:
+            look(frame)
 
     before: Any = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    until = time.monotonic() + seconds
+    signal.setitimer(signal.ITIMER_REAL, seconds if look is None else min(seconds, AGAIN), AGAIN)
     try:
         yield
     finally:
@@ -92,7 +98,8 @@ def _can_ring() -> bool:
     )
 
 
-def _place(frame: FrameType | None) -> str:
+def place_of(frame: FrameType | None) -> str:
+    """A line of code, in words."""
     if frame is None:
         return "an unknown place"
     file, number = frame.f_code.co_filename, frame.f_lineno or 0

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from feedline.diagnose.findings import OK, SEVERITIES, Finding
+from feedline.drawing.terminal import refused
 from feedline.errors import FeedlineError
 
 WIDEST, NARROWEST = 100, 40
@@ -101,7 +102,8 @@ def plain(lines: Iterable[Line]) -> str:
 
 def painted(lines: Iterable[Line], stream: TextIO) -> str:
     """The lines as one string, in ink that fits the stream."""
-    if not stream.isatty() and not os.environ.get("FORCE_COLOR"):  # no colours: rich takes 0.1 s to import
+    # Without colours, nor bold: rich would keep bold under NO_COLOR, and takes 0.1 s to import.
+    if refused() or not (stream.isatty() or os.environ.get("FORCE_COLOR")):
         return plain(lines)
     try:
         console: Any = importlib.import_module("rich.console")

@@ -8,20 +8,27 @@ Not its job: what is done with it (doctor, tune).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from feedline.diagnose.deadline import TooLong, within
+from feedline.diagnose.unguarded import Trains, Watch
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
 from feedline.supervise.memory import own_memory
 
+GUARD = (
+    "What trains must not run when the file is imported: put it under `if __name__ == '__main__':`, and leave what "
+    "makes the dataset or loader above that."
+)
 TARGET = "pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
 """For the help of commands."""
 
@@ -44,27 +51,52 @@ def loaded(target: str) -> Any:
     Traceback (most recent call last):
     feedline.errors.OptionError: feedline has no 'Nothing'; it has no dataset or loader
     """
-    where, _, name = target.rpartition(":") if ":" in target else (target, "", "")
-    module = _script(where) if where.endswith(".py") or os.sep in where else _module(where)
+    source, name = where(target), target.rpartition(":")[2] if ":" in target else ""
+    module = _script(source) if source.endswith(".py") or os.sep in source else _module(source)
     if not name:
-        return _only(module, where)
+        return _only(module, source)
     found: Any = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
             others = ", ".join(_candidates(module)) or "no dataset or loader"
-            raise OptionError(f"{where} has no {name!r}; it has {others}") from None
+            raise OptionError(f"{source} has no {name!r}; it has {others}") from None
     return found
 
 
 def loaded_within(target: str, seconds: float) -> Any:
-    """The same, for whoever cannot wait for ever: an import that takes longer is a FeedlineError."""
+    """The same, for whoever cannot wait for ever: an import that takes longer, or that trains, is a FeedlineError."""
     try:
-        with within(seconds):
+        with within(seconds, Watch()):
             return loaded(target)
     except TooLong as late:
-        raise FeedlineError(f"importing {target.rpartition(':')[0] or target}: {late}") from None
+        ended = FeedlineError(f"importing {where(target)}: {late}. {GUARD}")
+    except Trains as found:
+        words = f"{where(target)} goes through a loader while it is imported, at {found.place}"
+        ended = OptionError(f"{words}. {GUARD}")
+    raise ended  # here: with what was caught, it would keep the script's variables, and its loader's workers
+
+
+@contextlib.contextmanager
+def as_if_run(target: str, arguments: Sequence[str]) -> Iterator[None]:
+    """While this lasts, `sys.argv` is the script's own, as `python train.py --lr 0.1` gives it, and not the command's.
+
+    >>> with as_if_run("train.py:loader", ["--lr", "0.1"]):
+    ...     sys.argv
+    ['train.py', '--lr', '0.1']
+    """
+    before = sys.argv
+    sys.argv = [where(target), *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def where(target: str) -> str:
+    """The module or script of a target."""
+    return target.rpartition(":")[0] or target
 
 
 def _module(name: str) -> ModuleType:
@@ -81,7 +113,7 @@ def _module(name: str) -> ModuleType:
     except Exception as error:
         raise OptionError(f"importing {name} failed: {type(error).__name__}: {error}") from error
     except SystemExit as error:
-        raise OptionError(f"importing {name} ended with {error!r}: guard it with if __name__ == '__main__'") from error
+        raise OptionError(f"importing {name} {_ended(error)}") from error
 
 
 def _script(path: str) -> ModuleType:
@@ -102,8 +134,13 @@ def _script(path: str) -> ModuleType:
     except Exception as error:
         raise OptionError(f"running {path} failed: {type(error).__name__}: {error}") from error
     except SystemExit as error:
-        raise OptionError(f"running {path} ended with {error!r}: guard it with if __name__ == '__main__'") from error
+        raise OptionError(f"running {path} {_ended(error)}") from error
     return module
+
+
+def _ended(error: SystemExit) -> str:
+    its_own = "; arguments of its own are given after two dashes, as in `-- --lr 0.1`" if error.code == 2 else ""
+    return f"ended with {error!r}: guard what it runs with if __name__ == '__main__'{its_own}"
 
 
 def _only(module: ModuleType, where: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import Array, ArrayDataset, IntArray
+from feedline.drawing.terminal import takes_escapes
 from feedline.errors import OptionError, OptionTypeError
 
 SECONDS_BETWEEN = 0.2
@@ -107,7 +108,7 @@ class _Line:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._shown = sys.stderr is not None and sys.stderr.isatty()
+        self._shown = takes_escapes(sys.stderr)
         self._next = time.monotonic() + SECONDS_BETWEEN
 
     def __enter__(self) -> _Line:

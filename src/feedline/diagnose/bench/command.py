@@ -23,6 +23,7 @@ from feedline.diagnose.bench.workloads import SHORT, WORKLOADS
 from feedline.diagnose.rendering import Line
 from feedline.diagnose.target import TARGET
 from feedline.drawing.png import save
+from feedline.drawing.terminal import takes_escapes
 from feedline.errors import OptionError
 
 
@@ -65,6 +66,7 @@ def run(given: argparse.Namespace) -> Answer:
     _check_plot(given.plot)
     terms = Terms(given.seconds, given.repeats, given.timeout, say)
     own = {"batch_size": given.batch_size, "shuffle": given.shuffle, "collate": given.collate}
+    own["arguments"] = tuple(given.arguments) or None
     try:
         found = bench(given.what or SHORT, given.num_workers, terms, **own)
     finally:
@@ -100,5 +102,5 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def say(progress: str) -> None:
     """A line that replaces itself on a terminal; nothing where it would only fill a log."""
-    if sys.stderr.isatty():
+    if takes_escapes(sys.stderr):
         print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)

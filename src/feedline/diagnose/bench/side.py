@@ -24,6 +24,7 @@ from typing import Any, TextIO
 from feedline.diagnose.bench.noise import members
 from feedline.diagnose.bench.pace import NothingLoaded, Pace
 from feedline.diagnose.bench.subject import Subject, Wanted, subject
+from feedline.diagnose.target import where
 from feedline.errors import OptionError
 
 _PR_SET_PDEATHSIG = 1
@@ -35,6 +36,7 @@ def main() -> None:
     _end_with_parent()
     answers = _own_output()
     side, wanted = sys.argv[1], Wanted(**json.loads(sys.argv[2]))
+    sys.argv = [where(wanted.target), *wanted.arguments]  # to the user's script, ours is none of its business
     try:
         made = subject(side, wanted)
     except Exception as error:

@@ -10,11 +10,11 @@ Not its job: finding it (target), measuring it (pace).
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feedline.diagnose.target import constructed, is_loader, loaded
+from feedline.diagnose.target import constructed, is_loader, loaded, loaded_within
 from feedline.errors import OptionError, OptionTypeError
 from feedline.loader import DataLoader
 
@@ -23,6 +23,8 @@ MODULES = {FEEDLINE: "feedline.torch", TORCH: "torch.utils.data"}
 """Both have a DataLoader: the comparison is that of changing one import line."""
 BATCH_SIZE, NUM_WORKERS = 32, 2
 """For a dataset of which nothing else is said."""
+WHOEVER_ASKS_HAS_A_LIMIT = 1e6
+"""Seconds for importing: the command's own --timeout ends it before."""
 NOT_FOR_TORCH = "a stream, but no torch.utils.data.IterableDataset: torch's loader cannot read it"
 
 
@@ -36,6 +38,8 @@ class Wanted:
     collate: str | None = None
     num_workers: int | None = None
     """None: the loader's own number, or the default."""
+    arguments: Sequence[str] = ()
+    """The script's own."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Subject:
 
 def subject(side: str, wanted: Wanted) -> Subject:
     """The loader that one side measures."""
-    made, _ = constructed(loaded(wanted.target))
+    made, _ = constructed(loaded_within(wanted.target, WHOEVER_ASKS_HAS_A_LIMIT))
     options, notes = _of_loader(made, wanted) if is_loader(made) else (_of_dataset(made, wanted), [])
     dataset, num_workers = options["dataset"], options["num_workers"]
     if num_workers == 0:  # torch refuses what is only for workers

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TextIO
 
+from feedline.drawing.terminal import takes_escapes
+
 WIDE = 24
 
 
@@ -18,7 +20,7 @@ class Bar:
     def __init__(self, seconds: float, stream: TextIO) -> None:
         self._seconds = seconds
         self._stream = stream
-        self._shown = stream.isatty()
+        self._shown = takes_escapes(stream)
 
     def show(self, passed: float, words: str) -> None:
         """So many seconds have passed, and this is done now."""

@@ -13,7 +13,7 @@ from feedline.checks import check_file
 from feedline.diagnose.answer import Answer, write_or_say
 from feedline.diagnose.aside import aside
 from feedline.diagnose.deadline import patience
-from feedline.diagnose.target import TARGET, loaded_within
+from feedline.diagnose.target import TARGET, as_if_run, loaded_within
 from feedline.diagnose.tune.tuner import SECONDS, tune
 from feedline.drawing.png import check_can_save
 from feedline.options import KINDS
@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> Answer:
     plot, report = check_file("--plot", given.plot), check_file("--report", given.report)
     if plot is not None:
         check_can_save(plot)
-    with aside():
+    with aside(), as_if_run(given.target, given.arguments):
         found = tune(
             loaded_within(given.target, patience(given.seconds, times=1)),
             step_ms=given.step_ms,
