@@ -72,6 +72,7 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="how long, about (default: 10)")
     parser.add_argument("--num-workers", type=int, default=2, metavar="N", help="for the run with workers (default: 2)")
     parser.add_argument("--batch-size", type=int, metavar="B", help="for a dataset; a loader has its own")
+    parser.add_argument("--against", metavar="TARGET", help="another one, such as for validation: what is in both?")
     parser.add_argument("--label", metavar="FIELD", help="the field of a sample that is its label, if it is not plain")
     parser.add_argument(
         "--ignore", action="append", default=[], metavar="ID", help="leave this finding out (repeatable)"
@@ -81,8 +82,10 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
 
 def _doctor(given: argparse.Namespace) -> Answer:
     with aside(), as_if_run(given.target, given.arguments):
+        longest = patience(given.seconds, TIMES)
         found = doctor(
-            loaded_within(given.target, patience(given.seconds, TIMES)),
+            loaded_within(given.target, longest),
+            against=None if given.against is None else loaded_within(given.against, longest),
             seconds=given.seconds,
             num_workers=given.num_workers,
             batch_size=given.batch_size,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import signal
 import threading
 import time
@@ -51,7 +52,7 @@ class Images(Map):
         self.paths = [f"photos/{index}.jpg" for index in range(count)]
 
     def __getitem__(self, index: int) -> Any:
-        image = np.random.RandomState(index).randint(0, 256, (32, 32, 3)).astype(np.uint8)
+        image = np.random.Generator(np.random.PCG64(index)).integers(0, 256, (32, 32, 3)).astype(np.uint8)
         return {"image": image, "label": "abcd"[self.y[index]]}
 
     def describe(self, index: int) -> str:
@@ -68,7 +69,7 @@ class Text:
         return len(self.lengths)
 
     def __getitem__(self, index: int) -> Any:
-        return {"tokens": np.arange(self.lengths[index]), "label": int(self.lengths[index]) % 3}
+        return {"tokens": np.arange(self.lengths[index]) + index, "label": int(self.lengths[index]) % 3}
 
 
 class Stream(IterableDataset):
@@ -220,6 +221,28 @@ class FixedGlobalSeed(Map):
     def __getitem__(self, index: int) -> Any:
         np.random.seed(42)
         return self.x[index] + np.float32(np.random.rand()), int(self.y[index])
+
+
+class FixedState(Map):
+    def __getitem__(self, index: int) -> Any:
+        return self.x[index] + np.random.RandomState(0).normal(size=16).astype(np.float32), int(self.y[index])
+
+
+class FixedRandom(Map):
+    def __getitem__(self, index: int) -> Any:
+        return self.x[index] + np.float32(random.Random(0).random()), int(self.y[index])
+
+
+class Copies(Map):
+    """Every fifth sample is that before it, under another label."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.x[index - (index % 5 == 4)], int(self.y[index])
+
+
+class Blank(Map):
+    def __getitem__(self, index: int) -> Any:
+        return np.zeros(16, np.float32) if index in (7, 90) else self.x[index], int(self.y[index])
 
 
 class SeededByIndex(Map):
@@ -383,6 +406,10 @@ SICK: dict[str, tuple[str, Callable[[], Any], tuple[str, ...]]] = {
     "writes": ("changes-dataset", Writes, ("samples", "repeats")),
     "fixed seed": ("fixed-seed", FixedSeed, ("samples", "repeats")),
     "fixed global seed": ("fixed-seed", FixedGlobalSeed, ("samples", "repeats")),
+    "fixed state": ("fixed-seed", FixedState, ("samples", "repeats")),
+    "fixed random": ("fixed-seed", FixedRandom, ("samples", "repeats")),
+    "copies": ("duplicate-samples", Copies, ("samples",)),
+    "blank": ("zero-inputs", Blank, ("samples",)),
     "seeded by index": ("same-every-epoch", SeededByIndex, ("samples", "repeats")),
     "own generator": ("stored-generator", OwnGenerator, ("held", "samples", "repeats")),
     "clock": ("non-deterministic", Clock, ("samples", "repeats")),

@@ -27,14 +27,14 @@ class Photos:
         print("reading")
         if index == 120:
             raise OSError("truncated")
-        return np.zeros((8, 8, 3), np.uint8), index % 3
+        return np.full((8, 8, 3), 1 + index, np.uint8), index % 3
 
     def describe(self, index):
         return f"photos/{index}.jpg"
 
 class Fine(Photos):
     def __getitem__(self, index):
-        return np.zeros((8, 8, 3), np.uint8), index % 3
+        return np.full((8, 8, 3), 1 + index, np.uint8), index % 3
 """
 
 

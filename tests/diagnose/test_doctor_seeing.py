@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from warm_host import host
 
 from feedline.diagnose.doctor.columns import column_of
-from feedline.diagnose.doctor.examine import spread
 from feedline.diagnose.doctor.fields import digest, leaves, look_at
 from feedline.diagnose.doctor.lines import users_line
+from feedline.diagnose.doctor.spreading import spread
 
 Pair = namedtuple("Pair", "image label")
 
@@ -124,3 +125,28 @@ class Data:
 def test_columns_of_labels(columns: dict[str, Any], found: Any) -> None:
     column = column_of(Data(**columns), 4)
     assert (column and (column.counts, column.changes)) == found
+
+
+def test_a_class_that_is_stood_in_for_is_still_that_class() -> None:
+    code = """
+import copy, pickle, random
+import numpy as np
+from feedline.diagnose.doctor.seeding import Seeding
+before, plain = np.random.RandomState, random.Random
+seeding = Seeding()
+seeding.begin("elsewhere")
+state = np.random.RandomState(3)
+assert seeding.take() == (("numpy.random.RandomState", "3"),)
+assert type(state) is before and isinstance(state, np.random.RandomState)
+assert issubclass(before, np.random.RandomState)
+assert np.random.RandomState.__name__ == "RandomState"
+class Mine(random.Random): pass
+assert Mine.__mro__[1] is plain and isinstance(Mine(1), random.Random)
+assert state.rand() == pickle.loads(pickle.dumps(before(3))).rand()
+assert copy.deepcopy(random.Random(5)).random() == plain(5).random()
+seeding.begin("elsewhere")
+random.Random(), np.random.RandomState(), np.random.RandomState(seed=4)
+assert seeding.take() == (("numpy.random.RandomState", "4"),)
+"""
+    done = host("feedline.cli").run(["-c", code])
+    assert (done.returncode, done.stderr) == (0, "")

@@ -91,6 +91,13 @@ class Missing(Images):
         return torch.full((4,), torch.nan if index == 7 else 1.0, dtype=torch.bfloat16), self.targets[index]
 
 
+class FixedGenerator(Images):
+    def __getitem__(self, index: int) -> Any:
+        generator = torch.Generator().manual_seed(0)
+        assert isinstance(generator, torch.Generator)
+        return torch.rand(8, generator=generator) + index, self.targets[index]
+
+
 def stacked(samples: list[Any]) -> Any:
     return torch.stack([data for data, _ in samples])
 
@@ -106,8 +113,19 @@ def stacked(samples: list[Any]) -> Any:
         (DataLoader(Views(), batch_size=16, shuffle=True, collate_fn=list, num_workers=2), []),
         (feedline.torch.DataLoader(Views(), batch_size=16, shuffle=True, collate_fn=list), []),
         (Missing(), ["not-finite"]),
+        (FixedGenerator(), ["fixed-seed"]),
     ],
-    ids=["opened", "listed", "bare", "stacked by hand", "stacked", "workers", "feedline's", "bfloat16"],
+    ids=[
+        "opened",
+        "listed",
+        "bare",
+        "stacked by hand",
+        "stacked",
+        "workers",
+        "feedline's",
+        "bfloat16",
+        "fixed generator",
+    ],
 )
 def test_a_strangers(what: Any, said: list[str]) -> None:
     patient = patient_of(what, None, None, None)

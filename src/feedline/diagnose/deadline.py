@@ -64,10 +64,9 @@ def within(seconds: float, look: Callable[[FrameType | None], None] | None = Non
     def ring(number: int, frame: FrameType | None) -> None:
         if _comes_or_goes(frame):
             return
-        if time.monotonic() >= until:
+        if look is None or time.monotonic() >= until:
             raise TooLong(seconds, place_of(frame))
-        if look is not None:
-            look(frame)
+        look(frame)
 
     before: Any = signal.signal(signal.SIGALRM, ring)
     until = time.monotonic() + seconds

@@ -33,6 +33,9 @@ TARGET = "pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a
 """For the help of commands."""
 
 
+_scripts: dict[str, ModuleType] = {}
+
+
 @dataclass(frozen=True)
 class Construction:
     """What it took to make a dataset."""
@@ -119,6 +122,9 @@ def _module(name: str) -> ModuleType:
 def _script(path: str) -> ModuleType:
     if not os.path.isfile(path):
         raise OptionError(f"there is no file {path!r}")
+    known = _scripts.get(os.path.abspath(path))  # named twice (--against): it is run once
+    if known is not None and sys.modules.get(known.__name__) is known:
+        return known
     name = os.path.splitext(os.path.basename(path))[0]
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
@@ -135,6 +141,7 @@ def _script(path: str) -> ModuleType:
         raise OptionError(f"running {path} failed: {type(error).__name__}: {error}") from error
     except SystemExit as error:
         raise OptionError(f"running {path} {_ended(error)}") from error
+    _scripts[os.path.abspath(path)] = module
     return module
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from feedline.checks import check_seconds, check_whole
 from feedline.diagnose.answer import Findings
 from feedline.diagnose.deadline import TooLong, patience, within
-from feedline.diagnose.doctor import batches, carrying, failures, labels, memory, randomness, speed, values
+from feedline.diagnose.doctor import batches, carrying, failures, labels, memory, overlap, randomness, speed, values
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.doctor.examine import examine
 from feedline.diagnose.doctor.patient import Patient, patient_of
@@ -27,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     *failures.CHECKS,
     *labels.CHECKS,
     *values.CHECKS,
+    *overlap.CHECKS,
     *randomness.CHECKS,
     *carrying.CHECKS,
     *speed.CHECKS,
@@ -45,6 +46,7 @@ def doctor(
     num_workers: int = 2,
     batch_size: int | None = None,
     label: str | None = None,
+    against: Any = None,
     ignore: Collection[str] = (),
 ) -> Findings:
     """What is wrong with a dataset or loader, why, and what to change; the worst first.
@@ -57,6 +59,8 @@ def doctor(
         num_workers: for the run with real workers.
         batch_size: for a dataset; a loader has its own.
         label: which field of a sample is its label (a name, or a place as "1"), if that is not plain.
+        against: another dataset or loader, or a function that makes one: which samples are in both? For training and
+            validation; samples are compared by content, as many as there is time for.
         ignore: ids of findings that are not wanted.
 
     >>> import numpy as np
@@ -77,9 +81,10 @@ def doctor(
     try:
         with within(patience(seconds, TIMES)):
             patient = _patient(what, batch_size, label)
+            other = None if against is None else _patient(against, None, None)
     except TooLong as late:
         return Findings([_stuck(what, late)], f"feedline doctor: {_name(what)}")
-    seen = examine(patient, seconds, num_workers)
+    seen = examine(patient, seconds, num_workers, other)
     return Findings(judged(seen, set(ignore)), f"feedline doctor: {patient.name}")
 
 

@@ -59,6 +59,10 @@ class Reading:
     fields: tuple[Field, ...] = ()
     digest: str = ""
     """Equal for equal samples."""
+    content: str = ""
+    """Equal for equal inputs, whatever the label; "" if there is nothing to tell samples by."""
+    blank: bool = False
+    """All its arrays are zeros."""
     error: str = ""
     """What reading it raised."""
     where: Line | None = None
@@ -137,6 +141,20 @@ class Carried:
     start_method: str = "fork"
 
 
+class Overlap(NamedTuple):
+    """What a dataset has in common with another one, such as the one for validation."""
+
+    other: str
+    """What that is called."""
+    pairs: tuple[tuple[Any, Any], ...]
+    """Indices of the same sample: here, and there."""
+    compared: tuple[int, int]
+    """Samples of each that were."""
+    lengths: tuple[int | None, int | None] = (None, None)
+    by_index: bool = False
+    """Both are parts of one dataset: their indices were compared, and nothing was read."""
+
+
 class Column(NamedTuple):
     """An attribute of the dataset that seems to hold the labels."""
 
@@ -204,6 +222,7 @@ class Evidence:
     carried: Carried = Carried()
     construction: Construction | None = None
     column: Column | None = None
+    overlap: Overlap | None = None
     free: int | None = None
     """Bytes of memory that can be had."""
     limit_of_memory: int = 0

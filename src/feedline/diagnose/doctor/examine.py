@@ -16,14 +16,15 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from feedline.arena.limits import room
 from feedline.diagnose.doctor.columns import column_of
+from feedline.diagnose.doctor.comparing import compared
 from feedline.diagnose.doctor.evidence import Carried, Evidence, Mishap, Reading, Run
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
 from feedline.diagnose.doctor.probe import Batched, Beside, Observed, Rounds, Watched, same
+from feedline.diagnose.doctor.spreading import SEED, spread
 from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
 from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
 from feedline.line.stream import READ_WHOLE
@@ -48,6 +49,7 @@ PARTS = {
     "threads": "threads",
     "collate": "collate_fn",
     "batches": "a run with workers",
+    "against": "what it has in common with the other dataset",
 }
 """In order, and in words."""
 SHARES = {
@@ -60,6 +62,8 @@ SHARES = {
     "batches": 0.13,
 }
 """Of the time. (There are two kinds of repeats.)"""
+COMPARING = 0.4
+"""Of the time, if there is another dataset to compare with; the parts then share the rest."""
 OF_SAMPLES = ("samples", "repeats", "slow")
 """Parts whose tasks are samples. What is long in the others is our own: on a busy machine it may seem to be stuck."""
 ROUND = 16
@@ -71,16 +75,17 @@ MOST_ROUNDS, LEAST_ROUNDS, ENOUGH = 40, 8, 128 << 20
 """Rounds over the same samples: at most; and after how many, and how many bytes, growth is seen well enough."""
 PICKLE = 64 << 20
 """Bytes of a pickle after which counting ends: some seconds of starting workers that are not forked."""
-SEED = 20_241
 SUSPECTS = 8
 
 
 class Examination:
     """One patient's, part after part."""
 
-    def __init__(self, patient: Patient, seconds: float, num_workers: int) -> None:
+    def __init__(self, patient: Patient, seconds: float, num_workers: int, other: Patient | None = None) -> None:
         self._patient = patient
-        self._seconds = seconds
+        self._other = other
+        self._comparing = 0.0 if other is None else COMPARING * seconds
+        self._seconds = seconds = seconds - self._comparing
         self._workers = num_workers
         self._limit = max(0.5, seconds / 6)
         self._indices = spread(patient.setting.length or 0, MOST)
@@ -277,6 +282,11 @@ class Examination:
             options["batch_sampler"] = self._some_batches(64, longest)
         self._note(run=self._run(patient.loader(patient.dataset, SEED, self._workers, self._limit, **options)))
 
+    def against(self) -> None:
+        """Samples that are in another dataset, too."""
+        if self._other is not None:
+            self._note(overlap=compared(self._patient, self._other, self._comparing, self._workers, self._limit))
+
     def _run(self, loader: Any) -> Run:
         until = time.monotonic() + SHARES["batches"] * self._seconds
         error = ""
@@ -300,22 +310,6 @@ def _grows_enough(rounds: list[int]) -> bool:
     return len(rounds) >= LEAST_ROUNDS and rounds[-1] - rounds[0] > ENOUGH
 
 
-def spread(length: int, most: int) -> list[int]:
-    """Indices over the whole dataset, one at random out of each of `most` equal parts, in a mixed order.
-
-    >>> sorted(spread(5, 10)), len(set(spread(10_000, 100)))
-    ([0, 1, 2, 3, 4], 100)
-    """
-    draw = random.Random(SEED)
-    count = min(length, most)
-    bounds = [part * length // count for part in range(count + 1)] if count else []
-    chosen = [draw.randrange(low, high) for low, high in pairwise(bounds)]
-    if chosen:
-        chosen[-1] = length - 1
-    draw.shuffle(chosen)
-    return chosen
-
-
-def examine(patient: Patient, seconds: float, num_workers: int) -> Evidence:
-    """Examine the patient within about that many seconds."""
-    return Examination(patient, seconds, num_workers).run()
+def examine(patient: Patient, seconds: float, num_workers: int, other: Patient | None = None) -> Evidence:
+    """Examine the patient, and compare it with the other, within about that many seconds."""
+    return Examination(patient, seconds, num_workers, other).run()

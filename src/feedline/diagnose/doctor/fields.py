@@ -1,6 +1,7 @@
 """A sample taken apart: its leaves, and what can be said of each without keeping it.
 
-Takes: a sample of any kind. Gives: its `Field`s, its arrays, a digest. Runs in worker processes.
+Takes: a sample of any kind. Gives: its `Field`s, its arrays, digests of all of it and of its inputs.
+Runs in worker processes.
 Promises: nothing is written to; a value of an unknown kind is a field like any other.
 Not its job: judging (values), reading samples (probe).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isinf
 from numbers import Number
 from typing import Any
@@ -29,6 +30,8 @@ LISTED = 1000
 """Elements of a list that are looked at one by one."""
 MOST_CLASSES = 10_000
 BYTE_VALUES = 256
+LEAST_CONTENT, LEAST_LISTED, LEAST_TEXT = 32, 8, 40
+"""Bytes of arrays, numbers in arrays or lists, characters of a text: from there on two are hardly equal by chance."""
 LEAST_IMAGE = 24 * 24
 """Pixels: below that an array is hardly an image, and has few different values anyway."""
 _CHANNELS = (1, 3, 4)
@@ -165,3 +168,53 @@ def digest(sample: Any) -> str:
         else:
             made.update(f"{path}{type(value).__name__}".encode())
     return made.hexdigest()
+
+
+def content(sample: Any) -> str:
+    """A digest of what a model would see: equal for equal inputs, whatever their labels, numbers and paths are.
+
+    That is the arrays of a sample; without any its lists of numbers, then its texts. "" if there is too little, or
+    only arrays of a single value: many samples may be alike in that.
+
+    >>> image = np.arange(64.0)
+    >>> content((image, 3)) == content({"image": image, "label": 4, "path": "a.jpg"}) != ""
+    True
+    >>> content((np.zeros(64), 3)), content(7)
+    ('', '')
+    """
+    parts = [value for _, value in leaves(sample)]
+    arrays = _arrays_in(parts)
+    if arrays:
+        return digest(tuple(arrays)) if _is_much(arrays) and not all(map(_is_constant, arrays)) else ""
+    for kind, least in ((list, LEAST_LISTED), (str, LEAST_TEXT)):
+        found = [each for each in parts if isinstance(each, kind) and len(each) >= least]
+        if kind is list:
+            found = [each for each in found if all(isinstance(one, Number) for one in each[:LISTED])]
+        if found:
+            return digest({"": found})
+    return ""
+
+
+def is_blank(sample: Any) -> bool:
+    """Are all its arrays zeros?
+
+    >>> is_blank((np.zeros((8, 8)), 3)), is_blank({"image": np.ones(64), "mask": np.zeros(64)})
+    (True, False)
+    """
+    arrays = _arrays_in(value for _, value in leaves(sample))
+    return _is_much(arrays) and not any(array.any() for array in arrays)
+
+
+def _arrays_in(parts: Iterable[Any]) -> list[Array]:
+    """Those of numbers, and not of a single one: that is a label, or an identifier."""
+    found = [array for value in parts if (array := as_array(value)) is not None]
+    return [array for array in found if array.size > 1 and array.dtype.kind in "biufc"]
+
+
+def _is_much(arrays: list[Array]) -> bool:
+    numbers, size = sum(array.size for array in arrays), sum(array.nbytes for array in arrays)
+    return numbers >= LEAST_LISTED and size >= LEAST_CONTENT
+
+
+def _is_constant(array: Array) -> bool:
+    return bool((array == array.flat[0]).all())

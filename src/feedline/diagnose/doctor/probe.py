@@ -19,7 +19,7 @@ import numpy as np
 
 from feedline.datasets import described
 from feedline.diagnose.doctor.evidence import Collating, Line, Reading
-from feedline.diagnose.doctor.fields import as_array, digest, leaves, look_at
+from feedline.diagnose.doctor.fields import as_array, content, digest, is_blank, leaves, look_at
 from feedline.diagnose.doctor.lines import Lines, users_line
 from feedline.diagnose.doctor.seeding import Seeding
 from feedline.gil import Looks, Rival
@@ -100,7 +100,8 @@ def _read(index: Any, sample: Any, seconds: float, what: str) -> Reading:
     lines, seeds = _lines.take(), _seeding.take()
     fields = tuple(look_at(path, value) for path, value in leaves(sample))
     memory = own_memory(os.getpid())
-    return Reading(index, seconds, fields, digest(sample), what=what, lines=lines, seeds=seeds, memory=memory)
+    made = digest(sample), content(sample), is_blank(sample)
+    return Reading(index, seconds, fields, *made, what=what, lines=lines, seeds=seeds, memory=memory)
 
 
 def _line_of(error: BaseException) -> Line | None:
@@ -122,6 +123,24 @@ class Observed:
         _lines.begin()
         self._since = now()
         return reading
+
+
+class Contents:
+    """The samples' contents alone, for comparing with those of another dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: Any) -> tuple[Any, str]:
+        return index, content(self.dataset[index])
+
+
+def content_of(element: Any) -> tuple[None, str]:
+    """A collate_fn for a stream that is not batched."""
+    return None, content(element)
 
 
 class Rounds:
@@ -236,6 +255,6 @@ class Initialising:
     def __call__(self, worker: int) -> None:
         torch = sys.modules.get("torch")
         for info in (get_worker_info(), torch.utils.data.get_worker_info() if torch else None):
-            if isinstance(getattr(info, "dataset", None), (Watched, Rounds, Batched, Beside)):
+            if isinstance(getattr(info, "dataset", None), (Watched, Contents, Rounds, Batched, Beside)):
                 object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[union-attr]
         self._own(worker)
