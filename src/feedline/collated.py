@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from feedline.counting import counted
 from feedline.messages import Tally
 from feedline.stats import CollateStats
 
@@ -67,8 +68,8 @@ class Collated:
 def nothing_valid(dropped: int) -> str:
     """What to tell the user of an epoch of which nothing was left."""
     return (
-        f"the epoch has ended without a single batch: drop_invalid has left out all {dropped:,} samples that were "
-        "read. Does the dataset return None for every index, or valid= False for every sample?"
+        f"the epoch has ended without a single batch: drop_invalid has left out all {counted(dropped, 'sample')} that "
+        "there were. Does the dataset return None for every index, or valid= False for every sample?"
     )
 
 

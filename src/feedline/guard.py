@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from feedline.care import Care
+from feedline.counting import counted
 from feedline.errors import StalledSample, WorkerDied, WorkerTimeout, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter
@@ -301,7 +302,8 @@ class Guard:
     def _without(self, task: Task, place: int, death: Death, why: str | None) -> tuple[Task, str]:
         assert task.indices is not None
         deaths = self._deaths_at(place, task)
-        reason = f"{deaths} workers ended at it; the last {why.splitlines()[0] if why else words_for(death.exitcode)}"
+        last = why.splitlines()[0] if why else words_for(death.exitcode)
+        reason = f"{counted(deaths, 'worker')} ended at it; the last {last}"
         if death.instead is not None:
             reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
         with contextlib.suppress(Exception):  # an index that cannot be a key is found out anew each time
@@ -325,7 +327,7 @@ class Guard:
         elif place >= 0:
             remedy += ", or set on_error='skip' or 'replace' to go on without it"
         deaths = self._deaths_at(place, task)
-        error = kind(f"{culprit} has {did} {deaths} workers. The last: {self._told(death, why)}\n{remedy}.")
+        error = kind(f"{culprit} has {did} {counted(deaths, 'worker')}. The last: {self._told(death, why)}\n{remedy}.")
         return Outcome(task.seq, failure=Failure.of(error, same_process=True), ended=task.indices is None)
 
     def _deaths_at(self, place: int, task: Task) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from feedline.ahead import Foresee
 from feedline.collated import nothing_valid
+from feedline.counting import counted
 from feedline.datasets import described
 from feedline.errors import add_note
 from feedline.guard import Guard
@@ -339,8 +340,8 @@ class BatchIterator(Iterator[Any]):
         short_batches = (options.batch_size or 1) * max(1, self._passed.shards) if options.drop_last else 0
         if not said - short_batches < self._samples <= said and self._samples != said:
             self._lasting.tell_once(
-                f"the IterableDataset's __len__ says {said} but it gave {self._samples} elements, so len(loader) "
-                "is wrong too; let __len__ return the true count, or leave it out"
+                f"the IterableDataset's __len__ says {said} but it gave {counted(self._samples, 'element')}, so "
+                "len(loader) is wrong too; let __len__ return the true count, or leave it out"
             )
 
     def _abandon(self, error: BaseException) -> None:

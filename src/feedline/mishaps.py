@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from feedline.care import Care
+from feedline.counting import counted
 from feedline.errors import TooManyErrors
 from feedline.messages import BadSample, Outcome
 
@@ -89,7 +90,7 @@ class Mishaps:
     def _complaint(self, count: int, limit: float) -> str:
         last = "".join(f"\n  {_told(sample)}" for sample in self.samples[-LISTED:])
         return (
-            f"{count} of the {self._read} samples that this loader has read failed, which is more than "
+            f"{count} of the {counted(self._read, 'sample')} that this loader has read failed, which is more than "
             f"max_errors={limit}. The last ones:{last}\n"
             "loader.errors has them with their tracebacks. Repair them, leave them out of the dataset or sampler, or "
             "raise max_errors."

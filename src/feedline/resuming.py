@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.passed import ALONE, Passed, Sharing
 from feedline.state import Place, Tail
@@ -86,7 +87,8 @@ def read_again(place: Place, name: str) -> str | None:
     if not elements:
         return None
     return (
-        f"to go on with batch {place.batches}, {elements} elements of the IterableDataset {name} are read again and "
-        f"passed over (those of the {place.batches} batches before), because it cannot say where it stands: define "
+        f"to go on with batch {place.batches}, {counted(elements, 'element')} of the IterableDataset {name} "
+        f"{'is' if elements == 1 else 'are'} read again and passed over (those of the "
+        f"{counted(place.batches, 'batch')} before), because it cannot say where it stands: define "
         "state_dict() and load_state_dict(state) on the dataset, or on what its __iter__ returns"
     )

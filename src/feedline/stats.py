@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from feedline.counting import counted
 from feedline.exposition import Metric, exposition
 
 
@@ -88,7 +89,7 @@ class Flow:
     @property
     def waiting_share(self) -> float:
         """The share of its time that the loop waited: what a faster loader could save."""
-        return self.waiting / self.seconds if self.seconds else 0.0
+        return min(1.0, self.waiting / self.seconds) if self.seconds else 0.0
 
     @property
     def utilisation(self) -> float:
@@ -150,7 +151,7 @@ class Chosen:
 
     def __str__(self) -> str:
         many = "1 worker" if self.workers == 1 else f"{self.workers} workers"
-        what = f"{many}, {self.prefetch_factor} batches ahead each" if self.workers else "no workers"
+        what = f"{many}, {counted(self.prefetch_factor, 'batch')} ahead each" if self.workers else "no workers"
         return f"{what} ({'chosen' if self.settled else 'on trial'}): {self.reason}"
 
 
@@ -262,13 +263,15 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
 
 def _lines(stats: Stats) -> Iterator[str]:
     flow = stats.epoch
-    yield f"epoch {flow.epoch}: {flow.batches:,} batches, {flow.samples:,} samples in {flow.seconds:.3g} s"
+    given = f"{counted(flow.batches, 'batch')}, {counted(flow.samples, 'sample')}"
+    yield f"epoch {flow.epoch}: {given} in {flow.seconds:.3g} s"
     yield f"  {flow}"
     stages = {"fetch": flow.fetching, "collate": flow.collating, "send": flow.sending}
     stages |= {"transfer": flow.transferring, "deliver": flow.delivering}
     yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
     if flow.num_workers:
-        yield f"  {flow.queued:.2g} batches ready on average, {flow.num_workers} workers, {flow.restarts} replaced"
+        workers = f"{counted(flow.num_workers, 'worker')}, {flow.restarts} replaced"
+        yield f"  {flow.queued:.2g} batches ready on average, {workers}"
     if stats.chosen is not None:
         yield f"  {stats.chosen}"
     for worker in stats.workers:
@@ -280,6 +283,7 @@ def _lines(stats: Stats) -> Iterator[str]:
     if collate.fill is not None:
         yield f"  packed rows filled to {collate.fill:.1%}"
     if stats.errors or collate.dropped or collate.cut:
-        yield f"  {stats.errors} samples failed, {collate.dropped} dropped as invalid, {collate.cut} cut short"
+        failed = f"{counted(stats.errors, 'sample')} failed"
+        yield f"  {failed}, {collate.dropped} dropped as invalid, {collate.cut} cut short"
     if len(stats.epochs) > 1:
         yield f"all epochs: {stats.total}"

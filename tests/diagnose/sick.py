@@ -261,7 +261,7 @@ class OwnGenerator(Map):
 
 class Clock(Map):
     def __getitem__(self, index: int) -> Any:
-        return self.x[index] * (time.time_ns() % 1000), int(self.y[index])
+        return self.x[index] * (1 + time.time_ns() % 1000), int(self.y[index])
 
 
 class Remembers(Map):

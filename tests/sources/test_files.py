@@ -423,5 +423,5 @@ def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_says_what_it_is(tmp_path: Path) -> None:
-    assert repr(FilesDataset(["a.txt"])) == "FilesDataset(1 files)"
+    assert repr(FilesDataset(["a.txt"])) == "FilesDataset(1 file)"
     assert repr(FolderDataset(write(tmp_path, TREE))) == f"FolderDataset('{tmp_path}/', 5 files, 3 classes)"

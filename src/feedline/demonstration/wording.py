@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from feedline.counting import counted
 from feedline.demonstration.facts import Epoch, Facts, Images, Rarity, Resumption
 from feedline.diagnose.rendering import Line
 
@@ -82,7 +83,7 @@ def compared(resumption: Resumption) -> Iterator[Line]:
     """Whether it went on exactly."""
     if resumption.exact:
         after = resumption.batches - resumption.before
-        yield _line(f"Checked: the {after} batches after the stop, and the {resumption.before} before it,")
+        yield _line(f"Checked: the {counted(after, 'batch')} after the stop, and the {resumption.before} before it,")
         yield _line("are bit for bit those of a loader that was never stopped.")
     else:
         yield Line(f"  {not_exact(resumption)}", "bold red")
@@ -118,7 +119,9 @@ def ending(facts: Facts) -> Iterator[Line]:
     yield _line(f"{trained.images:,} images in {trained.seconds:.1f} s: {trained.images_per_second:,.0f} images/s.")
     yield _line(f"Training waited {trained.waited:.0%} of its time for them.", "loader.stats()")
     times = sum(file.times for file in trained.unreadable)
-    yield _line(f"{len(trained.unreadable)} damaged files came up {times} times:", "loader.errors")
+    yield _line(
+        f"{counted(len(trained.unreadable), 'damaged file')} came up {counted(times, 'time')}:", "loader.errors"
+    )
     for file in trained.unreadable:
         yield Line(f"    index {file.index:5}  {file.path}  {file.error}")
     accuracy = f"{trained.accuracy:.1%} of the validation images are told right"

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.counting import counted
 from feedline.errors import CollateError, CollateTypeError
 from feedline.messages import Array, Empty
 
@@ -183,7 +184,7 @@ class Collation:
             if len(value) != len(paths):
                 raise CollateError(
                     f"samples of one batch differ in length: {field_name(path)} of {self.sample(position)} has "
-                    f"{len(value)} elements, but that of {self.sample(0)} has {len(paths)}"
+                    f"{counted(len(value), 'element')}, but that of {self.sample(0)} has {len(paths)}"
                 )
         return [self.tree(column, inner) for column, inner in zip(zip(*values, strict=True), paths, strict=True)]
 

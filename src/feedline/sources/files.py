@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from feedline.checks import check_flag, check_function
+from feedline.counting import counted
 from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionTypeError, SourceError
@@ -162,7 +163,7 @@ class FilesDataset(Dataset[Any]):
         return path if len(path) < LONGEST_DESCRIPTION else "…" + path[2 - LONGEST_DESCRIPTION :]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.paths):,} files)"
+        return f"{type(self).__name__}({counted(len(self.paths), 'file')})"
 
 
 class FolderDataset(FilesDataset):
@@ -227,4 +228,5 @@ class FolderDataset(FilesDataset):
         self.labels = np.repeat(np.arange(len(found.sizes)), found.sizes)
 
     def __repr__(self) -> str:
-        return f"FolderDataset({file_name(self._before)!r}, {len(self):,} files, {len(self.classes):,} classes)"
+        files, classes = counted(len(self), "file"), counted(len(self.classes), "class")
+        return f"FolderDataset({file_name(self._before)!r}, {files}, {classes})"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from feedline.checks import check_function
+from feedline.counting import counted
 from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionError, OptionTypeError, SourceError, add_note
@@ -132,7 +133,7 @@ class ObjectDataset(Dataset[Any]):
         return name.decode()
 
     def __repr__(self) -> str:
-        return f"ObjectDataset({self.place!r}, {len(self):,} objects)"
+        return f"ObjectDataset({self.place!r}, {counted(len(self), 'object')})"
 
 
 def _place(place: Any, options: dict[str, Any]) -> Place:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from feedline.checks import check_choice, check_flag, check_function, check_whole
+from feedline.counting import counted
 from feedline.errors import OptionError, SourceError, StateError
 from feedline.masking import address as shown
 from feedline.sources.framing import FRAMINGS, Framing, TooLong
@@ -112,7 +113,8 @@ class _Line:
                 tries += 1
                 if tries > self._stream.retries or not pause:
                     raise SourceError(
-                        f"{self.address} cannot be connected to ({tries} tries): {error}; is the server running?"
+                        f"{self.address} cannot be connected to ({counted(tries, 'try')}): {error}; is the server "
+                        "running?"
                     ) from None
             time.sleep(pause)
 
@@ -275,7 +277,7 @@ class _Lines:
         self._broken += 1
         if broken is not None:
             if self._broken > self._stream.retries:
-                raise SourceError(f"{line.address} broke {self._broken} times without a record: {broken}")
+                raise SourceError(f"{line.address} broke {counted(self._broken, 'time')} without a record: {broken}")
             log.warning("%s: %s; connecting again", line.address, broken)
         time.sleep(min(FIRST_PAUSE * 2 ** min(self._broken, 8), LONGEST_PAUSE) if self._broken > 1 else 0)
         self._connect(line)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from math import ceil, hypot
 from typing import NamedTuple
 
+from feedline.counting import counted
+
 ENOUGH = 0.05
 """The share of its time that the loop may wait; the same as in `feedline tune`."""
 GAIN = 0.05
@@ -215,7 +217,7 @@ class Pace:
         return self._be(trial.other, _Trial(BACK, tried, seen), self._refuted[tried])
 
     def _named(self, setting: Setting, beside: Setting) -> str:
-        return str(setting) if setting.workers != beside.workers else f"{setting.prefetch} batches ahead"
+        return str(setting) if setting.workers != beside.workers else f"{counted(setting.prefetch, 'batch')} ahead"
 
     def _is_news(self, seen: Window) -> bool:
         was = self._reference

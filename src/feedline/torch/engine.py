@@ -21,6 +21,7 @@ from torch.utils.data import IterableDataset, default_collate, default_convert
 import feedline.datasets
 from feedline.ahead import Foresee
 from feedline.care import Care
+from feedline.counting import counted
 from feedline.datasets import fingerprint_of
 from feedline.errors import StateError
 from feedline.feed import Feed
@@ -327,9 +328,9 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
     most = place.batches * step
     if place.samples != most and not (is_over and most - step < place.samples < most):
         raise StateError(
-            f"the state stands after {place.batches} batches with {place.samples} samples, of another batch_size (or "
-            f"number of ranks) than {loader.batch_size}. Lightning counts an epoch in batches, so it would end at the "
-            "wrong sample: keep batch_size times ranks as it was"
+            f"the state stands after {counted(place.batches, 'batch')} with {counted(place.samples, 'sample')}, of "
+            f"another batch_size (or number of ranks) than {loader.batch_size}. Lightning counts an epoch in batches, "
+            "so it would end at the wrong sample: keep batch_size times ranks as it was"
         )
 
 

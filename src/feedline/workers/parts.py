@@ -13,6 +13,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.stream import StreamReader
 from feedline.messages import Task
@@ -72,8 +73,8 @@ class Parts:
             with contextlib.suppress(Exception):
                 return set_apart(self._untouched)
         raise StateError(
-            f"the state was saved with {shards} workers; to have others read their parts of the stream, each needs "
-            f"a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: continue with "
+            f"the state was saved with {counted(shards, 'worker')}; to have others read their parts of the stream, "
+            f"each needs a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: continue with "
             f"num_workers={shards}"
         )
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from feedline.counting import counted
 from feedline.diagnose.target import constructed, is_loader, loaded, loaded_within
 from feedline.errors import OptionError, OptionTypeError
 from feedline.loader import DataLoader
@@ -195,7 +196,7 @@ def _left_out(loader: Any) -> list[str]:
 def _about(dataset: Any, options: Mapping[str, Any]) -> str:
     parts = [type(dataset).__qualname__]
     if not _is_stream(dataset):
-        parts.append(f"{len(dataset):,} samples")
+        parts.append(counted(len(dataset), "sample"))
     if options.get("batch_sampler") is not None:
         parts.append(f"batches of {type(options['batch_sampler']).__qualname__}")
     elif options["batch_size"] is not None:

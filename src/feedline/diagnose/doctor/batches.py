@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from feedline.counting import counted
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding
 
@@ -28,7 +29,7 @@ def check_collation(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "collate-fails",
         PROBLEM if seen.setting.loader else WARNING,
-        f"Loading fails after {run.batches:,} batches: {run.error.splitlines()[0][:200]}",
+        f"Loading fails after {counted(run.batches, 'batch')}: {run.error.splitlines()[0][:200]}",
         {"error": run.error, "batches": run.batches},
         "Samples can be read one by one, but no batch comes of them.",
         "have collate_fn take what __getitem__ gives; pad what differs in length, keep what cannot be stacked.",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from feedline.checks import check_seconds, check_whole
+from feedline.counting import counted
 from feedline.diagnose.answer import Findings
 from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.doctor import batches, carrying, failures, labels, memory, overlap, randomness, speed, values
@@ -148,12 +149,12 @@ def _trouble(what: str, why: str) -> Finding:
 def _examined(seen: Evidence) -> Finding:
     """What the findings rest upon."""
     length = seen.setting.length
-    of = "" if length is None else f" of {length:,}"
-    parts = [f"{len(seen.readings):,}{of} samples read"]
+    unknown = f"{counted(len(seen.readings), 'sample')} read"
+    parts = [f"{len(seen.readings):,} of {counted(length, 'sample')} read" if length is not None else unknown]
     if seen.again:
         parts.append(f"{len(seen.again) + len(seen.reseeded):,} of them again")
     if seen.run is not None and seen.run.batches:
-        parts.append(f"{seen.run.batches:,} batches run with workers")
+        parts.append(f"{counted(seen.run.batches, 'batch')} run with workers")
     evidence = {
         "read": len(seen.readings),
         "length": length,

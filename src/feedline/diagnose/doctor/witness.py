@@ -39,7 +39,7 @@ def quietly() -> Iterator[list[str]]:
 def mishap_of(bad: BadSample) -> Mishap:
     """What befell the sample: it did not come to an end, or ended its worker.
 
-    >>> mishap_of(BadSample(3, 0, "", "1 workers ended at it; the last was stuck for 2.0 s")).stuck
+    >>> mishap_of(BadSample(3, 0, "", "1 worker ended at it; the last was stuck for 2.0 s")).stuck
     True
     """
     return Mishap(bad.index, bad.what, bad.error, "stuck for" in bad.error)

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterator
 
+from feedline.counting import counted
 from feedline.cpus import Cpus
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 from feedline.diagnose.machine.plan import Plan
@@ -85,7 +86,8 @@ def check_threads(plan: Plan) -> Iterator[Finding]:
         yield Finding(
             "threads",
             WARNING,
-            f"OMP_NUM_THREADS is not set: libraries start {cpus.allowed} threads on {_number(cpus.quota)} CPUs' time",
+            f"OMP_NUM_THREADS is not set: libraries start {counted(cpus.allowed, 'thread')} on "
+            f"{_number(cpus.quota)} CPUs' time",
             evidence,
             "OpenMP, OpenBLAS, MKL and torch count the CPUs they see, not the quota. In the main process their threads "
             "use it up in a fraction of each period, and then everything stands still, workers included. (feedline's "

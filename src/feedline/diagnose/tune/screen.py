@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from feedline.counting import counted
 from feedline.diagnose.rendering import Line
 from feedline.diagnose.tune.outcome import Outcome
 from feedline.diagnose.tune.trial import Trial
@@ -55,7 +56,7 @@ def measured(outcome: Outcome) -> str:
         "" if outcome.finished else " There was not enough time to try all that should be: give it more (--seconds)."
     )
     return (
-        f"{len(outcome.trials)} settings tried with {batches:,} batches in {outcome.seconds:.0f} s, "
+        f"{counted(len(outcome.trials), 'setting')} tried with {counted(batches, 'batch')} in {outcome.seconds:.0f} s, "
         f"on {number(outcome.cpus)} CPUs.{short}"
     )
 

@@ -146,6 +146,17 @@ def _tuning(search: Search, subject: Subject, seconds: float) -> Tuning:
     )
 
 
+def _queued(share: float) -> str:
+    """How long: a worker's threads may all stand there, and their times are added up.
+
+    >>> _queued(0.4), _queued(2.12)
+    ('40 % of the time', '2.1 s for each second of work, all threads added up')
+    """
+    if share > 1:
+        return f"{share:.1f} s for each second of work, all threads added up"
+    return f"{percent(share)} of the time"
+
+
 def _notes(search: Search, best: Trial) -> list[str]:
     notes = []
     if search.skipped:
@@ -154,8 +165,7 @@ def _notes(search: Search, best: Trial) -> list[str]:
     if starved(best) > STARVED and best.cpus_used < FULL * search.bounds.cpus:
         notes.append(
             f"Other programs use this machine: loading had {best.cpus_used:.1f} of {number(search.bounds.cpus)} CPUs, "
-            f"and its workers stood in the queue for one {percent(starved(best))} of the time. Tune again when it is "
-            "quiet."
+            f"and its workers stood in the queue for one {_queued(starved(best))}. Tune again when it is quiet."
         )
     elif len(best.windows) < 2:
         notes.append(f"There was time to measure {best.setting} only once: how far to trust that is not known.")

@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from feedline.checks import check_function
+from feedline.counting import counted
 from feedline.errors import CollateError, add_note
 from feedline.line.collate import sample_name
 from feedline.line.collators.collator import Collator
@@ -62,7 +63,8 @@ class drop_invalid(Collator):
         if not kept:
             making.tally.emptied = 1
             raise NothingLeft(
-                f"none of the {len(values)} samples of this batch is valid, so that there is nothing to make it of"
+                f"none of the {counted(len(values), 'sample')} of this batch is valid, so that there is nothing to "
+                "make it of"
             )
         return self._inner.into([values[position] for position in kept], making.only(kept), path)
 

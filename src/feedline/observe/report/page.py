@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.counting import counted
 from feedline.cpus import look
 from feedline.observe.recording import Recording
 from feedline.observe.report import measured, sections
@@ -78,13 +79,14 @@ def embedded(data: Any) -> str:
 
 def _head(recording: Recording, flows: list[Flow], flow: Flow) -> str:
     now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    workers = f"{flow.num_workers} workers" if flow.num_workers else "no workers"
-    epochs = "1 epoch" if len(flows) == 1 else f"{len(flows)} epochs"
-    told = f"{epochs}, {flow.batches:,} batches, {flow.samples:,} samples, {workers}; written {now}"
+    workers = counted(flow.num_workers, "worker") if flow.num_workers else "no workers"
+    epochs = counted(len(flows), "epoch")
+    told = f"{epochs}, {counted(flow.batches, 'batch')}, {counted(flow.samples, 'sample')}, {workers}; written {now}"
     lines = [told]
     if recording.left_out:
         lines.append(
-            f"The timeline has the first {len(recording.delivered):,} batches; {recording.left_out:,} came later."
+            f"The timeline has the first {counted(len(recording.delivered), 'batch')}; {recording.left_out:,} came "
+            "later."
         )
     return f"<header><h1>feedline report</h1>{''.join(map(sentence, lines))}</header>"
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Protocol
 
+from feedline.counting import counted
 from feedline.observe.recording import Event
 from feedline.observe.report import charts
 from feedline.observe.report.markup import Html, axis, figure, number, sentence, table
@@ -180,8 +181,8 @@ def slowest(found: Samples, zero: int) -> str:
         for one in found.slowest
     ]
     told = (
-        f"Of {found.number:,} samples, the median took {_ms(found.median)} to read, and one in a hundred more than "
-        f"{_ms(found.slow)}."
+        f"Of {counted(found.number, 'sample')}, the median took {_ms(found.median)} to read, and one in a hundred more "
+        f"than {_ms(found.slow)}."
     )
     head = ("index", "took", "", "× median", "by", "epoch", "batch", "at")
     return sentence(told) + table(head, rows)
@@ -224,7 +225,7 @@ def padding(found: CollateStats) -> str:
     if found.fill is not None:
         told.append(f"Packed rows are filled to {percent(found.fill)}.")
     if found.cut or found.dropped:
-        told.append(f"{found.cut:,} samples were cut short, {found.dropped:,} dropped as invalid.")
+        told.append(f"Cut short: {counted(found.cut, 'sample')}; dropped as invalid: {found.dropped:,}.")
     return "".join(f"<p>{escape(text)}</p>" for text in told) + chart
 
 
@@ -242,7 +243,7 @@ def errors(count: int, failed: Sequence[Failed]) -> str:
         for one in failed[-SHOWN:]
     ]
     if not rows:
-        return "<p>No sample failed.</p>" if not count else sentence(f"{count:,} samples failed.")
+        return "<p>No sample failed.</p>" if not count else sentence(f"{counted(count, 'sample')} failed.")
     head = ("index", "what", "error", "done about it", "epoch", "batch")
     told = f"The last {len(rows)} of {count:,}." if count > len(rows) else ""
     return table(head, rows) + (sentence(told) if told else "")

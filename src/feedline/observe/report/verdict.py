@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from feedline.counting import counted
 from feedline.observe.report.measured import Composition, Samples, Waits
 from feedline.stats import Flow, Stats
 
@@ -45,7 +46,8 @@ def verdict(flow: Flow, waits: Waits, cpus: int) -> Verdict:
     'Your loop waited 2 % of the time; the workers were busy 30 %. The loader keeps up.'
     """
     if flow.batches < FEW or not flow.seconds:
-        return Verdict("unknown", f"{flow.batches} batches are too few to judge: record at least {FEW}.")
+        few = f"{counted(flow.batches, 'batch')} {'is' if flow.batches == 1 else 'are'} too few to judge"
+        return Verdict("unknown", f"{few}: record at least {FEW}.")
     busy = f"; the workers were busy {percent(flow.utilisation)}" if flow.num_workers else ""
     waited = f"Your loop waited {percent(flow.waiting_share)} of the time{busy}."
     if flow.waiting_share <= LITTLE:
@@ -70,21 +72,22 @@ def _spare(flow: Flow) -> Found:
 def _no_workers(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     if flow.num_workers:
         return None
-    some = f"num_workers={min(4, cpus)} ({_many(cpus, 'CPU')} here) makes batches while the loop computes."
+    some = f"num_workers={min(4, cpus)} ({counted(cpus, 'CPU')} here) makes batches while the loop computes."
     return "Without workers every batch is made when it is asked for.", (some, *_cheaper(flow))
 
 
 def _transfer(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     if flow.transferring < MOST * flow.waiting:
         return None
-    why = f"{percent(flow.transferring / flow.waiting)} of the waiting was for batches on their way to the device."
+    share = percent(min(1.0, flow.transferring / flow.waiting))
+    why = f"{share} of the waiting was for batches on their way to the device."
     return why, ("Send less: images as uint8, converted on the device; float32 and not float64.",)
 
 
 def _delivery(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     if flow.delivering < MOST * flow.waiting:
         return None
-    why = f"{percent(flow.delivering / flow.waiting)} of the waiting was the main process unpacking batches."
+    why = f"{percent(min(1.0, flow.delivering / flow.waiting))} of the waiting was the main process unpacking batches."
     return why, (
         "Batches of arrays or tensors need no unpacking; lists of many small objects do.",
         "Larger batches: the cost is mostly per batch.",
@@ -107,9 +110,9 @@ def _workers(flow: Flow, waits: Waits, cpus: int) -> Found | None:
         return None
     why = "The workers have hardly a break, and all together are slower than the loop."
     if flow.num_workers < cpus:
-        more = f"More workers: num_workers={min(cpus, 2 * flow.num_workers)} ({_many(cpus, 'CPU')} here)."
+        more = f"More workers: num_workers={min(cpus, 2 * flow.num_workers)} ({counted(cpus, 'CPU')} here)."
     else:
-        here = f"{_many(cpus, 'CPU')} here"
+        here = f"{counted(cpus, 'CPU')} here"
         more = f"More workers, if samples wait for disks or the network; not if they compute ({here})."
     return why, (more, *_cheaper(flow))
 
@@ -162,9 +165,9 @@ def notes(stats: Stats, restarts: int, samples: Samples, composition: Compositio
         share = percent(composition.single / composition.batches)
         found.append(f"{share} of the batches have a single label: is sorted data read in order? shuffle=True.")
     if stats.errors:
-        found.append(f"{_many(stats.errors, 'sample')} failed, left out or replaced: see the errors.")
+        found.append(f"{counted(stats.errors, 'sample')} failed, left out or replaced: see the errors.")
     if restarts:
-        found.append(f"{_many(restarts, 'worker')} died or hung, and had to be replaced: see the events.")
+        found.append(f"{counted(restarts, 'worker')} died or hung, and had to be replaced: see the events.")
     return found
 
 
@@ -179,7 +182,3 @@ def percent(share: float) -> str:
     if 0.99 < share < 1:
         return f"{min(99.9, 100 * share):.1f} %"
     return f"{100 * share:.0f} %"
-
-
-def _many(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"

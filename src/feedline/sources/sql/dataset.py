@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from feedline.checks import check_function
+from feedline.counting import counted
 from feedline.datasets.joining import Dataset
 from feedline.datasets.reading import position
 from feedline.errors import add_note
@@ -117,7 +118,7 @@ class SQLDataset(Dataset[Any]):
         return _described(place, self._columns.row(place))
 
     def __repr__(self) -> str:
-        return f"SQLDataset({str(self._database)!r}, {len(self):,} rows of {', '.join(self.names)})"
+        return f"SQLDataset({str(self._database)!r}, {counted(len(self), 'row')} of {', '.join(self.names)})"
 
     def _sample(self, place: int, row: dict[str, Any]) -> Any:
         try:

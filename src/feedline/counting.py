@@ -1,0 +1,26 @@
+"""Numbers with the word for what is counted.
+
+Takes: a number and a word. Gives: both, in the form that fits. Not its job: sentences.
+"""
+
+from __future__ import annotations
+
+
+def counted(count: int, word: str) -> str:
+    """A number and what it counts.
+
+    >>> counted(1, "batch"), counted(2, "batch"), counted(1200, "sample"), counted(0, "try")
+    ('1 batch', '2 batches', '1,200 samples', '0 tries')
+    """
+    return f"{count:,} {word if count == 1 else several(word)}"
+
+
+def several(word: str) -> str:
+    """The word for more than one.
+
+    >>> several("class"), several("batch"), several("epoch"), several("entry")
+    ('classes', 'batches', 'epochs', 'entries')
+    """
+    if word.endswith(("s", "tch", "sh", "x")):
+        return f"{word}es"
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
