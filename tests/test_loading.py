@@ -179,6 +179,19 @@ def test_a_worker_knows_who_it_is(kind: dict[str, Any]) -> None:
     assert get_worker_info() is None
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["new workers", "persistent"])
+def test_a_new_worker_has_a_seed_that_no_other_epochs_had(again: bool) -> None:
+    # Or a generator that is seeded by it, as advised, would draw the same in every epoch.
+    def seeds(**more: Any) -> list[set[int]]:
+        with DataLoader(Reporting(), seed=1, num_workers=1, workers="thread", **more) as loader:
+            return [{int(batch[2][0]) for batch in loader} for _ in range(3)]
+
+    found = seeds(persistent_workers=again)
+    assert all(len(epoch) == 1 for epoch in found)
+    assert len(set.union(*found)) == (1 if again else 3)
+    assert found == seeds(persistent_workers=again)
+
+
 def set_mark(worker: int) -> None:
     os.environ[f"FEEDLINE_TEST_MARK_{threading.get_ident()}"] = str(worker + 100)
 

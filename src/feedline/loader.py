@@ -31,6 +31,7 @@ from feedline.messages import BadSample
 from feedline.options import Options, check_options
 from feedline.recorder import Recorder
 from feedline.resuming import Progress, read_again
+from feedline.rng import mix
 from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
 from feedline.workers.job import Job
@@ -127,7 +128,8 @@ class DataLoader:
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
                 self._feed.tell_once(again)
             length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
-            return self._feed.begin(self.options, tasks, passed, length, _job(self.options), foresee=foresee)
+            job = _job(self.options, passed.epoch)
+            return self._feed.begin(self.options, tasks, passed, length, job, foresee=foresee)
         except BaseException:
             self._progress.take_back()
             raise
@@ -293,7 +295,7 @@ def kind_of(options: Options, seed: int | None) -> Kind:
     return Kind(seed, global_length(sampler), name_of(sampler), by, batch_size=options.batch_size)
 
 
-def _job(options: Options) -> Job:
+def _job(options: Options, epoch: int = 0) -> Job:
     return Job(
         dataset=options.dataset,
         stream=options.stream,
@@ -303,7 +305,7 @@ def _job(options: Options) -> Job:
         collate_fn=options.collate_fn,
         worker_init_fn=options.worker_init_fn,
         shuffle_buffer=options.shuffle_buffer,
-        seed=options.seed,
+        seed=mix(options.seed, epoch) >> 2,  # 62 bits; like torch's base seed another one in each epoch
         num_workers=options.num_workers,
         registrations=registrations(),
         on_error=options.care.on_error,

@@ -27,6 +27,7 @@ class Job:
     worker_init_fn: Callable[[int], None] | None
     shuffle_buffer: int
     seed: int
+    """That workers begin with (`get_worker_info().seed`), each with its number added."""
     num_workers: int
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
