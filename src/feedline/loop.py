@@ -17,13 +17,14 @@ from typing import Any
 from feedline.ahead import Foresee
 from feedline.collated import nothing_valid
 from feedline.datasets import described
-from feedline.errors import add_note
+from feedline.errors import StateError, add_note
 from feedline.guard import Guard
 from feedline.lasting import Lasting
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.line.stream import DISAGREE, UNEQUAL
+from feedline.line.turns import OTHER_RANKS
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording
@@ -301,6 +302,9 @@ class BatchIterator(Iterator[Any]):
         if outcome.ended:
             self._tasks.ended(outcome.seq)
         if outcome.whole is not None:
+            if not outcome.whole and self._passed.others is not None:
+                ranks, rank = self._passed.others
+                raise StateError(OTHER_RANKS.format(ranks=ranks, rank=rank))
             self._read_whole.add(outcome.whole)
             if len(self._read_whole) > 1:
                 raise RuntimeError(DISAGREE)
@@ -331,6 +335,8 @@ class BatchIterator(Iterator[Any]):
             self._options.on_epoch_end(self._lasting.stats())
 
     def _check_length(self) -> None:
+        if self._passed.is_shared:
+            return  # how many the other ranks had is not known here
         try:
             said = len(self._options.dataset)
         except Exception:  # it has no length, or none that can be had

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import gcd
 from typing import Any, NamedTuple
 
 from feedline.datasets import Array, Empty, IntArray
@@ -66,7 +67,8 @@ class Task(NamedTuple):
     place: dict[str, Any] | None = None
     """For a part of a stream that is opened in its middle: where it stands, as `Outcome.stream` once said."""
     stride: int = 1
-    """From one index's place in the epoch to the next one's: several ranks take turns."""
+    """From one index's place in the epoch to the next one's: several ranks take turns. Of a stream, from one of this
+    rank's batches to the next one."""
     piece_of: int = -1
     """The number of the batch that this is a piece of (workers.splitting); a piece's own number is nobody else's."""
     rows: tuple[int, int, int, int] | None = None
@@ -84,6 +86,11 @@ class Task(NamedTuple):
     def shard(self) -> int:
         """The part of the stream; for other data just the task's number."""
         return self.seq % self.shards if self.shards else self.seq
+
+    @property
+    def lane(self) -> int:
+        """Decides which worker reads that part: of a stream's parts a rank has every so-manieth only."""
+        return self.shard // gcd(self.stride, self.shards) if self.shards else self.seq
 
 
 @dataclass(frozen=True)
@@ -211,6 +218,8 @@ class Notice(NamedTuple):
     drawing: tuple[Drawing, ...] = ()
     needs_worker: str = ""
     """Why the dataset should be read by a worker, and never by the loop (num_workers="auto")."""
+    ranks: str = ""
+    """What the user should be warned of once, about sharing a stream out over ranks."""
 
 
 class Outcome(NamedTuple):
@@ -247,9 +256,9 @@ def with_need(outcome: Outcome, why: str) -> Outcome:
     return outcome._replace(notice=(outcome.notice or Notice())._replace(needs_worker=why))
 
 
-def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:
+def notice_of(warning: str | None, tally: Tally | None, ranks: str = "") -> Notice | None:
     """None if there is nothing to say."""
-    return Notice(warning, tally) if warning or tally else None
+    return Notice(warning, tally, ranks=ranks) if warning or tally or ranks else None
 
 
 def error_line(error: BaseException) -> str:

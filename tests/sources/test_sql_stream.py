@@ -106,6 +106,15 @@ def test_ranks_are_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["id"] for row in SQLStream(url, QUERY, "id", bounds=(0, 99))] == [55, 89, 144, 1000]
 
 
+def test_a_loader_knows_that_it_shares_itself_out_over_ranks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    stream = SQLStream(url, QUERY, "id", bounds=(0, 99))
+    assert len(list(DataLoader(stream, batch_size=None))) == 4  # and no warning, which would be an error
+    with pytest.raises(OptionError, match="a SQLStream finds out its rank"):
+        next(iter(DataLoader(stream, batch_size=None, ranks="shard")))
+
+
 def test_bounds_are_the_users_or_found(url: str) -> None:
     stream = SQLStream(url, QUERY, "id")
     assert [len(list(stream.shard(index, 4))) for index in range(4)] == [12, 0, 0, 1]

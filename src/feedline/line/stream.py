@@ -20,10 +20,11 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset
-from feedline.errors import StateError, add_note, noted
+from feedline.errors import OptionError, StateError, add_note, noted
 from feedline.foreign import ask
 from feedline.line.shuffled import Shuffled
 from feedline.line.source import Record, Source
+from feedline.line.turns import ONE_RANK, OWN_ENDS, Turns
 from feedline.messages import BadSample, Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
@@ -85,6 +86,13 @@ class Taken(NamedTuple):
     short: bool = False
     """Did the stream end before the batch was full? Elements left out do not count."""
 
+    def is_batch(self, drop_last: bool) -> bool:
+        """Does it count among the stream's batches? One after its end does not."""
+        return not self.short or (bool(self.elements) and not drop_last)
+
+
+NOTHING = Taken([], ended=True, short=True)
+
 
 class StreamReader:
     """One epoch of one part of a stream, opened for the first task that wants it."""
@@ -99,8 +107,12 @@ class StreamReader:
         is_own_share: bool = False,
         on_error: str = "raise",
         row: Row | None = None,
+        turns: Turns = ONE_RANK,
+        drop_last: bool = False,
     ) -> None:
         self._row = unwatched() if row is None else row
+        self._turns = turns
+        self._drop_last = drop_last
         self._shards = task.shards
         self._shard = task.shard
         self._size = size
@@ -155,15 +167,44 @@ class StreamReader:
         return found
 
     def take(self, task: Task) -> Taken:
-        """The elements of the task's batch."""
+        """The elements of the task's batch; at the end of the stream, what this rank gets instead."""
+        first, ranks, uneven = task.seq - self._turns.rank, self._turns.ranks, self._turns.uneven
+        in_step = NOTHING  # the first batch of this step, as far as that is one that others have
         while self._at < task.seq and not self._ended:
-            try:
-                self._batch(task._replace(seq=self._at))
-            except Exception as error:  # it is reported by the task whose batch this is
-                if self._late or isinstance(error, StateError):  # which other workers need not notice
-                    raise
-                log.debug("batch %d, passed over, failed: %r", self._at, error)
-        return Taken([], True, short=True) if self._ended else self._batch(task)
+            at = self._at
+            taken = self._passed_over(task)
+            if at == first and uneven == "pad" and taken is not None:
+                in_step = taken
+        taken = NOTHING if self._ended else self._batch(task)
+        if ranks == 1 or not self._whole:
+            return taken
+        if uneven == "pad" and not taken.is_batch(self._drop_last) and in_step.is_batch(self._drop_last):
+            return Taken(in_step.elements, True, taken.bad)
+        if uneven == "drop" and taken.ended and task.seq + 1 < first + ranks:
+            return NOTHING._replace(bad=taken.bad)
+        return taken
+
+    def completes_step(self, task: Task) -> bool:
+        """Has every rank a batch in this task's step, as far as that matters? Reads on to where the step ends."""
+        if self._turns.uneven != "drop" or not self._whole:
+            return True
+        stop = self._turns.after(task.seq)
+        while self._at < stop and not self._ended:
+            taken = self._passed_over(task)
+            if taken is not None and not taken.is_batch(self._drop_last):
+                self._ended = True
+                return False
+        return self._at >= stop
+
+    def _passed_over(self, task: Task) -> Taken | None:
+        """The batch that comes next, which another task gets; None if it failed."""
+        try:
+            return self._batch(task._replace(seq=self._at))
+        except Exception as error:  # it is reported by the task whose batch this is
+            if self._late or isinstance(error, StateError):  # which other workers need not notice
+                raise
+            log.debug("batch %d, passed over, failed: %r", self._at, error)
+            return None
 
     def _batch(self, task: Task) -> Taken:
         if self._shuffled is not None and self._source.of:
@@ -251,7 +292,8 @@ class StreamReader:
         self._check_sharing(record)
         if self._whole:
             named = NAMED_ONLY if namings() > before else ""
-            self.notices.append(READ_WHOLE.format(shards=self._shards) + named)
+            if named or self._shards > self._turns.ranks:  # that ranks share it so is what was asked for
+                self.notices.append(READ_WHOLE.format(shards=self._shards) + named)
         return elements
 
     def _go_on(self, record: Record) -> None:
@@ -264,6 +306,8 @@ class StreamReader:
             self._at = record["next"]
 
     def _check_sharing(self, record: Record) -> None:
+        if not self._whole and self._turns.ranks > 1 and self._turns.uneven != "exact":
+            raise OptionError(OWN_ENDS.format(uneven=self._turns.uneven))
         if record.get("own", not self._whole) == self._whole:
             raise _changed_sharing(then_own=self._whole)
 

@@ -33,7 +33,7 @@ class Part:
 
 
 class Parts:
-    """One worker's."""
+    """One worker's. `workers` are those of all ranks that share the stream."""
 
     def __init__(self, dataset: Any, workers: int, seed: int, initialised: bool) -> None:
         self.own = Part(dataset)
