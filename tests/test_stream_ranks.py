@@ -193,6 +193,13 @@ def test_a_stream_that_keeps_its_place_is_not_read_again_by_other_ranks() -> Non
         assert next(iter(loader))[0].tolist() == [36, 37, 38]
 
 
+def test_several_ranks_go_on_with_what_one_has_read_in_one_part_and_one_with_that() -> None:
+    (alone,), states = steps(Stream, 30, 1, INLINE, 1, None)
+    second, states = steps(Stream, 30, 2, INLINE, 2, states)
+    (rest,), _ = steps(Stream, 30, 1, THREADS, None, states[1:])
+    assert numbers(alone + second[0] + second[1] + rest) == [*range(6), *range(9, 12), *range(6, 9), *range(12, 30)]
+
+
 def test_a_share_of_its_own_goes_on_on_the_rank_that_saved_it() -> None:
     for kind in (INLINE, THREADS):
         whole = epoch(Asking, 50, 2, THREADS)
@@ -275,6 +282,23 @@ def test_a_worker_that_dies_is_replaced_and_every_rank_has_its_batches(tmp_path:
     assert got == [share(alone, 2, rank, uneven) for rank in range(2)]
 
 
+class FailsOnOne(Stream):
+    """A generator that meets an error on rank 1 only, in a batch of rank 0."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(self.length):
+            if number == 13 and get_worker_info().id % 2:  # type: ignore[union-attr]
+                raise OSError("stale file handle")
+            yield number, number
+
+
+@pytest.mark.parametrize("uneven", UNEVEN)
+def test_a_rank_on_which_the_stream_ends_by_an_error_that_another_is_to_report_says_so(uneven: str) -> None:
+    assert len(part(loader_of(FailsOnOne, 31, INLINE, uneven=uneven), 0, 2)[0]) == {"drop": 5}.get(uneven, 6)
+    with pytest.warns(UserWarning, match=r"ended on this rank after an error.*OSError: stale file handle"):
+        assert len(part(loader_of(FailsOnOne, 31, INLINE, uneven=uneven), 1, 2)[0]) == 2
+
+
 # What is seen, and said.
 
 
@@ -329,6 +353,17 @@ def test_nobody_is_warned_who_has_said_what_is_meant_or_is_alone() -> None:
         warnings.simplefilter("error")
         assert len(list(DataLoader(Stream(20), batch_size=2, ranks="all"))) == 10
         assert len(list(DataLoader(np.arange(20), batch_size=2))) == 10
+
+
+@pytest.mark.parametrize("variables", [{"RANK": "3", "WORLD_SIZE": "2"}, {"RANK": "", "WORLD_SIZE": "two"}])
+def test_variables_that_mean_something_else_do_not_matter_to_who_has_not_asked(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert len(list(DataLoader(Stream(20), batch_size=2))) == 10
+    with pytest.raises(ValueError, match=r"num_replicas|invalid literal"):
+        iter(DataLoader(Stream(20), batch_size=2, ranks="shard"))
 
 
 def test_a_warning_of_its_own_is_not_hidden_with_the_one_about_workers() -> None:

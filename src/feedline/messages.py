@@ -220,6 +220,8 @@ class Notice(NamedTuple):
     """Why the dataset should be read by a worker, and never by the loop (num_workers="auto")."""
     ranks: str = ""
     """What the user should be warned of once, about sharing a stream out over ranks."""
+    ended_by: str = ""
+    """Of a stream that every worker reads whole: the error after which it ended in this one."""
 
 
 class Outcome(NamedTuple):
@@ -256,9 +258,10 @@ def with_need(outcome: Outcome, why: str) -> Outcome:
     return outcome._replace(notice=(outcome.notice or Notice())._replace(needs_worker=why))
 
 
-def notice_of(warning: str | None, tally: Tally | None, ranks: str = "") -> Notice | None:
+def notice_of(warning: str | None, tally: Tally | None, ranks: str = "", ended_by: str = "") -> Notice | None:
     """None if there is nothing to say."""
-    return Notice(warning, tally, ranks=ranks) if warning or tally or ranks else None
+    there_is = warning or tally or ranks or ended_by
+    return Notice(warning, tally, ranks=ranks, ended_by=ended_by) if there_is else None
 
 
 def error_line(error: BaseException) -> str:

@@ -57,8 +57,8 @@ class Passed:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
-        self.others = begin.ranks if begin.is_of_others(turns[:2]) else None
-        """For a stream: the rank, and the number of ranks, from whose state it goes on, if that was another one."""
+        self.others = begin.ranks if begin.is_of_others(turns[:2]) and begin.shards > 1 else None
+        """For a stream in several parts: of how many ranks which one's state it goes on from, if not this one's."""
         self.is_shared = turns.ranks > 1 or begin.ranks[0] > 1
         """For a stream: are some of its elements delivered by other ranks, or have been?"""
         self._turns = turns

@@ -25,7 +25,7 @@ from feedline.foreign import ask
 from feedline.line.shuffled import Shuffled
 from feedline.line.source import Record, Source
 from feedline.line.turns import ONE_RANK, OWN_ENDS, Turns
-from feedline.messages import BadSample, Task
+from feedline.messages import BadSample, Task, error_line
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
 from feedline.worker_info import namings, watch_for_counting
@@ -60,6 +60,15 @@ UNEQUAL = (
     "the IterableDataset was taken for one that every worker reads whole, but it has other elements in each worker: in "
     "one it has ended, and another has more. If workers read shares that they pick by get_worker_info().id alone, "
     "let it look at num_workers, too, or define shard(index, count)"
+)
+ENDED_BY = (
+    "the IterableDataset, which every worker reads whole, has ended in one of them after an error that the others did "
+    "not meet, so batches would be lost: {error}. Whatever makes it fail there alone is to be repaired, or caught in "
+    "its __iter__"
+)
+ENDED_UNSEEN = (
+    "the IterableDataset ended on this rank after an error in a batch of another worker or rank, which is reported "
+    "there if it fails there, too: {error}"
 )
 GENERATOR_OVER = (
     "an element of the IterableDataset failed, and its __iter__ is a generator, which Python ends at its first error: "
@@ -125,6 +134,7 @@ class StreamReader:
         """Went it on from a state, and has it asked again? None if nothing is to be found out."""
         self._first = task._replace(seq=0, place=None)
         self._ended = False
+        self._failed = ""  # the latest error, in whosever batch
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
         self.notices: list[str] = []
@@ -147,6 +157,11 @@ class StreamReader:
     def whole(self) -> bool:
         """Does every worker read all of it, and keep its part?"""
         return self._whole and self._shards > 1
+
+    @property
+    def ended_by(self) -> str:
+        """The error after which a stream ended that others read, too; empty if it simply ended."""
+        return self._failed if self._ended and self.whole else ""
 
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
@@ -204,6 +219,8 @@ class StreamReader:
             if self._late or isinstance(error, StateError):  # which other workers need not notice
                 raise
             log.debug("batch %d, passed over, failed: %r", self._at, error)
+            if self._turns.ranks > 1 and self._source.died:
+                self.notices.append(ENDED_UNSEEN.format(error=self._failed))
             return None
 
     def _batch(self, task: Task) -> Taken:
@@ -247,6 +264,7 @@ class StreamReader:
             except StopIteration:
                 self._ended = True
             except Exception as error:
+                self._failed = f"{error_line(error)} (element {self._source.number})"
                 if self._on_error == "raise":
                     where = f"at element {len(elements)} of batch {task.seq}"
                     add_note(error, f"feedline: raised by the IterableDataset {where}")

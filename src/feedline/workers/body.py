@@ -229,7 +229,6 @@ class Body:
             about_ranks = self._ranks.judged()
         except OptionError as error:
             return self.failed(task, error)._replace(ended=True)
-        warning, reader.notices = "\n".join(reader.notices) or None, []
         if short and self._job.drop_last:
             elements = []
         made: Made = (None, 0, None)
@@ -237,7 +236,7 @@ class Body:
             if elements:
                 made = self._maker.made(elements, empty, None)
         except Exception as error:
-            notice, stream = notice_of(warning, None, about_ranks), (task.shard, reader.record())
+            notice, stream = notice_of(_said(reader), None, about_ranks), (task.shard, reader.record())
             return self.failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
         try:
             if elements and not reader.completes_step(task):  # after collating, whose draws are those of this batch
@@ -246,7 +245,8 @@ class Body:
             return self.failed(task, error)._replace(ended=True)
         batch, size, tally = made
         stream = task.shard, reader.record()
-        return Outcome(task.seq, batch, size, None, ended, notice_of(warning, tally, about_ranks), bad, stream, whole)
+        notice = notice_of(_said(reader), tally, about_ranks, reader.ended_by)
+        return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
 
     def _reader(self, part: Part, task: Task) -> StreamReader:
         if part.reader is None or not part.reader.can_serve(task):
@@ -271,6 +271,12 @@ class Body:
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(task_seed(task.seed, task.epoch, task.batch))
+
+
+def _said(reader: StreamReader) -> str | None:
+    """What the user should be warned of, as far as it has not been said."""
+    said, reader.notices = "\n".join(reader.notices) or None, []
+    return said
 
 
 def _raisable(error: BaseException) -> BaseException:
