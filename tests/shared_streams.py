@@ -31,8 +31,13 @@ def as_rank(rank: int, ranks: int) -> Iterator[None]:
         yield
 
 
+READS: list[int] = []
+"""The numbers of all elements that were read in this process."""
+
+
 def element(number: int) -> Any:
     """A number and all that may be drawn for it."""
+    READS.append(number)
     return number, feedline.rng().random(), np.random.rand(), random.random()
 
 

@@ -2,7 +2,7 @@
 
 Takes: the stream's code, while it runs. Gives: whether it asked for its rank, and for the number of ranks.
 Promises: nothing of the user's, or of a framework's, is changed. A profile function sees the calls of one thread while
-a stream gives its first batch (a million calls at most, and none where somebody else profiles).
+a stream gives its first batch (200,000 calls and returns at most, and none where somebody else profiles).
 Not its job: which rank this is (world), what follows from it (workers.rank_sharing).
 
 Seen are torch.distributed, JAX, mpi4py, the variables that launchers set, and our own sources. Whoever asks before the
@@ -26,8 +26,8 @@ VARIABLES = (
     ("PMI_RANK", "PMI_SIZE"),
 )
 """In which a launcher says which rank a process is, and how many there are."""
-MOST_EVENTS = 1_000_000
-"""Calls and returns looked at: about 0.3 s. Who asks later is not seen."""
+MOST_EVENTS = 200_000
+"""Calls and returns looked at: a tenth of a second on a free CPU. Who asks later is not seen."""
 _FUNCTIONS = {"get_rank": 0, "get_world_size": 1, "process_index": 0, "process_count": 1}
 _METHODS = {"Get_rank": 0, "Get_size": 1}
 _LIBRARIES = ("torch.distributed", "jax")

@@ -156,12 +156,15 @@ class Wrapped(IterableDataset[int]):
 
 
 @pytest.mark.parametrize("kind", [INLINE, THREADS, FORK])
+@pytest.mark.parametrize("ranks", [(None, None), (2, 0)], ids=["found", "given"])
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_loader_knows_that_they_share_themselves_out_over_ranks(wrapped: bool, kind: dict[str, Any]) -> None:
+def test_a_loader_knows_that_they_share_themselves_out_over_ranks(
+    wrapped: bool, ranks: tuple[int | None, int | None], kind: dict[str, Any]
+) -> None:
     with as_rank(0, 2), warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message=EXPECTED)
-        stream: Any = Numbers([4, 4, 4], ranks=(None, None))
+        stream: Any = Numbers([4, 4, 4], ranks=ranks)
         stream = Wrapped(stream) if wrapped else stream
         with DataLoader(stream, batch_size=2, **kind) as loader:
             assert sum(map(len, loader)) == 6
