@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few, ours, thorough
 from shared_streams import (
+    EXPECTED,
     READS,
     SHARING,
     WHOLE,
@@ -284,6 +285,63 @@ def test_a_worker_that_dies_is_replaced_and_every_rank_has_its_batches(tmp_path:
     assert got == [share(alone, 2, rank, uneven) for rank in range(2)]
 
 
+@pytest.mark.parametrize("kind", QUICK[1:])
+def test_persistent_workers_share_every_epoch_out(kind: dict[str, Any]) -> None:
+    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for rank in range(2):
+        with as_rank(rank, 2), loader_of(Reordered, 25, kind, persistent_workers=True) as loader:
+            for each in found:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=EXPECTED)
+                    found[each] += numbers(plain(loader))
+    assert [sorted(each) for each in found.values()] == [list(range(25))] * 3
+    assert found[0] != found[1] != found[2]
+
+
+class Damaged(Iterator[Any]):
+    """Raises for some elements, and goes on."""
+
+    def __init__(self, length: int, bad: set[int]) -> None:
+        self.at, self.length, self.bad = -1, length, bad
+
+    def __next__(self) -> Any:
+        self.at += 1
+        if self.at >= self.length:
+            raise StopIteration
+        if self.at in self.bad:
+            raise ValueError(f"element {self.at} is damaged")
+        return self.at, self.at
+
+
+class PartlyDamaged(Stream):
+    bad = frozenset((3, 4, 17))
+
+    def __iter__(self) -> Iterator[Any]:
+        return Damaged(self.length, set(self.bad))
+
+
+@pytest.mark.parametrize("uneven", UNEVEN)
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_bad_elements_are_left_out_and_reported_by_one_rank(workers: int, on_error: str, uneven: str) -> None:
+    options = {"on_error": on_error, "uneven": uneven}
+    alone, _ = part(loader_of(PartlyDamaged, 32, INLINE, **options), 0, 1)
+    reported = []
+    for rank in range(3):
+        loader = loader_of(PartlyDamaged, 32, threads(workers), **options)
+        assert part(loader, rank, 3)[0] == share(alone, 3, rank, uneven)
+        reported += [bad.place for bad in loader.errors]
+    assert sorted(reported) == sorted(PartlyDamaged.bad)
+
+
+@pytest.mark.parametrize("kind", QUICK[1:])
+def test_out_of_order_too(kind: dict[str, Any]) -> None:
+    alone, _ = part(loader_of(Stream, 31, INLINE), 0, 1)
+    for rank in range(2):
+        got, _ = part(loader_of(Stream, 31, kind, in_order=False, uneven="pad"), rank, 2)
+        assert sorted(got) == sorted(share(alone, 2, rank, "pad"))
+
+
 class FailsOnOne(Stream):
     """A generator that meets an error on rank 1 only, in a batch of rank 0."""
 
@@ -418,6 +476,17 @@ def test_a_profiler_of_the_users_stays() -> None:
     assert seen
     assert said(Stream(4), INLINE)
     assert sys.getprofile() is None
+
+    class Profiling(Stream):
+        def __iter__(self) -> Iterator[Any]:
+            sys.setprofile(profile)
+            return iter(range(4))
+
+    try:
+        said(Profiling(4), INLINE)
+        assert sys.getprofile() is profile
+    finally:
+        sys.setprofile(None)
 
 
 def test_options_are_checked() -> None:

@@ -89,7 +89,7 @@ class Task(NamedTuple):
 
     @property
     def lane(self) -> int:
-        """Decides which worker reads that part: of a stream's parts a rank has every so-manieth only."""
+        """Decides which worker reads that part: of a stream's parts a rank has every Nth only."""
         return self.shard // gcd(self.stride, self.shards) if self.shards else self.seq
 
 

@@ -60,7 +60,7 @@ class Questions:
         try:
             yield
         finally:
-            if profiles:
+            if profiles and sys.getprofile() == self._see:  # else the user's code has begun to profile
                 sys.setprofile(None)
             _thread.questions = before
 
