@@ -101,6 +101,36 @@ class Asking(Stream):
         return Iterating(range(first, self.length, step))
 
 
+class KeepingItself(Stream):
+    """Keeps its place in itself: two parts must not be read through one object."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.at = 0
+
+    def share(self) -> tuple[int, int]:
+        return 0, 1
+
+    def __iter__(self) -> Iterator[Any]:
+        first, step = self.share()
+        while first + step * self.at < self.length:
+            self.at += 1
+            yield element(first + step * (self.at - 1))
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+class AskingItself(KeepingItself):
+    def share(self) -> tuple[int, int]:
+        info = get_worker_info()
+        return (0, 1) if info is None else (info.id, info.num_workers)
+
+
 class Bounded(Stream):
     """Given its share by worker_init_fn."""
 
@@ -118,8 +148,8 @@ def give_share(worker: int) -> None:
     info.dataset.first, info.dataset.step = worker, info.num_workers
 
 
-WHOLE: list[Any] = [Stream, Reordered, Keeping]
-SHARING: list[Any] = [Shardable, Asking]
+WHOLE: list[Any] = [Stream, Reordered, Keeping, KeepingItself]
+SHARING: list[Any] = [Shardable, Asking, AskingItself]
 
 
 def plain(batches: Any) -> list[Any]:

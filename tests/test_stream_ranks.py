@@ -24,7 +24,6 @@ from shared_streams import (
     Bounded,
     Keeping,
     Reordered,
-    Shardable,
     Stream,
     as_rank,
     give_share,
@@ -219,11 +218,23 @@ def test_where_the_other_ranks_stood_is_not_guessed(dataset: Any, rank: int, ran
         part(loader_of(dataset, 50, INLINE), rank, ranks, states[0])
 
 
-def test_a_share_of_its_own_that_one_rank_has_read_is_continued_by_several() -> None:
-    whole, _ = part(loader_of(Shardable, 50, THREADS), 0, 1)
-    first, states = steps(Shardable, 50, 1, THREADS, 3, None)
-    rest, _ = steps(Shardable, 50, 2, THREADS, None, states)
-    assert sorted(numbers(first[0] + rest[0] + rest[1])) == list(range(50)) == sorted(numbers(whole))
+@settings(max_examples=few(200))
+@given(
+    st.sampled_from(SHARING),
+    st.integers(0, 40),
+    st.integers(0, 4),
+    st.integers(0, 6),
+    st.integers(1, 4),
+    st.integers(0, 3),
+)
+def test_a_share_of_its_own_that_one_rank_has_read_is_continued_by_several(
+    dataset: Any, length: int, workers: int, stop: int, ranks: int, more: int
+) -> None:
+    first, states = steps(dataset, length, 1, threads(workers), stop, None, batch_size=2)
+    if states[0]["epoch"]:
+        return  # it is over
+    rest, _ = steps(dataset, length, ranks, threads(more), None, states, batch_size=2)
+    assert sorted(numbers(batch for rank in [*first, *rest] for batch in rank)) == list(range(length))
 
 
 def test_batches_delivered_ahead_belong_to_the_rank_that_had_them() -> None:

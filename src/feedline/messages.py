@@ -92,6 +92,11 @@ class Task(NamedTuple):
         """Decides which worker reads that part: of a stream's parts a rank has every Nth only."""
         return self.shard // gcd(self.stride, self.shards) if self.shards else self.seq
 
+    @property
+    def lanes(self) -> int:
+        """How many of the stream's parts this rank reads."""
+        return self.shards // gcd(self.stride, self.shards)
+
 
 @dataclass(frozen=True)
 class Failure:

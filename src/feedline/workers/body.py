@@ -64,8 +64,8 @@ class Body:
         self._only_gathers = not self._draws and self._salvage is None
         self._parts: Parts | None = None
         if job.stream:
-            everyone = max(1, job.num_workers) * job.turns.ranks
-            self._parts = Parts(job.dataset, everyone, job.seed, job.worker_init_fn is not None)
+            own = self._number(worker or 0)
+            self._parts = Parts(job.dataset, job.num_workers, own, job.seed, job.worker_init_fn is not None)
         self._ranks = RankSharing(job)
         self._maker = Maker(job, own_process, self._row)
         self._piecework = Piecework(job.dialect, self._fetcher, ambient, self._row, reader is None and not many)
@@ -96,10 +96,14 @@ class Body:
                 add_note(self._broken, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
 
     def _info(self, worker: int) -> WorkerInfo:
-        """Who this worker is: of a stream that ranks share, one of all workers of all ranks."""
-        job, (ranks, rank, _) = self._job, self._job.turns
-        number = worker * ranks + rank
-        return WorkerInfo(number, max(1, job.num_workers) * ranks, job.seed + number, job.dataset)  # torch's way
+        """Who this worker is."""
+        number, count = self._number(worker)
+        return WorkerInfo(number, count, self._job.seed + number, self._job.dataset)  # torch's way
+
+    def _number(self, worker: int) -> tuple[int, int]:
+        """Which worker, and of how many: of a stream that ranks share, all workers of all ranks are counted."""
+        ranks, rank, _ = self._job.turns
+        return worker * ranks + rank, max(1, self._job.num_workers) * ranks
 
     def _initialise(self, info: WorkerInfo) -> bool:
         assert self._job.worker_init_fn is not None
