@@ -20,7 +20,6 @@ from shared_streams import (
     READS,
     SHARING,
     WHOLE,
-    Asking,
     Bounded,
     Keeping,
     Reordered,
@@ -202,12 +201,28 @@ def test_several_ranks_go_on_with_what_one_has_read_in_one_part_and_one_with_tha
     assert numbers(alone + second[0] + second[1] + rest) == [*range(6), *range(9, 12), *range(6, 9), *range(12, 30)]
 
 
-def test_a_share_of_its_own_goes_on_on_the_rank_that_saved_it() -> None:
-    for kind in (INLINE, THREADS):
-        whole = epoch(Asking, 50, 2, THREADS)
-        first, states = steps(Asking, 50, 2, THREADS, 3, None)
-        rest, _ = steps(Asking, 50, 2, kind, None, states)
-        assert [one + two for one, two in zip(first, rest, strict=True)] == whole
+@settings(max_examples=few(200))
+@given(
+    st.sampled_from(SHARING),
+    st.integers(0, 60),
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.lists(st.integers(0, 4), min_size=2, max_size=2),
+    st.lists(st.integers(0, 3), min_size=2, max_size=2),
+    st.sampled_from([0, 0, 4]),
+)
+def test_a_share_of_its_own_goes_on_on_the_rank_that_saved_it(
+    dataset: Any, length: int, ranks: int, workers: int, stops: list[int], others: list[int], buffer: int
+) -> None:
+    options = {"batch_size": 2, "shuffle_buffer": buffer}
+    whole = epoch(dataset, length, ranks, threads(workers), **options)
+    for rank in range(ranks):
+        got, state = part(loader_of(dataset, length, threads(workers), **options), rank, ranks, None, stops[0])
+        for number, stop in zip(others, [stops[1], None], strict=True):
+            if not state["epoch"]:  # else it is over
+                more, state = part(loader_of(dataset, length, threads(number), **options), rank, ranks, state, stop)
+                got += more
+        assert got == whole[rank]
 
 
 @pytest.mark.parametrize("dataset", SHARING)
