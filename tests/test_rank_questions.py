@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,45 @@ def test_a_stream_is_not_shared_out_twice(dataset: Any, kind: dict[str, Any]) ->
 def test_one_that_asks_for_its_rank_alone_is_shared_out_with_a_warning() -> None:
     with as_rank(0, 2), pytest.warns(UserWarning, match="asks for its rank, too"):
         assert len(list(DataLoader(Logging(20), batch_size=2, ranks="shard"))) == 5
+
+
+class Copying(Stream):
+    """Hands the launcher's variables on, as one does to a child process."""
+
+    def __iter__(self) -> Iterator[Any]:
+        assert {**os.environ, "LANG": "C"}["RANK"] == os.environ.copy()["RANK"] == dict(os.environ.items())["RANK"]
+        if "RANK" not in list(os.environ):
+            return iter(())
+        return iter(range(self.length))
+
+
+def test_to_copy_all_variables_is_no_question_but_one_asked_afterwards_is() -> None:
+    class Asking(Copying):
+        def __iter__(self) -> Iterator[Any]:
+            elements = super().__iter__()
+            assert os.environ["WORLD_SIZE"] == "2"
+            return elements
+
+    assert len(said(Copying(20), INLINE)) == 1
+    assert said(Asking(20), INLINE) == []
+
+
+def test_what_a_library_looks_up_when_it_is_imported_is_no_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "library_that_looks.py").write_text("import os\nRANKS = int(os.environ.get('WORLD_SIZE', 1))\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Importing(Stream):
+        def __iter__(self) -> Iterator[Any]:
+            import library_that_looks  # type: ignore[import-not-found]
+
+            return iter(range(library_that_looks.RANKS * self.length))
+
+    with as_rank(0, 2):
+        assert len(list(DataLoader(Importing(10), batch_size=2, ranks="shard"))) == 5
+    monkeypatch.delitem(sys.modules, "library_that_looks")
+    assert len(said(Importing(10), INLINE)) == 1
 
 
 def test_worker_init_fn_may_ask_for_the_stream() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -33,6 +34,7 @@ _METHODS = {"Get_rank": 0, "Get_size": 1}
 _LIBRARIES = ("torch.distributed", "jax")
 _VARIABLES = {name: kind for pair in VARIABLES for kind, name in enumerate(pair)}
 _LOOKUP = type(os.environ).__getitem__.__code__
+_WALK = type(os.environ).__iter__.__code__
 
 
 class Questions:
@@ -49,6 +51,7 @@ class Questions:
         self.rank = False
         self.count = False
         self._left = MOST_EVENTS
+        self._walked: deque[str] = deque()  # names of variables that somebody goes through, and will look up next
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -71,15 +74,33 @@ class Questions:
         elif event == "call":
             code = frame.f_code
             if code is _LOOKUP:
-                self._note(_VARIABLES.get(frame.f_locals.get("key", "")))
+                self._look_up(frame.f_locals.get("key", ""), frame)
             elif code.co_name in _FUNCTIONS and str(frame.f_globals.get("__name__")).startswith(_LIBRARIES):
                 self._note(_FUNCTIONS[code.co_name])
+        elif event == "return" and frame.f_code is _WALK and isinstance(arg, str):
+            self._walked.append(arg)
         elif event == "c_call" and (name := getattr(arg, "__name__", "")) in _METHODS:
             self._note(_METHODS[name])
 
-    def _note(self, kind: int | None) -> None:
-        if kind is not None:
-            self.rank, self.count = self.rank or kind == 0, self.count or kind == 1
+    def _look_up(self, name: str, frame: FrameType) -> None:
+        """To copy all variables, for a child process say, is no question; nor is what a library does at its import."""
+        if self._walked and self._walked[0] == name:
+            self._walked.popleft()
+            return
+        self._walked.clear()
+        if name in _VARIABLES and not _is_importing(frame):
+            self._note(_VARIABLES[name])
+
+    def _note(self, kind: int) -> None:
+        self.rank, self.count = self.rank or kind == 0, self.count or kind == 1
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Thread(threading.local):

@@ -62,6 +62,7 @@ class Passed:
         self.is_shared = turns.ranks > 1 or begin.ranks[0] > 1
         """For a stream: are some of its elements delivered by other ranks, or have been?"""
         self._turns = turns
+        self._step = turns.after(0)
         self._finished = False
         self._held: list[Outcome] | None = None
         self._begin = begin
@@ -103,7 +104,7 @@ class Passed:
 
     def _take(self, task: Task, sampler_state: Any) -> None:
         samples = self._sharing.after(self._counted[1], self._size(task))
-        self._counted = self._turns.after(task.seq), samples, sampler_state, task.indices
+        self._counted = task.seq + self._step, samples, sampler_state, task.indices
 
     def _size(self, task: Task) -> int:
         """How much of the order it is: indices, or one whole batch; nothing is known of a stream's."""
