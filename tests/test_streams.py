@@ -254,6 +254,25 @@ def test_to_ask_for_a_log_line_is_no_sharing(kind: dict[str, Any]) -> None:
         assert elements(DataLoader(Logging(23), batch_size=4, **kind)) == list(range(23))
 
 
+class FailsInOne(Count):
+    """A generator that meets an error in one worker only, in a batch that another worker has."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        for number in range(self.length):
+            if number == 9 and info is not None and info.id == 1:
+                raise OSError("stale file handle")
+            yield number
+
+
+@every_worker
+@pytest.mark.filterwarnings(f"ignore:{WHOLE}")
+def test_an_error_that_ends_the_stream_in_one_worker_is_named(kind: dict[str, Any]) -> None:
+    said = r"has ended in one of them after an error .*OSError: stale file handle \(element 9\)"
+    with pytest.raises(RuntimeError, match=said):
+        elements(DataLoader(FailsInOne(40), batch_size=4, **kind))  # batch 2, with 8 to 11, is worker 0's
+
+
 class SharedById(Count):
     """Knows by heart that there are two workers."""
 

@@ -98,6 +98,8 @@ class Lasting:
                 recording.made(marks)
         if notice.warning is not None:
             self.tell_once(notice.warning)
+        if notice.ranks:
+            self.tell_once(notice.ranks)
         for repeated in self._repeats.take(notice.drawing):
             self.tell_once(repeated)
         if notice.tally is not None and (hint := self.collated.take(notice.tally)) is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_o
 from feedline.line.ranks import given_epoch, global_length, name_of, ranks_of
 from feedline.line.sampler import follow_epoch, has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
+from feedline.line.turns import ONE_RANK, Turns, turns_for, unshared_ranks
 from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
@@ -47,7 +49,9 @@ class DataLoader:
     `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn), `across_epochs` (False: persistent workers
     read nothing of an epoch before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a
     time, for samples that wait; docs/latency.md), `assignment` ("in_turn": each worker makes every Nth batch, for
-    datasets that keep something from one sample to the next; docs/workers.md).
+    datasets that keep something from one sample to the next; docs/workers.md), `ranks` (for streams under several
+    ranks: "shard" shares the elements out, `uneven` says how it ends; "all": each rank reads all it has;
+    docs/streams.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -89,6 +93,8 @@ class DataLoader:
         on_epoch_end: Callable[[Stats], object] | None = None,
         across_epochs: bool = True,
         assignment: str = "free",
+        ranks: str | None = None,
+        uneven: str | None = None,
     ) -> None:
         collate_fn = check_collate(collate, collate_fn)
         given = dict(locals())
@@ -121,14 +127,15 @@ class DataLoader:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
         if (hint := _hint(self.options)) is not None:
             self._feed.tell_once(hint)
-        shards = max(1, self.options.num_workers) if self.options.stream else 0
-        place, passed = self._progress.begin(shards, _sharing(self.options))
+        turns = turns_for(self.options.ranks, self.options.uneven)
+        shards = max(1, self.options.num_workers) * turns.ranks if self.options.stream else 0
+        place, passed = self._progress.begin(shards, _sharing(self.options), turns)
         try:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
                 self._feed.tell_once(again)
             length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
-            job = _job(self.options, passed.epoch)
+            job = _job(self.options, turns, passed.epoch)
             return self._feed.begin(self.options, tasks, passed, length, job, foresee=foresee)
         except BaseException:
             self._progress.take_back()
@@ -251,7 +258,8 @@ def _hint(options: Options) -> str | None:
 def _plan(options: Options) -> Plan:
     size, drop, seed = options.batch_size, options.drop_last, options.seed
     if options.stream:
-        return StreamPlan(options.dataset, size, drop, seed, shards=max(1, options.num_workers))
+        turns = partial(turns_for, options.ranks, options.uneven)
+        return StreamPlan(options.dataset, size, drop, seed, max(1, options.num_workers), turns)
     if options.batch_sampler is not None:
         return plan_of_batch_sampler(options.batch_sampler, seed)
     sampler = _sampler(options)
@@ -285,6 +293,7 @@ def kind_of(options: Options, seed: int | None) -> Kind:
     """What a state must agree with to be continued."""
     if options.stream:
         reading = f"batch_size={options.batch_size}, shuffle_buffer={options.shuffle_buffer}"
+        reading += ", ranks='shard'" if options.ranks == "shard" else ""
         return Kind(seed, None, type(options.dataset).__name__, "stream", reading, options.batch_size)
     sampler = _given_sampler(options)
     if sampler is None:
@@ -295,7 +304,7 @@ def kind_of(options: Options, seed: int | None) -> Kind:
     return Kind(seed, global_length(sampler), name_of(sampler), by, batch_size=options.batch_size)
 
 
-def _job(options: Options, epoch: int = 0) -> Job:
+def _job(options: Options, turns: Turns = ONE_RANK, epoch: int = 0) -> Job:
     return Job(
         dataset=options.dataset,
         stream=options.stream,
@@ -311,4 +320,6 @@ def _job(options: Options, epoch: int = 0) -> Job:
         on_error=options.care.on_error,
         fetch_threads=options.fetch_threads,
         in_turn=options.assignment == "in_turn",
+        turns=turns,
+        unshared=unshared_ranks(options.ranks) if options.stream else 0,
     )

@@ -18,13 +18,14 @@ from feedline.ahead import Foresee
 from feedline.collated import nothing_valid
 from feedline.counting import counted
 from feedline.datasets import described
-from feedline.errors import add_note
+from feedline.errors import StateError, add_note
 from feedline.guard import Guard
 from feedline.lasting import Lasting
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
-from feedline.line.stream import DISAGREE, UNEQUAL
+from feedline.line.stream import DISAGREE, ENDED_BY, UNEQUAL
+from feedline.line.turns import OTHER_RANKS
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording
@@ -83,6 +84,7 @@ class BatchIterator(Iterator[Any]):
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
         self._last, self._latest = sys.maxsize, -1  # of a stream read whole: its last batch, the latest seen
+        self._ended_by = ""
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         release = workers.release if self._owned else None
         self._end = weakref.finalize(self, _end, self._meter, workers.spent, release, weakref.ref(lasting))
@@ -302,6 +304,9 @@ class BatchIterator(Iterator[Any]):
         if outcome.ended:
             self._tasks.ended(outcome.seq)
         if outcome.whole is not None:
+            if not outcome.whole and self._passed.others is not None:
+                ranks, rank = self._passed.others
+                raise StateError(OTHER_RANKS.format(ranks=ranks, rank=rank))
             self._read_whole.add(outcome.whole)
             if len(self._read_whole) > 1:
                 raise RuntimeError(DISAGREE)
@@ -310,10 +315,12 @@ class BatchIterator(Iterator[Any]):
         """Of a stream that every worker reads whole no batch comes after one that is the last for another worker."""
         if outcome.ended:
             self._last = min(self._last, outcome.seq)
+            if outcome.notice is not None and outcome.notice.ended_by:
+                self._ended_by = outcome.notice.ended_by
         if outcome.size:
             self._latest = max(self._latest, outcome.seq)
         if self._latest > self._last:
-            raise RuntimeError(UNEQUAL)
+            raise RuntimeError(ENDED_BY.format(error=self._ended_by) if self._ended_by else UNEQUAL)
 
     def _finish(self) -> None:
         grown = self._lasting.memory.look(self._crew.processes, self._setting, ended=True)
@@ -332,6 +339,8 @@ class BatchIterator(Iterator[Any]):
             self._options.on_epoch_end(self._lasting.stats())
 
     def _check_length(self) -> None:
+        if self._passed.is_shared:
+            return  # how many the other ranks had is not known here
         try:
             said = len(self._options.dataset)
         except Exception:  # it has no length, or none that can be had

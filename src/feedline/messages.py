@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import gcd
 from typing import Any, NamedTuple
 
 from feedline import sent_by_value
@@ -68,7 +69,8 @@ class Task(NamedTuple):
     place: dict[str, Any] | None = None
     """For a part of a stream that is opened in its middle: where it stands, as `Outcome.stream` once said."""
     stride: int = 1
-    """From one index's place in the epoch to the next one's: several ranks take turns."""
+    """From one index's place in the epoch to the next one's: several ranks take turns. Of a stream, from one of this
+    rank's batches to the next one."""
     piece_of: int = -1
     """The number of the batch that this is a piece of (workers.splitting); a piece's own number is nobody else's."""
     rows: tuple[int, int, int, int] | None = None
@@ -86,6 +88,16 @@ class Task(NamedTuple):
     def shard(self) -> int:
         """The part of the stream; for other data just the task's number."""
         return self.seq % self.shards if self.shards else self.seq
+
+    @property
+    def lane(self) -> int:
+        """Decides which worker reads that part: of a stream's parts a rank has every Nth only."""
+        return self.shard // gcd(self.stride, self.shards) if self.shards else self.seq
+
+    @property
+    def lanes(self) -> int:
+        """How many of the stream's parts this rank reads."""
+        return self.shards // gcd(self.stride, self.shards)
 
 
 @dataclass(frozen=True)
@@ -211,6 +223,10 @@ class Notice(NamedTuple):
     took: float | None = None
     """Of a piece of a batch: the seconds for each of its samples."""
     drawing: tuple[Drawing, ...] = ()
+    ranks: str = ""
+    """What the user should be warned of once, about sharing a stream out over ranks."""
+    ended_by: str = ""
+    """Of a stream that every worker reads whole: the error after which it ended in this one."""
 
 
 class Outcome(NamedTuple):
@@ -242,9 +258,10 @@ def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))
 
 
-def notice_of(warning: str | None, tally: Tally | None) -> Notice | None:
+def notice_of(warning: str | None, tally: Tally | None, ranks: str = "", ended_by: str = "") -> Notice | None:
     """None if there is nothing to say."""
-    return Notice(warning, tally) if warning or tally else None
+    there_is = warning or tally or ranks or ended_by
+    return Notice(warning, tally, ranks=ranks, ended_by=ended_by) if there_is else None
 
 
 def error_line(error: BaseException) -> str:

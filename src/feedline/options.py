@@ -20,6 +20,7 @@ from feedline.errors import OptionError, OptionTypeError
 from feedline.foreign import ask, has
 from feedline.staffing import AutoCount, check_count
 from feedline.stats import Stats
+from feedline.world import RANKS, UNEVEN
 
 START_METHODS = ("fork", "forkserver", "spawn")
 KINDS = ("process", "thread")
@@ -59,6 +60,10 @@ class Options:
     """Which worker makes a batch: any free one, or each in turn ("in_turn")."""
     across_epochs: bool = True
     """Are the next epoch's first batches made while this one's last are consumed, where that is safe?"""
+    ranks: str | None = None
+    """Of a stream under several ranks: are its elements shared out ("shard"), or does each rank read all ("all")?"""
+    uneven: str = "pad"
+    """What becomes of the last step of a stream that is shared out over ranks (line.turns)."""
 
     @property
     def batched(self) -> bool:
@@ -86,7 +91,7 @@ def check_options(given: dict[str, Any]) -> Options:
         prefetch_factor=_prefetch(given["prefetch_factor"], num_workers),
         persistent_workers=_persistent(given["persistent_workers"], num_workers),
         in_order=check_flag("in_order", given["in_order"]),
-        seed=_seed(given["seed"]),
+        seed=_seed(given["seed"], given["ranks"]),
         seeded=given["seed"] is not None,
         workers=check_kind(given["workers"]),
         shuffle_buffer=check_whole("shuffle_buffer", given["shuffle_buffer"], least=0),
@@ -95,6 +100,8 @@ def check_options(given: dict[str, Any]) -> Options:
         on_epoch_end=check_function("on_epoch_end", given["on_epoch_end"]),
         across_epochs=check_flag("across_epochs", given["across_epochs"]),
         assignment=check_assignment(given["assignment"], num_workers, stream) or "free",
+        ranks=check_ranks(given["ranks"], stream),
+        uneven=check_uneven(given["uneven"], given["ranks"]),
     )
     check_start_method(options.workers, options.multiprocessing_context)
     check_buffer(options.shuffle_buffer, options.stream)
@@ -129,6 +136,27 @@ def check_buffer(shuffle_buffer: int, stream: bool) -> None:
     """Only a stream is shuffled as it comes."""
     if shuffle_buffer and not stream:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
+
+
+def check_ranks(value: Any, stream: bool) -> str | None:
+    """Only of a stream is it unknown what each rank reads: samplers share out indices."""
+    if value is None:
+        return None
+    if not stream:
+        raise OptionError(
+            "ranks is for an IterableDataset; a map-style dataset is shared out over ranks by its sampler: "
+            "sampler=DistributedSampler(dataset)"
+        )
+    return check_choice("ranks", value, RANKS)
+
+
+def check_uneven(value: Any, ranks: Any) -> str:
+    """The words of DistributedSampler, and its default."""
+    if value is not None and ranks != "shard":
+        raise OptionError(
+            "uneven says how an IterableDataset ends that is shared out over ranks: say ranks='shard', too"
+        )
+    return check_choice("uneven", "pad" if value is None else value, UNEVEN)
 
 
 def check_fetch_threads(value: Any) -> int:
@@ -301,9 +329,9 @@ def _persistent(value: Any, num_workers: int) -> bool:
     return bool(value)
 
 
-def _seed(value: Any) -> int:
+def _seed(value: Any, ranks: Any) -> int:
     if value is None:
-        return secrets.randbits(62)
+        return 0 if ranks == "shard" else secrets.randbits(62)  # ranks that share a stream must draw alike
     return check_seed(value)
 
 

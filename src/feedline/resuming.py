@@ -13,6 +13,7 @@ from dataclasses import replace
 from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.passed import ALONE, Passed, Sharing
+from feedline.line.turns import ONE_RANK, Turns
 from feedline.state import Place, Tail
 
 
@@ -39,15 +40,19 @@ class Progress:
         """The next iteration begins there."""
         self.epoch, self._loaded, self._latest = place.epoch, place, None
 
-    def begin(self, shards: int, sharing: Sharing = ALONE) -> tuple[Place, Passed]:
-        """Begin an iteration: the place for its plan (in this rank's samples), and what counts it."""
+    def begin(self, shards: int, sharing: Sharing = ALONE, turns: Turns = ONE_RANK) -> tuple[Place, Passed]:
+        """Begin an iteration: the place for its plan (in this rank's samples), and what counts it.
+
+        A stream's `shards` are those of all ranks.
+        """
         place = self._loaded or Place(self.epoch, shards=shards)
         place = replace(place, shards=place.shards or shards)
         _check_ranks(place, sharing)
+        _check_ahead(place, turns)
         if sharing.ranks > 1 and isinstance(place.sampler, Tail):
             place = replace(place, sampler=None)  # the indices before it were another rank's, or all ranks'
         self._before = self.epoch, self._loaded, self._latest
-        self._loaded, self._latest = None, Passed(place, sharing)
+        self._loaded, self._latest = None, Passed(place, sharing, turns)
         self.epoch = place.epoch + 1
         return replace(place, samples=-(-place.samples // sharing.ranks)), self._latest
 
@@ -75,6 +80,15 @@ def _check_ranks(place: Place, sharing: Sharing) -> None:
         f"the state stands at {what} {place.samples} of its epoch, which {sharing.ranks} ranks cannot share evenly: "
         f"continue with a number of ranks {remedy}"
     )
+
+
+def _check_ahead(place: Place, turns: Turns) -> None:
+    if place.ahead and place.is_of_others(turns[:2]):
+        raise StateError(
+            "the state cannot be continued here, because batches after its place had been delivered already "
+            f"(in_order=False) and those of the other ranks are not known: continue with {place.ranks[0]} ranks, each "
+            "from the state that it has saved itself"
+        )
 
 
 def read_again(place: Place, name: str) -> str | None:

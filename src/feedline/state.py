@@ -71,6 +71,12 @@ class Place:
     """For a stream: where each part stands, by its number (see line.source; a dataset's own state is JSON)."""
     drawn: Any = None
     """What a front's order was drawn from, which that front saves by itself."""
+    ranks: tuple[int, int] = (1, 0)
+    """For a stream that is shared out over ranks: how many there were, and which of them has saved it."""
+
+    def is_of_others(self, ranks: tuple[int, int]) -> bool:
+        """Is it in the middle of a stream, and did another rank save it, or one of another number of ranks?"""
+        return self.ranks[0] > 1 and self.batches > 0 and self.ranks != ranks
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,8 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
     if place.shards:
         found["shards"] = place.shards
         found["streams"] = {shard: _plain(record) for shard, record in place.streams.items()}
+    if place.ranks[0] > 1:
+        found["ranks"] = list(place.ranks)
     if kind.reading is not None:
         found["reading"] = kind.reading
     if kind.fingerprint is not None:
@@ -192,6 +200,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
             sampler=Tail(*map(_count, state["last"])) if "last" in state else state.get("sampler_state"),
             shards=_shards(state.get("shards", 0)),
             streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
+            ranks=_ranks(*state.get("ranks", (1, 0))),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"the state is damaged: {error!r}") from error
@@ -236,6 +245,12 @@ def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 64:
         raise ValueError(f"{value!r} is no count")
     return value
+
+
+def _ranks(count: Any, rank: Any) -> tuple[int, int]:
+    if not _count(rank) < _count(count):
+        raise ValueError(f"there is no rank {rank} of {count}")
+    return count, rank
 
 
 def _shards(value: Any) -> int:

@@ -13,13 +13,12 @@ from typing import Any
 
 from feedline.checks import check_whole
 from feedline.errors import OptionError
+from feedline.rank_questions import VARIABLES
 
-_VARIABLES = (
-    ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-)
+RANKS = ("shard", "all")
+"""What a stream under several ranks can be told: share its elements out, or each rank reads all it has."""
+UNEVEN = ("pad", "drop", "exact")
+"""What becomes of what cannot be divided by the ranks: some comes again, some is left out, or some ranks have less."""
 
 
 def ranks(count: int | None, rank: int | None, alone: bool = False) -> tuple[int, int]:
@@ -33,7 +32,7 @@ def ranks(count: int | None, rank: int | None, alone: bool = False) -> tuple[int
         if found is None and alone and count is None and rank is None:
             found = (1, 0)
         if found is None:
-            names = ", ".join("/".join(pair) for pair in _VARIABLES)
+            names = ", ".join("/".join(pair) for pair in VARIABLES)
             raise OptionError(
                 "num_replicas and rank are not given, torch.distributed is not initialised and none of "
                 f"{names} is set: pass both"
@@ -50,7 +49,7 @@ def _found() -> tuple[int, int] | None:
     torchs: Any = sys.modules.get("torch.distributed")
     if torchs is not None and torchs.is_available() and torchs.is_initialized():
         return torchs.get_world_size(), torchs.get_rank()
-    for rank, count in _VARIABLES:
+    for rank, count in VARIABLES:
         if rank in os.environ and count in os.environ:
             return int(os.environ[count]), int(os.environ[rank])
     return None

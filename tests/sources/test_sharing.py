@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import FORK, THREADS
+from kinds import FORK, INLINE, THREADS
+from shared_streams import EXPECTED, as_rank
 
-from feedline import DataLoader, OptionError, StateError
+from feedline import DataLoader, IterableDataset, OptionError, StateError
 from feedline.sources.sharing import State, Unit, UnitStream, deal
 
 
@@ -143,6 +145,40 @@ def test_a_state_of_something_else_is_refused() -> None:
         iter(Numbers([2, 3], ranks=(2, 1))).load_state_dict(state)
     with pytest.raises(StateError, match="part"):
         iter(Numbers([2, 3]).shard(0, 2)).load_state_dict(state)
+
+
+class Wrapped(IterableDataset[int]):
+    def __init__(self, stream: UnitStream) -> None:
+        self.stream = stream
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self.stream
+
+
+@pytest.mark.parametrize("kind", [INLINE, THREADS, FORK])
+@pytest.mark.parametrize("ranks", [(None, None), (2, 0)], ids=["found", "given"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_loader_knows_that_they_share_themselves_out_over_ranks(
+    wrapped: bool, ranks: tuple[int | None, int | None], kind: dict[str, Any]
+) -> None:
+    with as_rank(0, 2), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=EXPECTED)
+        stream: Any = Numbers([4, 4, 4], ranks=ranks)
+        stream = Wrapped(stream) if wrapped else stream
+        with DataLoader(stream, batch_size=2, **kind) as loader:
+            assert sum(map(len, loader)) == 6
+        with pytest.raises(OptionError, match="does so by itself"):
+            next(iter(DataLoader(stream, ranks="shard", **kind)))
+
+
+def test_one_that_reads_everything_on_every_rank_can_be_shared_out_by_the_loader() -> None:
+    found = []
+    for rank in range(2):
+        with as_rank(rank, 2):
+            loader = DataLoader(Numbers([4, 5]), batch_size=None, ranks="shard", uneven="exact")
+            found += list(loader)
+    assert sorted(found) == everything([4, 5])
 
 
 def test_ranks_are_found_given_or_one(monkeypatch: pytest.MonkeyPatch) -> None:

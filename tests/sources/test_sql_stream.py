@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kinds import THREADS, few
 from sources.contract import StreamContract, as_list, flat
 
-from feedline import DataLoader, OptionError, SourceError, StateError
+from feedline import DataLoader, IterableDataset, OptionError, SourceError, StateError
 from feedline.sources import SQLStream
 from feedline.sources.sql.parts import Part
 
@@ -104,6 +104,24 @@ def test_ranks_are_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert [row["id"] for row in SQLStream(url, QUERY, "id", bounds=(0, 99))] == [55, 89, 144, 1000]
+
+
+class Wrapped(IterableDataset[Any]):
+    def __init__(self, stream: SQLStream) -> None:
+        self.stream = stream
+
+    def __iter__(self) -> Any:
+        yield from self.stream
+
+
+def test_a_loader_knows_that_it_shares_itself_out_over_ranks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    stream = SQLStream(url, QUERY, "id", bounds=(0, 99))
+    assert len(list(DataLoader(stream, batch_size=None))) == 4  # and no warning, which would be an error
+    assert len(list(DataLoader(Wrapped(stream), batch_size=None))) == 4
+    with pytest.raises(OptionError, match="a SQLStream finds out its rank"):
+        next(iter(DataLoader(stream, batch_size=None, ranks="shard")))
 
 
 def test_bounds_are_the_users_or_found(url: str) -> None:

@@ -55,3 +55,18 @@ def test_a_stream_that_shards_itself_over_ranks_and_workers_gives_each_element_o
 
 def test_collective_operations_between_batches_work(ranks: list[dict[str, Any]]) -> None:
     assert ranks[0]["summed"] == ranks[1]["summed"] == [2 * 21, 2 * 70, 2 * 119]
+
+
+def test_a_stream_that_knows_no_ranks_is_shared_out_and_they_stay_in_step(ranks: list[dict[str, Any]]) -> None:
+    padded, dropped = ([report[name] for report in ranks] for name in ("padded", "dropped"))
+    assert sorted(padded[0][0] + padded[1][0]) == sorted([*range(21), 20])  # the last step's only batch is given twice
+    assert sorted(dropped[0][0] + dropped[1][0]) == list(range(20))
+    assert [len(padded[0][1]), len(dropped[0][1])] == [6, 5]
+    assert padded[0][1] == padded[1][1]
+    assert dropped[0][1] == dropped[1][1]
+
+
+def test_one_that_every_rank_reads_is_warned_of_unless_it_asks_for_its_rank(ranks: list[dict[str, Any]]) -> None:
+    for report in ranks:
+        assert [len(messages) for messages in report["told"]] == [1, 1]
+        assert report["told of one that asks"] == [[], []]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from typing import Any
 
 import torch
@@ -20,6 +21,35 @@ class Strided(torchs.IterableDataset[int]):
         info = torchs.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         return iter(range(dist.get_rank() * workers + worker, 21, dist.get_world_size() * workers))
+
+
+class Whole(torchs.IterableDataset[int]):
+    """Knows nothing of ranks, nor of workers."""
+
+    def __iter__(self) -> Any:
+        return iter(range(21))
+
+
+def shared(uneven: str, workers: int) -> tuple[list[int], list[int]]:
+    """This rank's elements; and both ranks in step: a collective operation for every batch."""
+    elements, sums = [], []
+    options = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the IterableDataset neither asks")
+        for batch in ours.DataLoader(Whole(), batch_size=2, ranks="shard", uneven=uneven, **options):
+            elements += batch.tolist()
+            total = batch.sum()
+            dist.all_reduce(total)
+            sums.append(int(total))
+    return elements, sums
+
+
+def told(dataset: Any, workers: int) -> list[str]:
+    """What is said of a stream that nobody shares out but perhaps itself."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        list(ours.DataLoader(dataset, batch_size=3, num_workers=workers))
+    return [str(each.message) for each in caught if "there are 2 ranks" in str(each.message)]
 
 
 def epochs(library: Any, workers: int) -> list[Any]:
@@ -53,6 +83,10 @@ if __name__ == "__main__":
             int(value) for batch in ours.DataLoader(Strided(), batch_size=3, num_workers=2) for value in batch.tolist()
         ],
         "summed": summed(1),
+        "padded": shared("pad", 0),
+        "dropped": shared("drop", 2),
+        "told": [told(Whole(), 0), told(Whole(), 1)],
+        "told of one that asks": [told(Strided(), 0), told(Strided(), 1)],
     }
     dist.barrier()
     dist.destroy_process_group()

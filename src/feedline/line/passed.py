@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
+from feedline.line.turns import ONE_RANK, Turns
 from feedline.messages import Outcome, Task
 from feedline.state import Place, Tail
 
@@ -52,10 +53,16 @@ class Passed:
     (1, 2, (2,))
     """
 
-    def __init__(self, begin: Place, sharing: Sharing = ALONE) -> None:
+    def __init__(self, begin: Place, sharing: Sharing = ALONE, turns: Turns = ONE_RANK) -> None:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
+        self.others = begin.ranks if begin.is_of_others(turns[:2]) and begin.shards > 1 else None
+        """For a stream in several parts: of how many ranks which one's state it goes on from, if not this one's."""
+        self.is_shared = turns.ranks > 1 or begin.ranks[0] > 1
+        """For a stream: are some of its elements delivered by other ranks, or have been?"""
+        self._turns = turns
+        self._step = turns.after(0)
         self._finished = False
         self._held: list[Outcome] | None = None
         self._begin = begin
@@ -97,7 +104,7 @@ class Passed:
 
     def _take(self, task: Task, sampler_state: Any) -> None:
         samples = self._sharing.after(self._counted[1], self._size(task))
-        self._counted = task.seq + 1, samples, sampler_state, task.indices
+        self._counted = task.seq + self._step, samples, sampler_state, task.indices
 
     def _size(self, task: Task) -> int:
         """How much of the order it is: indices, or one whole batch; nothing is known of a stream's."""
@@ -162,4 +169,5 @@ class Passed:
             self.shards,
             dict(self._streams),
             self.drawn,
+            self._turns[:2],
         )

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from feedline.line.foreseeing import foretold
-from feedline.line.ranks import share_of, turns_of
+from feedline.line.ranks import share_length, share_of, turns_of
 from feedline.line.replay import Again, compare
 from feedline.line.sampler import (
     MakesBatches,
@@ -27,6 +27,7 @@ from feedline.line.sampler import (
     samplers_in,
 )
 from feedline.line.samplers import BatchSampler
+from feedline.line.turns import Turns
 from feedline.messages import Task
 from feedline.state import Place, Tail
 
@@ -196,27 +197,41 @@ class IterablePlan:
 
 
 class StreamPlan:
-    """Turns of a stream's shards, round after round, until each has ended. Task k belongs to shard k mod shards."""
+    """Turns of a stream's shards, round after round, until each has ended. Task k belongs to shard k mod shards.
 
-    def __init__(self, dataset: Any, batch_size: int | None, drop_last: bool, seed: int, shards: int) -> None:
+    Over ranks, tasks have the numbers that their batches have over all ranks; `shards` are those of each rank.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None,
+        drop_last: bool,
+        seed: int,
+        shards: int,
+        turns: Callable[[], Turns] = Turns,
+    ) -> None:
         self._dataset = dataset
         self._size = 1 if batch_size is None else batch_size
         self._drop_last = drop_last
         self._seed = seed
         self._shards = shards
+        self._turns = turns
 
     def __len__(self) -> int:
         try:
             length = len(self._dataset)
         except TypeError:
             raise TypeError("this loader has no len(): its IterableDataset does not define __len__") from None
-        return count_batches(length, self._size, self._drop_last)
+        batches, turns = count_batches(length, self._size, self._drop_last), self._turns()
+        return batches if turns.ranks == 1 else share_length(batches, *turns)
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return self.tasks_from(Place(epoch, start, shards=self._shards))
+        return self.tasks_from(Place(epoch, start))
 
     def tasks_from(self, place: Place) -> Tasks:
-        return _StreamTasks(place, self._seed, place.shards or self._shards)
+        turns = self._turns()
+        return _StreamTasks(place, self._seed, place.shards or self._shards * turns.ranks, turns)
 
     def foreseen(self, epoch: int) -> Tasks | None:
         return None  # its readers are at the end of this epoch
@@ -225,29 +240,39 @@ class StreamPlan:
 class _StreamTasks:
     """A part that had ended is not opened again; the first task of any other says where that part stands."""
 
-    def __init__(self, place: Place, seed: int, shards: int) -> None:
+    def __init__(self, place: Place, seed: int, shards: int, turns: Turns) -> None:
         self._epoch = place.epoch
-        self._seq = place.batches
+        self._seq = place.batches + turns.rank
+        self._step = turns.ranks
         self._ahead = place.ahead
         self._seed = seed
         self._shards = shards
         self._places = {int(shard): record for shard, record in place.streams.items()}
-        self._open = {shard for shard in range(shards) if not self._places.get(shard, {}).get("ended")}
+        mine = {seq % shards for seq in range(self._seq, self._seq + shards * self._step, self._step)}
+        self._open = {shard for shard in mine if not self._places.get(shard, {}).get("ended")}
+        for shard in mine - self._places.keys() if place.is_of_others(turns[:2]) else ():
+            self._places[shard] = _of_any(place.streams)
 
     def __next__(self) -> Task:
         if not self._open:
             raise StopIteration
         while self._seq % self._shards not in self._open or self._seq in self._ahead:
-            self._seq += 1
-        self._seq += 1
-        place = self._places.pop((self._seq - 1) % self._shards, None) if self._places else None
-        return Task(self._seq - 1, self._epoch, self._seed, None, shards=self._shards, place=place)
+            self._seq += self._step
+        seq, self._seq = self._seq, self._seq + self._step
+        place = self._places.pop(seq % self._shards, None) if self._places else None
+        return Task(seq, self._epoch, self._seed, None, shards=self._shards, place=place, stride=self._step)
 
     def sampler_state(self) -> Any:
         return None
 
     def ended(self, seq: int) -> None:
         self._open.discard(seq % self._shards)
+
+
+def _of_any(streams: dict[str, Any]) -> dict[str, Any] | None:
+    """Where any of those stood who read all of the stream, which is good for all: the one that got farthest."""
+    whole = [record for record in streams.values() if record.get("own") is False and "next" in record]
+    return max(whole, key=lambda record: int(record["next"]), default=None)
 
 
 def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:

@@ -33,9 +33,7 @@ from feedline.line.sampler import (
     order_of,
 )
 from feedline.line.samplers import RandomSampler, SequentialSampler
-from feedline.world import ranks
-
-UNEVEN = ("pad", "drop", "exact")
+from feedline.world import UNEVEN, ranks
 
 
 class DistributedSampler(Sampler):

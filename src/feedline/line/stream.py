@@ -20,11 +20,12 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset
-from feedline.errors import StateError, add_note, noted
+from feedline.errors import OptionError, StateError, add_note, noted
 from feedline.foreign import ask
 from feedline.line.shuffled import Shuffled
 from feedline.line.source import Record, Source
-from feedline.messages import BadSample, Task
+from feedline.line.turns import ONE_RANK, OWN_ENDS, Turns
+from feedline.messages import BadSample, Task, error_line
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
 from feedline.worker_info import namings, watch_for_counting
@@ -60,6 +61,15 @@ UNEQUAL = (
     "one it has ended, and another has more. If workers read shares that they pick by get_worker_info().id alone, "
     "let it look at num_workers, too, or define shard(index, count)"
 )
+ENDED_BY = (
+    "the IterableDataset, which every worker reads whole, has ended in one of them after an error that the others did "
+    "not meet, so batches would be lost: {error}. Whatever makes it fail there alone is to be repaired, or caught in "
+    "its __iter__"
+)
+ENDED_UNSEEN = (
+    "the IterableDataset ended on this rank after an error in a batch of another worker or rank, which is reported "
+    "there if it fails there, too: {error}"
+)
 GENERATOR_OVER = (
     "an element of the IterableDataset failed, and its __iter__ is a generator, which Python ends at its first error: "
     "whatever was to come after that element is lost. Catch the error inside __iter__, or have it return an object "
@@ -85,6 +95,13 @@ class Taken(NamedTuple):
     short: bool = False
     """Did the stream end before the batch was full? Elements left out do not count."""
 
+    def is_batch(self, drop_last: bool) -> bool:
+        """Does it count among the stream's batches? One after its end does not."""
+        return not self.short or (bool(self.elements) and not drop_last)
+
+
+NOTHING = Taken([], ended=True, short=True)
+
 
 class StreamReader:
     """One epoch of one part of a stream, opened for the first task that wants it."""
@@ -99,8 +116,12 @@ class StreamReader:
         is_own_share: bool = False,
         on_error: str = "raise",
         row: Row | None = None,
+        turns: Turns = ONE_RANK,
+        drop_last: bool = False,
     ) -> None:
         self._row = unwatched() if row is None else row
+        self._turns = turns
+        self._drop_last = drop_last
         self._shards = task.shards
         self._shard = task.shard
         self._size = size
@@ -113,6 +134,7 @@ class StreamReader:
         """Went it on from a state, and has it asked again? None if nothing is to be found out."""
         self._first = task._replace(seq=0, place=None)
         self._ended = False
+        self._failed = ""  # the latest error, in whosever batch
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
         self.notices: list[str] = []
@@ -136,6 +158,11 @@ class StreamReader:
         """Does every worker read all of it, and keep its part?"""
         return self._whole and self._shards > 1
 
+    @property
+    def ended_by(self) -> str:
+        """The error after which a stream ended that others read, too; empty if it simply ended."""
+        return self._failed if self._ended and self.whole else ""
+
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
         return task[1:3] == self._first[1:3] and task.place is None and task.seq >= self._at
@@ -155,15 +182,46 @@ class StreamReader:
         return found
 
     def take(self, task: Task) -> Taken:
-        """The elements of the task's batch."""
+        """The elements of the task's batch; at the end of the stream, what this rank gets instead."""
+        first, ranks, uneven = task.seq - self._turns.rank, self._turns.ranks, self._turns.uneven
+        in_step = NOTHING  # the first batch of this step, as far as that is one that others have
         while self._at < task.seq and not self._ended:
-            try:
-                self._batch(task._replace(seq=self._at))
-            except Exception as error:  # it is reported by the task whose batch this is
-                if self._late or isinstance(error, StateError):  # which other workers need not notice
-                    raise
-                log.debug("batch %d, passed over, failed: %r", self._at, error)
-        return Taken([], True, short=True) if self._ended else self._batch(task)
+            at = self._at
+            taken = self._passed_over(task)
+            if at == first and uneven == "pad" and taken is not None:
+                in_step = taken
+        taken = NOTHING if self._ended else self._batch(task)
+        if ranks == 1 or not self._whole:
+            return taken
+        if uneven == "pad" and not taken.is_batch(self._drop_last) and in_step.is_batch(self._drop_last):
+            return Taken(in_step.elements, True, taken.bad)
+        if uneven == "drop" and taken.ended and task.seq + 1 < first + ranks:
+            return NOTHING._replace(bad=taken.bad)
+        return taken
+
+    def completes_step(self, task: Task) -> bool:
+        """Has every rank a batch in this task's step, as far as that matters? Reads on to where the step ends."""
+        if self._turns.uneven != "drop" or not self._whole:
+            return True
+        stop = self._turns.after(task.seq)
+        while self._at < stop and not self._ended:
+            taken = self._passed_over(task)
+            if taken is not None and not taken.is_batch(self._drop_last):
+                self._ended = True
+                return False
+        return self._at >= stop
+
+    def _passed_over(self, task: Task) -> Taken | None:
+        """The batch that comes next, which another task gets; None if it failed."""
+        try:
+            return self._batch(task._replace(seq=self._at))
+        except Exception as error:  # it is reported by the task whose batch this is
+            if self._late or isinstance(error, StateError):  # which other workers need not notice
+                raise
+            log.debug("batch %d, passed over, failed: %r", self._at, error)
+            if self._turns.ranks > 1 and self._source.died:
+                self.notices.append(ENDED_UNSEEN.format(error=self._failed))
+            return None
 
     def _batch(self, task: Task) -> Taken:
         if self._shuffled is not None and self._source.of:
@@ -206,6 +264,7 @@ class StreamReader:
             except StopIteration:
                 self._ended = True
             except Exception as error:
+                self._failed = f"{error_line(error)} (element {self._source.number})"
                 if self._on_error == "raise":
                     where = f"at element {len(elements)} of batch {task.seq}"
                     add_note(error, f"feedline: raised by the IterableDataset {where}")
@@ -251,7 +310,8 @@ class StreamReader:
         self._check_sharing(record)
         if self._whole:
             named = NAMED_ONLY if namings() > before else ""
-            self.notices.append(READ_WHOLE.format(shards=self._shards) + named)
+            if named or self._shards > self._turns.ranks:  # that ranks share it so is what was asked for
+                self.notices.append(READ_WHOLE.format(shards=self._shards) + named)
         return elements
 
     def _go_on(self, record: Record) -> None:
@@ -264,6 +324,8 @@ class StreamReader:
             self._at = record["next"]
 
     def _check_sharing(self, record: Record) -> None:
+        if not self._whole and self._turns.ranks > 1 and self._turns.uneven != "exact":
+            raise OptionError(OWN_ENDS.format(uneven=self._turns.uneven))
         if record.get("own", not self._whole) == self._whole:
             raise _changed_sharing(then_own=self._whole)
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from feedline.checks import LONGEST, check_number
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, add_note
+from feedline.rank_questions import note_sharing
 from feedline.world import ranks
 
 log = logging.getLogger("feedline")
@@ -120,7 +121,7 @@ class DealtStream(IterableDataset[Any]):
     """
 
     def __init__(self, num_replicas: int | None, rank: int | None) -> None:
-        self.num_replicas, self.rank = ranks(num_replicas, rank, alone=True)
+        self.num_replicas, self.rank = self.ranks = ranks(num_replicas, rank, alone=True)
         self._share = (0, 1)
 
     def shard(self, index: int, count: int) -> DealtStream:
@@ -132,6 +133,7 @@ class DealtStream(IterableDataset[Any]):
 
     def dealt(self, items: Items) -> Items:
         """Those that are read here."""
+        note_sharing(self.num_replicas)
         own, of = self._share
         return items[self.rank * of + own :: self.num_replicas * of]
 

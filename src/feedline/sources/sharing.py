@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from feedline.checks import check_flag
 from feedline.datasets import IterableDataset
 from feedline.errors import SourceError, StateError
+from feedline.rank_questions import note_sharing
 from feedline.rng import mix, rng
 from feedline.world import ranks
 
@@ -123,6 +124,7 @@ class UnitStream(IterableDataset[Any]):
         twice either.
         """
         count, rank = self.ranks
+        note_sharing(count)
         units = deal([Unit(number) for number in range(self._count())], rank, count)
         if self.shuffle:
             units.sort(key=lambda unit: mix(key, unit.number))

@@ -47,6 +47,8 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     """
     inner = getattr(loader, "base_dataloader", None)
     if inner is not None:  # asked first: Accelerate's wrapper claims to be of its inner loader's class
+        if hasattr(type(loader), "_fetch_batches") and isinstance(inner.dataset, IterableDataset):
+            options = {"ranks": _read_for_all(options)} | options
         loader.base_dataloader = with_feedline(inner, **options)
         # Accelerate saves and loads the place of a loader that says so; torchdata it needs only to make one itself.
         loader.use_stateful_dataloader = True
@@ -64,6 +66,16 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     ours = loader._feedline.own.by_name() if isinstance(loader, DataLoader) else {}
     carried = {name: getattr(loader, name) for name in _CARRIED} | ours
     return DataLoader(loader.dataset, **batching | carried | options)
+
+
+def _read_for_all(options: dict[str, Any]) -> str:
+    """Of a stream that Accelerate has read by one rank, which hands out whole batches."""
+    if options.get("ranks") == "shard":
+        raise OptionError(
+            "Accelerate reads this IterableDataset on one rank and hands its batches out to all of them, so "
+            "ranks='shard' would lose elements: leave it out, or prepare the loader with dispatch_batches=False"
+        )
+    return "all"
 
 
 class WholeSteps:

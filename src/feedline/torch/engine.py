@@ -29,6 +29,7 @@ from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.line.sampler import follow_epoch, is_ours, samplers_in
+from feedline.line.turns import Turns, turns_for, unshared_ranks
 from feedline.options import Options, check_assignment
 from feedline.resuming import Progress, read_again
 from feedline.staffing import AutoCount
@@ -60,6 +61,8 @@ class Own:
     across_epochs: bool
     fetch_threads: int = 0
     assignment: str | None = None
+    ranks: str | None = None
+    uneven: str = "pad"
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -71,6 +74,8 @@ class Own:
             "across_epochs": self.across_epochs,
             "fetch_threads": self.fetch_threads,
             "assignment": self.assignment,
+            "ranks": self.ranks,
+            "uneven": self.uneven if self.ranks == "shard" else None,
             **vars(self.care),
         }
 
@@ -117,22 +122,23 @@ class Engine:
         is_given = loader.batch_size is None
         if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler, is_given)) is not None:
             self.feed.tell_once(hint)
-        shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
-        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler))
+        turns = self._turns()
+        shards = max(1, loader.num_workers) * turns.ranks if streams(loader.dataset) else 0
+        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler), turns)
         try:
-            return self._begin(loader, place, passed)
+            return self._begin(loader, place, passed, turns)
         except BaseException:
             self._progress.take_back()
             raise
 
-    def _begin(self, loader: Loader, place: Place, passed: Passed) -> Iterator[Any]:
+    def _begin(self, loader: Loader, place: Place, passed: Passed, turns: Turns) -> Iterator[Any]:
         tasks = self._tasks(loader, place, passed)
         if (again := read_again(place, type(loader.dataset).__name__)) is not None:
             self.feed.tell_once(again)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
         if transfer is not None:
             passed.hold()
-        options, job = self._options(loader), self._job(loader)
+        options, job = self._options(loader), self._job(loader, turns)
         foresee = self._foresee(loader, passed)
         batches = self.feed.begin(options, tasks, passed, loader.__len__, job, TorchIterator, foresee)
         if loader.num_workers:
@@ -212,9 +218,8 @@ class Engine:
         if streams(loader.dataset):
             seed = self._base_seed if again else self._draw_base_seed(loader)[0]
             drawn.base_seed, drawn.left = seed, generators.users_states()
-            shards = max(1, loader.num_workers)
             assert seed is not None
-            return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, shards).tasks_from(place)
+            return self.stream_plan(loader, seed).tasks_from(place)
         sampler, at_once = loader._index_sampler, reads_many(loader.dataset)
         asking = Asking(sampler, loader._auto_collation, at_once, place, drawn, generators)
         if again:
@@ -229,6 +234,15 @@ class Engine:
             drawn.left = generators.users_states()
         assert drawn.base_seed is not None
         return asking.tasks(drawn.base_seed)
+
+    def stream_plan(self, loader: Loader, seed: int = 0) -> StreamPlan:
+        """Of a stream. Ranks that share one must draw alike when they read it; what torch draws is each rank's own."""
+        seed = 0 if self.own.ranks == "shard" else seed
+        workers = max(1, loader.num_workers)
+        return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, workers, self._turns)
+
+    def _turns(self) -> Turns:
+        return turns_for(self.own.ranks, self.own.uneven)
 
     def _foresee(self, loader: Loader, passed: Passed) -> Foresee:
         assert passed.drawn is not None
@@ -275,6 +289,8 @@ class Engine:
             fetch_threads=self.own.fetch_threads,
             on_epoch_end=self.own.on_epoch_end,
             across_epochs=self.own.across_epochs,
+            ranks=self.own.ranks,
+            uneven=self.own.uneven,
             assignment=self._assignment(loader),
         )
 
@@ -287,7 +303,7 @@ class Engine:
         may = streams(loader.dataset) or (loader.in_order and not isinstance(loader.num_workers, AutoCount))
         return "in_turn" if may else "free"
 
-    def _job(self, loader: Loader) -> Job:
+    def _job(self, loader: Loader, turns: Turns) -> Job:
         assert self._base_seed is not None
         collate_fn: Any = loader.collate_fn
         stock = default_collate if loader._auto_collation else default_convert
@@ -307,6 +323,8 @@ class Engine:
             on_error=self.own.care.on_error,
             fetch_threads=self.own.fetch_threads,
             in_turn=self._assignment(loader) == "in_turn",
+            turns=turns,
+            unshared=unshared_ranks(self.own.ranks) if streams(loader.dataset) else 0,
         )
 
 
@@ -316,8 +334,9 @@ def _kind(loader: Loader, seed: int | None) -> Kind:
 
 def _kind_of(loader: Loader, seed: int | None) -> Kind:
     if streams(loader.dataset):
-        buffer = loader._feedline.own.shuffle_buffer  # type: ignore[attr-defined]
-        reading = f"batch_size={loader.batch_size}, shuffle_buffer={buffer}"
+        own = loader._feedline.own  # type: ignore[attr-defined]
+        reading = f"batch_size={loader.batch_size}, shuffle_buffer={own.shuffle_buffer}"
+        reading += ", ranks='shard'" if own.ranks == "shard" else ""
         return Kind(seed, None, type(loader.dataset).__name__, "stream", reading)
     return kind_of(loader._index_sampler, loader._auto_collation, seed)
 

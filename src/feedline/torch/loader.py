@@ -34,7 +34,9 @@ from feedline.options import (
     check_restart,
     check_sampler,
     check_start_method,
+    check_uneven,
 )
+from feedline.options import check_ranks as check_stream_ranks
 from feedline.recorder import Recorder
 from feedline.staffing import check_count
 from feedline.stats import Stats
@@ -62,8 +64,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
     `loader.collate_fn`), `across_epochs` (False: persistent workers whose assignment is free read nothing of an epoch
     before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait;
-    docs/latency.md). `num_workers="auto"`: as many as it takes, found out while it runs (`print(loader.stats())`);
-    `loader.num_workers` then is the usual number.
+    docs/latency.md), `ranks` (for streams under several ranks: "shard" shares the elements out, `uneven` says how it
+    ends; "all": each rank reads all it has; docs/streams.md). `num_workers="auto"`: as many as it takes, found out
+    while it runs (`print(loader.stats())`); `loader.num_workers` then is the usual number.
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset
@@ -77,6 +80,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     workers: str
     shuffle_buffer: int
     fetch_threads: int
+    ranks: str | None
+    uneven: str | None
     device: torch.device | None
 
     def __init__(
@@ -112,6 +117,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         on_epoch_end: Callable[[Stats], object] | None = None,
         across_epochs: bool = True,
         assignment: str | None = None,
+        ranks: str | None = None,
+        uneven: str | None = None,
         device: str | torch.device | None = None,
     ) -> None:
         own = Own(
@@ -123,6 +130,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):
             check_flag("across_epochs", across_epochs),
             check_fetch_threads(fetch_threads),
             assignment,
+            check_stream_ranks(ranks, streams(dataset)),
+            check_uneven(uneven, ranks),
         )
         if isinstance(num_workers, str):  # else torch's checks are the ones
             num_workers = check_count(num_workers, prefetch_factor)
@@ -165,6 +174,12 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         if name == "_iterator" and value is None and "_feedline" in self.__dict__:
             # Lightning and others end torch's persistent workers so; the next iteration begins with new ones.
             self._feedline.forget()
+
+    def __len__(self) -> int:
+        """Batches in an epoch; of a stream that ranks share, this rank's."""
+        if "_feedline" in self.__dict__ and self._feedline.own.ranks == "shard":
+            return len(self._feedline.stream_plan(self))
+        return super().__len__()
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         """Begin an epoch; draws from the generator exactly as torch's loader does."""

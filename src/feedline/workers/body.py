@@ -13,7 +13,7 @@ import threading
 from functools import partial
 
 from feedline.ambient import Ambient
-from feedline.errors import FeedlineError, StateError, add_note
+from feedline.errors import FeedlineError, OptionError, StateError, add_note
 from feedline.line.collate import register_collate
 from feedline.line.fetch import Fetcher, index_list, readers_of
 from feedline.line.salvage import Salvage
@@ -31,6 +31,7 @@ from feedline.workers.making import Made, Maker
 from feedline.workers.own_share import watch_for_sharing
 from feedline.workers.parts import Part, Parts
 from feedline.workers.piecework import Piecework
+from feedline.workers.rank_sharing import RankSharing
 
 
 class Body:
@@ -63,7 +64,9 @@ class Body:
         self._only_gathers = not self._draws and self._salvage is None
         self._parts: Parts | None = None
         if job.stream:
-            self._parts = Parts(job.dataset, job.num_workers, job.seed, job.worker_init_fn is not None)
+            own = self._number(worker or 0)
+            self._parts = Parts(job.dataset, job.num_workers, own, job.seed, job.worker_init_fn is not None)
+        self._ranks = RankSharing(job)
         self._maker = Maker(job, own_process, self._row)
         self._piecework = Piecework(job.dialect, self._fetcher, ambient, self._row, reader is None and not many)
         self._broken: BaseException | None = None
@@ -73,11 +76,12 @@ class Body:
         """Become that worker; if `worker_init_fn` fails, every task's outcome will say so."""
         self._ambient.open()
         if self._worker is None:
+            if self._parts is not None and self._job.turns.ranks > 1:
+                self._parts.own.info, self._parts.own.shares = self._info(0), False
             return
         for kind, collate in self._job.registrations.items():
             register_collate(kind, collate)
-        seed = self._job.seed + self._worker  # torch's way
-        info = WorkerInfo(self._worker, self._job.num_workers, seed, self._job.dataset)
+        info = self._info(self._worker)
         set_worker_info(info, self._own_process)
         (self._job.dialect.enter_worker if self._own_process else self._job.dialect.enter_thread)(info)
         if self._job.worker_init_fn is not None:
@@ -91,10 +95,20 @@ class Body:
                 self._broken = _raisable(error)
                 add_note(self._broken, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
 
+    def _info(self, worker: int) -> WorkerInfo:
+        """Who this worker is."""
+        number, count = self._number(worker)
+        return WorkerInfo(number, count, self._job.seed + number, self._job.dataset)  # torch's way
+
+    def _number(self, worker: int) -> tuple[int, int]:
+        """Which worker, and of how many: of a stream that ranks share, all workers of all ranks are counted."""
+        ranks, rank, _ = self._job.turns
+        return worker * ranks + rank, max(1, self._job.num_workers) * ranks
+
     def _initialise(self, info: WorkerInfo) -> bool:
         assert self._job.worker_init_fn is not None
         self._ambient.enter(info.seed)
-        with watch_for_sharing(info.dataset) as sharing:
+        with watch_for_sharing(info.dataset) as sharing, self._ranks.watched():
             self._job.worker_init_fn(info.id)
         return sharing.found
 
@@ -200,18 +214,23 @@ class Body:
 
     def _run_part(self, part: Part, task: Task, empty: Empty) -> Outcome:
         try:
-            reader = self._reader(part, task)
+            self._ranks.check()
+            with self._ranks.watched():
+                reader = self._reader(part, task)
         except Exception as error:
             return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
         whole, reader.is_new = reader.whole if reader.is_new else None, False
         try:
-            elements, ended, bad, short = reader.take(task)
+            with self._ranks.watched():
+                elements, ended, bad, short = reader.take(task)
         except Exception as error:
             # A part that is refused does not say how the stream is shared: that it is another way now is the error.
             said = None if isinstance(error, StateError) else whole
             return self.failed(task, error)._replace(whole=said, stream=(task.shard, reader.record()))
-        warning, reader.notices = "\n".join(reader.notices) or None, []
-        stream = task.shard, reader.record()
+        try:
+            about_ranks = self._ranks.judged()
+        except OptionError as error:
+            return self.failed(task, error)._replace(ended=True)
         if short and self._job.drop_last:
             elements = []
         made: Made = (None, 0, None)
@@ -219,10 +238,17 @@ class Body:
             if elements:
                 made = self._maker.made(elements, empty, None)
         except Exception as error:
-            notice = notice_of(warning, None)
+            notice, stream = notice_of(_said(reader), None, about_ranks), (task.shard, reader.record())
             return self.failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
+        try:
+            if elements and not reader.completes_step(task):  # after collating, whose draws are those of this batch
+                made, ended = (None, 0, None), True
+        except Exception as error:
+            return self.failed(task, error)._replace(ended=True)
         batch, size, tally = made
-        return Outcome(task.seq, batch, size, None, ended, notice_of(warning, tally), bad, stream, whole)
+        stream = task.shard, reader.record()
+        notice = notice_of(_said(reader), tally, about_ranks, reader.ended_by)
+        return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
 
     def _reader(self, part: Part, task: Task) -> StreamReader:
         if part.reader is None or not part.reader.can_serve(task):
@@ -240,11 +266,19 @@ class Body:
                 part.shares,
                 job.on_error,
                 self._row,
+                job.turns,
+                job.drop_last,
             )
         return part.reader
 
     def _seed(self, task: Task) -> None:
         self._ambient.enter(task_seed(task.seed, task.epoch, task.batch))
+
+
+def _said(reader: StreamReader) -> str | None:
+    """What the user should be warned of, as far as it has not been said."""
+    said, reader.notices = "\n".join(reader.notices) or None, []
+    return said
 
 
 def _raisable(error: BaseException) -> BaseException:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.line.collate import LeafCollate
+from feedline.line.turns import ONE_RANK, Turns
 from feedline.workers.dialect import NUMPY, Dialect
 
 
@@ -39,3 +40,7 @@ class Job:
     """Is it written down when each batch was made?"""
     fetch_threads: int = 0
     """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""
+    turns: Turns = ONE_RANK
+    """Which of a stream's batches are this rank's."""
+    unshared: int = 0
+    """So many ranks each read all that a stream gives, and nobody has said that this is meant."""

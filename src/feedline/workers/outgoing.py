@@ -47,7 +47,7 @@ class Outgoing(dict[int, Sent]):
         lane.recall()
         if len(self._crew.lanes) == self._crew.count:  # nobody else reads from it
             lane.waiting.clear()
-            everything = [serial for serial, sent in self.items() if self._crew.lane_of(sent.task.shard) is lane]
+            everything = [serial for serial, sent in self.items() if self._crew.lane_of(sent.task.lane) is lane]
             lost = [self.pop(serial) for serial in everything]
             for sent in lost:
                 self._crew.pool.put(sent.slot)

@@ -34,10 +34,11 @@ class Part:
 
 
 class Parts:
-    """One worker's."""
+    """One worker's: of so many on this rank; its own part is that of a number, among those of all ranks."""
 
-    def __init__(self, dataset: Any, workers: int, seed: int, initialised: bool) -> None:
+    def __init__(self, dataset: Any, workers: int, own: tuple[int, int], seed: int, initialised: bool) -> None:
         self.own = Part(dataset)
+        self._own = own
         self._workers = max(1, workers)
         self._seed = seed
         self._initialised = initialised  # will worker_init_fn do something to the dataset?
@@ -49,13 +50,13 @@ class Parts:
 
     def of(self, task: Task) -> Part:
         """The part that a task is of."""
-        if task.shards == self._workers:
+        if (task.shard, task.shards) == self._own:
             return self.own
         epoch = (task.seed, task.epoch, task.shards)
         if epoch != self._epoch:
             self._epoch, self._others = epoch, {}
         if task.shard not in self._others:
-            dataset = self._dataset(task.shards)
+            dataset = self._dataset(task)
             info = WorkerInfo(task.shard, task.shards, self._seed + task.shard, dataset)
             self._others[task.shard] = Part(dataset, info)
         return self._others[task.shard]
@@ -65,17 +66,17 @@ class Parts:
         self.own.reader = None
         self._others = {}
 
-    def _dataset(self, shards: int) -> Any:
+    def _dataset(self, task: Task) -> Any:
         own = self.own
-        if shards <= self._workers and own.reader is None and not self._initialised:
+        if task.lanes <= self._workers and own.reader is None and not self._initialised:
             return own.dataset  # there is but one part here, and nothing has been done to the dataset
         if self._untouched is not None:
             with contextlib.suppress(Exception):
                 return set_apart(self._untouched)
         raise StateError(
-            f"the state was saved with {counted(shards, 'worker')}; to have others read their parts of the stream, "
-            f"each needs a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: continue with "
-            f"num_workers={shards}"
+            f"the state was saved with {counted(task.shards, 'worker')}; to have others read their parts of the "
+            f"stream, each needs a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: continue "
+            f"with num_workers={task.shards}"
         )
 
 

@@ -122,7 +122,7 @@ class ProcessWorkers:
         slot.room(len(data)).view(0, len(data))[:] = data
         serial = self._out.add(Sent(slot, task, run))
         ticket = TaskTicket(serial, run, slot.id, slot.capacity, len(data))
-        self._crew.lane_of(task.shard).post(ticket, urgent)
+        self._crew.lane_of(task.lane).post(ticket, urgent)
 
     def submit_first(self, tasks: Sequence[Task]) -> None:
         for lane in self._crew.lanes:

@@ -105,7 +105,7 @@ class ThreadWorkers:
 
     def submit(self, task: Task, urgent: bool = False, early: bool = False) -> None:
         self._check_owner()
-        lane = self._lanes[task.shard % len(self._lanes)]
+        lane = self._lanes[task.lane % len(self._lanes)]
         waiting = _emptied(lane) if urgent else []
         lane.put((self._now.run, task))
         for message in waiting:

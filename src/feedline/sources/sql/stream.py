@@ -19,6 +19,7 @@ from typing import Any
 from feedline.checks import check_function, check_whole
 from feedline.datasets.joining import IterableDataset
 from feedline.errors import OptionError, OptionTypeError, StateError, add_note
+from feedline.rank_questions import note_sharing
 from feedline.sources.sql.columns import checked_names
 from feedline.sources.sql.connecting import Asked, check_query
 from feedline.sources.sql.database import Database
@@ -70,7 +71,7 @@ class SQLStream(IterableDataset[Any]):
         self.load = check_function("load", load)
         self.transform = check_function("transform", transform)
         self.chunk = check_whole("chunk", chunk, least=1)
-        count, index = ranks(num_replicas, rank, alone=True)
+        count, index = self.ranks = ranks(num_replicas, rank, alone=True)
         self.part = Part(index, count)
         about = self._keyed.about(_check_bounds(bounds))
         self._bounds = about.bounds
@@ -99,6 +100,7 @@ class SQLStream(IterableDataset[Any]):
         return part
 
     def __iter__(self) -> Iterator[Any]:
+        note_sharing(self.ranks[0])
         return Reading(self)
 
     def __repr__(self) -> str:

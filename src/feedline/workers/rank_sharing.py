@@ -1,0 +1,78 @@
+"""Who shares a stream out over ranks: the loader, the stream itself, or nobody?
+
+Takes: a job, and the stream's code while it is opened and gives its first batch. Gives: what to warn of, once.
+Promises: a stream that shares itself out is not shared out once more, which would lose elements: that is an error. One
+that nobody shares out is read as it is, and where nobody has said that this is meant, there is a warning.
+Not its job: sharing (line.stream, line.turns), noticing questions (rank_questions).
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from feedline.datasets import IterableDataset
+from feedline.errors import OptionError
+from feedline.foreign import ask
+from feedline.rank_questions import Questions
+from feedline.workers.job import Job
+
+READ_BY_ALL = (
+    "there are {ranks} ranks, and each of them reads every element that its IterableDataset gives: the dataset was not "
+    "seen to ask for its rank. ranks='shard' shares the elements out over ranks; ranks='all' says that this is meant, "
+    "or that the dataset was made with this rank's part of the data."
+)
+SHARED_TWICE = (
+    "ranks='shard' shares the IterableDataset out over ranks, but it does so by itself ({how}): shared out twice, "
+    "elements would be lost. Leave out ranks='shard', or let the dataset read everything"
+)
+NAMED_ITS_RANK = (
+    "ranks='shard' shares the IterableDataset out over ranks, but it asks for its rank, too. If it picks its part by "
+    "that, elements are lost: then leave out ranks='shard'."
+)
+
+
+class RankSharing:
+    """What one worker knows of it."""
+
+    def __init__(self, job: Job) -> None:
+        self._unshared = job.unshared
+        self._shards = job.turns.ranks > 1
+        self._questions = Questions() if job.stream and (self._shards or self._unshared) else None
+        self._how = _told(job.dataset) if self._questions is not None else ""
+        self._refused = SHARED_TWICE.format(how=self._how) if self._shards and self._how else ""
+
+    def check(self) -> None:
+        """Is it known that the stream would be shared out twice? That is refused in every epoch."""
+        if self._refused:
+            raise OptionError(self._refused)
+
+    def watched(self) -> AbstractContextManager[None]:
+        """Watch what the stream's code asks, until something has been said of it."""
+        return nullcontext() if self._questions is None else self._questions.watched()
+
+    def judged(self) -> str:
+        """What to warn of after the first batch; later nothing."""
+        asked, self._questions = self._questions, None
+        if asked is None:
+            return ""
+        if not self._shards:
+            is_shared = self._how or asked.rank or asked.count
+            return "" if is_shared else READ_BY_ALL.format(ranks=self._unshared)
+        if asked.count:
+            self._refused = SHARED_TWICE.format(how="it asks for the number of ranks")
+            self.check()
+        return NAMED_ITS_RANK if asked.rank else ""
+
+
+def _told(dataset: Any) -> str:
+    """How a dataset of ours, or of a library we know, was told its rank; empty if it was not."""
+    ranks = ask(dataset, "ranks") if isinstance(dataset, IterableDataset) else None
+    if isinstance(ranks, tuple) and ranks and isinstance(ranks[0], int) and ranks[0] > 1:
+        return f"a {type(dataset).__name__} finds out its rank"
+    if ask(dataset, "_distributed") is not None:
+        return "split_dataset_by_node has given it its part"
+    processes = ask(dataset, "num_processes")
+    if isinstance(processes, int) and processes > 1 and isinstance(ask(dataset, "process_index"), int):
+        return "Accelerate has given it its part"
+    return ""
