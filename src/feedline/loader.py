@@ -30,7 +30,7 @@ from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
 from feedline.recorder import Recorder
-from feedline.resuming import Progress, read_again
+from feedline.resuming import Progress, lacking, read_again
 from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
 from feedline.workers.job import Job
@@ -119,7 +119,8 @@ class DataLoader:
         if (hint := _hint(self.options)) is not None:
             self._feed.tell_once(hint)
         shards = max(1, self.options.num_workers) if self.options.stream else 0
-        place, passed = self._progress.begin(shards, _sharing(self.options))
+        lasting = self.options.persistent_workers or not self.options.num_workers
+        place, passed = self._progress.begin(shards, _sharing(self.options), lasting)
         try:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
@@ -136,9 +137,10 @@ class DataLoader:
         return self._progress.epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands, at any moment, as a small dict that `json` can write.
+        """Where the run stands, at any moment, as a small dict.
 
-        What has been delivered counts; batches made ahead do not, and come again.
+        What has been delivered counts; batches made ahead do not, and come again. `json` can write it if it can write
+        what the dataset's and the sampler's own `state_dict()` return, if they have one.
 
         >>> import numpy as np
         >>> loader = DataLoader(np.arange(10), batch_size=4, shuffle=True, seed=3)
@@ -152,6 +154,8 @@ class DataLoader:
         """
         given = given_epoch(_given_sampler(self.options))
         state = to_dict(self._progress.place, self._kind(self.options.seed))
+        for message in lacking(state):
+            self._feed.tell_once(message)
         return state if given is None else {**state, "sampler_epoch": given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

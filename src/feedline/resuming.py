@@ -8,7 +8,9 @@ Not its job: the format (state), what a front's order depends on besides (fronts
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from feedline.errors import StateError
 from feedline.line.passed import ALONE, Passed, Sharing
@@ -23,36 +25,50 @@ class Progress:
         """The epoch that comes next, or goes on."""
         self._loaded: Place | None = None
         self._latest: Passed | None = None
-        self._before: tuple[int, Place | None, Passed | None] = (0, None, None)
+        self._between = _Between()
+        self._before: tuple[int, Place | None, Passed | None, _Between] = (0, None, None, self._between)
 
     def set_epoch(self, epoch: int) -> None:
         """From the beginning of that epoch on; a loaded place in it is kept."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise ValueError(f"epoch must be a whole number of at least 0; got {epoch!r}")
+        self._leave()
         self.epoch = epoch
-        self._latest = None
         if self._loaded is not None and self._loaded.epoch != epoch:
+            self._between = _Between(self._loaded.datasets)
             self._loaded = None
 
     def load(self, place: Place) -> None:
         """The next iteration begins there."""
-        self.epoch, self._loaded, self._latest = place.epoch, place, None
+        self.epoch, self._loaded, self._latest, self._between = place.epoch, place, None, _Between()
 
-    def begin(self, shards: int, sharing: Sharing = ALONE) -> tuple[Place, Passed]:
-        """Begin an iteration: the place for its plan (in this rank's samples), and what counts it."""
-        place = self._loaded or Place(self.epoch, shards=shards)
-        place = replace(place, shards=place.shards or shards)
-        _check_ranks(place, sharing)
+    def begin(self, shards: int, sharing: Sharing = ALONE, lasting: bool = True) -> tuple[Place, Passed]:
+        """Begin an iteration: the place for its plan (in this rank's samples), and what counts it.
+
+        `lasting`: are a stream's datasets, as one epoch has left them, those that the next one reads? Else, with
+        workers that are started anew, each epoch begins with the dataset as it is in the main process.
+        """
+        self._before = self.epoch, self._loaded, self._latest, self._between
+        self._leave()
+        place = self._loaded or Place(self.epoch, datasets=self._between.datasets)
+        has_it = self._between.here if self._loaded is None and len(place.datasets) == shards else frozenset()
+        if shards and not place.shards:
+            place = _shared_out(place, shards)
+        try:
+            _check_ranks(place, sharing)
+        except StateError:
+            self.take_back()
+            raise
         if sharing.ranks > 1 and isinstance(place.sampler, Tail):
             place = replace(place, sampler=None)  # the indices before it were another rank's, or all ranks'
-        self._before = self.epoch, self._loaded, self._latest
-        self._loaded, self._latest = None, Passed(place, sharing)
+        self._loaded, self._latest = None, Passed(place, sharing, lasting)
         self.epoch = place.epoch + 1
-        return replace(place, samples=-(-place.samples // sharing.ranks)), self._latest
+        new = {shard: record for shard, record in place.streams.items() if int(shard) not in has_it}
+        return replace(place, samples=-(-place.samples // sharing.ranks), streams=new), self._latest
 
     def take_back(self) -> None:
         """The iteration could not be begun after all: all is as it was before."""
-        self.epoch, self._loaded, self._latest = self._before
+        self.epoch, self._loaded, self._latest, self._between = self._before
 
     @property
     def place(self) -> Place:
@@ -61,7 +77,40 @@ class Progress:
             return self._loaded
         if self._latest is not None and not self._latest.finished:
             return self._latest.place
-        return Place(self.epoch)
+        return Place(self.epoch, datasets=_Between.after(self._latest, self._between).datasets)
+
+    def _leave(self) -> None:
+        self._between = _Between.after(self._latest, self._between)
+        self._latest = None
+
+
+class _Between(NamedTuple):
+    """What is left of a stream's epoch when it is over."""
+
+    datasets: Sequence[bytes | None] = ()
+    """What the dataset of each part said of itself."""
+    here: frozenset[int] = frozenset()
+    """The parts whose datasets are so in this process or its workers, because they were read there."""
+
+    @classmethod
+    def after(cls, latest: Passed | None, before: _Between) -> _Between:
+        if latest is None:
+            return before
+        return cls(latest.datasets(), frozenset(latest.opened)) if latest.finished and latest.lasting else cls()
+
+
+def _shared_out(place: Place, shards: int) -> Place:
+    """An epoch of a stream that has not begun, in so many parts, each with what its dataset said at the last one's end.
+
+    For another number of parts that is known if all have said the same, as of the number of the epoch.
+    """
+    datasets = place.datasets
+    if len(datasets) != shards and len(set(datasets)) == 1:
+        datasets = (datasets[0],) * shards
+    if len(datasets) != shards:
+        return replace(place, shards=shards)
+    streams = {str(shard): {"dataset": state} for shard, state in enumerate(datasets) if state is not None}
+    return replace(place, shards=shards, streams=streams, datasets=())
 
 
 def _check_ranks(place: Place, sharing: Sharing) -> None:
@@ -76,17 +125,67 @@ def _check_ranks(place: Place, sharing: Sharing) -> None:
     )
 
 
+def at_end(place: Place, length: Callable[[], int]) -> Sequence[bytes | None]:
+    """What the datasets of a stream's parts have said of themselves, where its epoch is over whether they know or not.
+
+    A part whose end has not been met stands after its last element if all batches of the epoch have been delivered.
+    """
+    records = [place.streams.get(str(shard), {}) for shard in range(place.shards)]
+    try:
+        is_over = place.batches >= length()
+    except TypeError:
+        is_over = False
+    if not is_over and not all("ended" in record for record in records):
+        return ()
+    states = [record.get("state") if record.get("of") == "dataset" else record.get("dataset") for record in records]
+    return states if any(state is not None for state in states) else ()
+
+
+def lacking(state: Mapping[str, Any]) -> Iterator[str]:
+    """What to tell the user of what a state lacks.
+
+    >>> part = {"read": 12, "problem": "Mine.state_dict() failed: TypeError"}
+    >>> print(next(lacking({"streams": {"0": part}}))[:97])
+    the loader's state lacks that of its IterableDataset, because Mine.state_dict() failed: TypeError
+    """
+    for problem in sorted({part["problem"] for part in state.get("streams", {}).values() if "problem" in part}):
+        yield (
+            f"the loader's state lacks that of its IterableDataset, because {problem}. Who goes on from it reads the "
+            f"IterableDataset again from its beginning, and passes over what was delivered. {REMEDY}"
+        )
+    if "sampler_problem" in state:
+        yield (
+            f"the loader's state lacks that of its sampler, because {state['sampler_problem']}. Who goes on from it "
+            f"asks the sampler again for the epoch's indices, which must be the same. {REMEDY}"
+        )
+
+
 def read_again(place: Place, name: str) -> str | None:
     """What to tell the user if a stream cannot say where it stands, so that its elements are read again.
 
     >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), "Mine")[:62])
     to go on with batch 3, 12 elements of the IterableDataset Mine
     """
-    elements = sum(part["read"] for part in place.streams.values() if "read" in part and "of" not in part)
+    if place.datasets:
+        return (
+            f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and its "
+            f"state_dict() said something else in each. There are {place.shards} now, so the epoch begins without "
+            "these states: continue with as many workers as then"
+        )
+    parts = [part for part in place.streams.values() if "read" in part and "of" not in part]
+    elements = sum(part["read"] for part in parts)
     if not elements:
         return None
+    problem = next((f"{part['problem']}. {REMEDY}" for part in parts if "problem" in part), None)
+    why = problem or (
+        "it cannot say where it stands: define state_dict() and load_state_dict(state) on the dataset, or on what its "
+        "__iter__ returns"
+    )
+    epoch = f". Its order must be that of epoch {place.epoch}: if it counts its epochs by itself, tell it that one"
     return (
         f"to go on with batch {place.batches}, {elements} elements of the IterableDataset {name} are read again and "
-        f"passed over (those of the {place.batches} batches before), because it cannot say where it stands: define "
-        "state_dict() and load_state_dict(state) on the dataset, or on what its __iter__ returns"
+        f"passed over (those of the {place.batches} batches before), because {why}{epoch if place.epoch else ''}"
     )
+
+
+REMEDY = "Let state_dict() be called without arguments, and return something that pickles"

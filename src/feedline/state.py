@@ -1,16 +1,17 @@
 """Where a run stands, as plain data: saved after any batch, and gone on from exactly there.
 
-Takes: numbers and short texts. Gives: `Place` and its dict, which `json` can write; the refusal of one that does not
-fit.
-Promises: versioned; nothing is unpickled; what cannot be continued is refused with a message that names the difference.
+Takes: numbers and short texts. Gives: `Place` and its dict, which `json` can write if it can write what the dataset and
+the sampler say of themselves; the refusal of one that does not fit.
+Promises: versioned; of a state that is loaded nothing is unpickled but what was pickled here, to have a copy; what
+cannot be continued is refused with a message that names the difference.
 Not its job: counting what was delivered (line.passed), going on from a place (plans, streams).
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import operator
+import pickle
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,14 @@ from feedline.errors import StateError
 VERSION = 1
 MOST_SHARDS = 1 << 16
 """A stream is read in one part per worker and rank; more than that is a damaged state."""
+
+
+END = "end"
+"""A sampler's state where it has no more indices."""
+
+
+class Unsaid(str):
+    """Why an object of the user's cannot say where it stands."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +73,17 @@ class Place:
     ahead: Sequence[int] = ()
     """Batches after that one that have been delivered all the same (in_order=False)."""
     sampler: Any = None
-    """What the sampler itself says of its place, if it says anything; a `Tail` if it can only be asked again."""
+    """What the sampler itself says of its place, pickled, or `END`; a `Tail` if it can only be asked again."""
     shards: int = 0
     """For a stream: in how many parts it was read."""
     streams: dict[str, Any] = field(default_factory=dict)
-    """For a stream: where each part stands, by its number (see line.source; a dataset's own state is JSON)."""
+    """For a stream: where each part stands, by its number (see line.source; a dataset's own state is pickled)."""
     drawn: Any = None
     """What a front's order was drawn from, which that front saves by itself."""
+    datasets: Sequence[bytes | None] = ()
+    """For a stream between two epochs: what the dataset of each part said of itself at the end of the one before."""
+    unsaid: str = ""
+    """Why the sampler, which keeps its own place, could not be asked for it."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +113,18 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found["batch_size"] = kind.batch_size
     if isinstance(place.sampler, Tail):
         found["last"] = [place.sampler.count, place.sampler.digest]
+    elif isinstance(place.sampler, bytes):
+        found |= _said({"sampler_state": place.sampler}, "sampler_problem")
     elif place.sampler is not None:
-        found["sampler_state"] = _json_able(place.sampler, kind.sampler)
+        found["sampler_state"] = place.sampler
+    if place.unsaid:
+        found["sampler_problem"] = place.unsaid
     if place.shards:
         found["shards"] = place.shards
-        found["streams"] = {shard: _plain(record) for shard, record in place.streams.items()}
+        found["streams"] = {shard: _said(record, "problem") for shard, record in place.streams.items()}
+    if place.datasets:
+        said = [{} if state is None else _said({"state": state}, "problem") for state in place.datasets]
+        found["datasets"] = [each.get("state") for each in said]
     if kind.reading is not None:
         found["reading"] = kind.reading
     if kind.fingerprint is not None:
@@ -112,39 +132,30 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
     return found
 
 
-def _json_able(state: Any, name: str) -> Any:
+def _said(record: dict[str, Any], problem: str) -> dict[str, Any]:
+    """With what objects of the user's have said of themselves as they have put it; or why that cannot be had."""
     try:
-        json.dumps(state)
-    except (TypeError, ValueError) as error:
-        raise StateError(
-            f"the loader's state cannot be saved, because that of its sampler {name} is nothing json can write "
-            f"({error}). Let its state_dict() return numbers, texts, lists and dicts"
-        ) from error
-    return state
+        return {name: pickle.loads(value) if isinstance(value, bytes) else value for name, value in record.items()}
+    except Exception as error:  # of a class that is there in workers only, say
+        why = f"what its state_dict() gave could be pickled, but not unpickled ({type(error).__name__}: {error})"
+        return {name: value for name, value in record.items() if name in ("read", "own", "ended")} | {problem: why}
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """What a part of a stream has said of its place; what its dataset has said stays text, which nobody can change."""
-    if "problem" in record:
-        raise StateError(
-            f"the loader's state cannot be saved, because {record['problem']}. Let it return a dict of numbers, texts, "
-            "lists and dicts"
-        )
-    return dict(record)
+_SAID = ("state", "dataset")
 
 
 def _record(found: Any) -> dict[str, Any]:
     """The other way round, checked as far as it is ours."""
     record = dict(found)
+    record |= {name: pickle.dumps(record[name]) for name in _SAID if name in record}
     if "ended" in record:
-        return {"ended": True}
+        return {"ended": True} | {name: record[name] for name in ("dataset",) if name in record}
     for name in ("read", "next", "failures"):
         if name in record:
             _count(record[name])
-    if "state" in record:
-        if record["of"] not in ("iterator", "dataset") or "next" not in record or "read" not in record:
-            raise ValueError(f"{sorted(record)} is no place of a stream")
-        json.loads(record["state"])
+    whole = record.get("of") in ("iterator", "dataset") and "next" in record and "read" in record
+    if "state" in record and not whole:
+        raise ValueError(f"{sorted(record)} is no place of a stream")
     if "shuffle" in record:
         shuffle = record["shuffle"] = dict(record["shuffle"])
         _count(shuffle["drawn"])
@@ -189,12 +200,17 @@ def from_dict(state: Any, kind: Kind) -> Place:
             batches=_count(state["batches"]),
             samples=_count(state["samples"]),
             ahead=tuple(_count(number) for number in state.get("ahead", ())),
-            sampler=Tail(*map(_count, state["last"])) if "last" in state else state.get("sampler_state"),
+            sampler=Tail(*map(_count, state["last"])) if "last" in state else _copied(state.get("sampler_state")),
             shards=_shards(state.get("shards", 0)),
             streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
+            datasets=tuple(None if each is None else pickle.dumps(each) for each in state.get("datasets", ())),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # pickling what the user's objects have said may raise anything
         raise StateError(f"the state is damaged: {error!r}") from error
+
+
+def _copied(state: Any) -> Any:
+    return state if state is None or (isinstance(state, str) and state == END) else pickle.dumps(state)
 
 
 def _check_ahead(state: dict[str, Any], kind: Kind) -> None:

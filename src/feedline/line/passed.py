@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from feedline.messages import Outcome, Task
-from feedline.state import Place, Tail
+from feedline.state import Place, Tail, Unsaid
 
 
 class Sharing(NamedTuple):
@@ -52,10 +52,14 @@ class Passed:
     (1, 2, (2,))
     """
 
-    def __init__(self, begin: Place, sharing: Sharing = ALONE) -> None:
+    def __init__(self, begin: Place, sharing: Sharing = ALONE, lasting: bool = False) -> None:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
+        self.lasting = lasting
+        """For a stream: do its datasets begin the next epoch as they end this one?"""
+        self.opened: set[int] = set()
+        """For a stream: the parts that something was delivered of, or the end."""
         self._finished = False
         self._held: list[Outcome] | None = None
         self._begin = begin
@@ -135,11 +139,14 @@ class Passed:
             return
         batches, samples, sampler, _ = self._counted
         self._counted = batches, samples + outcome.size + len(outcome.bad) + outcome.dropped, sampler, None
-        if outcome.ended:
-            self._streams[str(outcome.seq % self.shards)] = {"ended": True}
-        elif outcome.stream is not None:
+        if outcome.stream is not None:
             shard, record = outcome.stream
             self._streams[str(shard)] = record
+        if outcome.ended:
+            shard = outcome.seq % self.shards
+            record = self._streams.get(str(shard), {})
+            self._streams[str(shard)] = record if "ended" in record else {"ended": True}
+        self.opened.add(outcome.seq % self.shards)
 
     def _advance(self) -> None:
         while self._under_way and self._under_way[0][0].seq in self._ahead:
@@ -151,6 +158,7 @@ class Passed:
     def place(self) -> Place:
         """Where to go on."""
         batches, samples, sampler, indices = self._counted
+        unsaid, sampler = (sampler, None) if isinstance(sampler, Unsaid) else ("", sampler)
         if sampler is None and indices is not None and self._sharing.ranks == 1:  # those of another rank differ
             sampler = Tail.of(indices)
         return Place(
@@ -162,4 +170,10 @@ class Passed:
             self.shards,
             dict(self._streams),
             self.drawn,
+            unsaid=unsaid,
         )
+
+    def datasets(self) -> tuple[bytes | None, ...]:
+        """For a stream that has ended: what the dataset of each part said of itself then; empty if none did."""
+        states = [self._streams.get(str(shard), {}).get("dataset") for shard in range(self.shards)]
+        return tuple(states) if any(state is not None for state in states) else ()

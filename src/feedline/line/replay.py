@@ -8,15 +8,14 @@ Not its job: orders that can be had from anywhere on (plan).
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 from feedline.errors import StateError
-from feedline.foreign import ask
-from feedline.state import Place, Tail
+from feedline.line.stateful import is_stateful, load, saved
+from feedline.state import END, Place, Tail, Unsaid
 
 
 def compare(place: Place, before: Callable[[], Any]) -> None:
@@ -52,7 +51,7 @@ class Again(Iterator[Any]):
         self._batches = batches
         self._keeper: Any = None
         self._source: Iterator[Any] | None = None
-        self._ended = place.sampler == _END
+        self._ended = place.sampler == END
 
     def open(self) -> None:
         """Ask for the sampler's iterator; else that is done when the first item is wanted."""
@@ -67,8 +66,8 @@ class Again(Iterator[Any]):
 
     def _go_on(self, keeper: Any) -> None:
         self._keeper, state = keeper, self._place.sampler
-        if state is not None and not isinstance(state, Tail):
-            keeper.load_state_dict(copy.deepcopy(state))  # the user's stays as it is
+        if isinstance(state, bytes):
+            load(keeper, state)
             self._past = 0
 
     def __next__(self) -> Any:
@@ -86,17 +85,12 @@ class Again(Iterator[Any]):
             raise
 
     def state(self) -> Any:
-        """What the sampler says of its place, if it says anything."""
-        if self._keeper is None:
-            return None
-        # At its end a sampler may have begun anew: then its own word would give the epoch again.
-        # A copy: what it returns may be what it goes on counting in.
-        return _END if self._ended else copy.deepcopy(self._keeper.state_dict())
-
-
-_END = "end"
-
-
-def is_stateful(thing: Any) -> bool:
-    """Does it keep its own place, by torchdata's convention?"""
-    return callable(ask(thing, "state_dict")) and callable(ask(thing, "load_state_dict"))
+        """What the sampler says of its place; None if it says nothing, and why if it should and cannot."""
+        if self._keeper is None or isinstance(self._keeper, Unsaid):
+            return self._keeper
+        if self._ended:  # it may have begun anew: then its own word would give the epoch again
+            return END
+        state = saved(self._keeper)
+        if isinstance(state, Unsaid):  # it is asked once, and not for every batch
+            self._keeper = state
+        return state

@@ -16,14 +16,15 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset
 from feedline.errors import StateError, add_note, noted
 from feedline.foreign import ask
 from feedline.line.shuffled import Shuffled
-from feedline.line.source import Record, Source
+from feedline.line.source import Record, Source, load_dataset, state_of
 from feedline.messages import BadSample, Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
@@ -116,18 +117,21 @@ class StreamReader:
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
         self.notices: list[str] = []
+        self._dataset = dataset
         self._source: Source
         self._shuffled: Shuffled | None = None
         self.is_new = True
         record = task.place or {}
         if record.get("next", 0) > task.seq:  # of a batch that was made before, and is wanted again
             record = {}
+        load_dataset(dataset, record)
+        begun = state_of(dataset) if shuffle_buffer else None
         self._elements = self._open(dataset, is_own_share, record)
         self._at = self._first.seq
         self._step = 1 if self._whole else self._shards
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
-            self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key)
+            self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key, begun)
         with watch_for_counting(self._note_again):
             self._go_on(record)
 
@@ -143,7 +147,7 @@ class StreamReader:
     def record(self) -> Record:
         """Where this part stands after the batch taken last: what to open it with to go on there."""
         if self._ended or (self._source.died and self._shuffled is None):
-            return {"ended": True}
+            return self._source.ended()
         found: Record = {} if self._shards == 1 else {"own": not self._whole}
         if self._shuffled is not None and self._source.of:
             return found | {"of": self._source.of, "next": self._at} | self._shuffled.record()
@@ -227,13 +231,15 @@ class StreamReader:
 
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
+        anew = source is None and "dataset" in record
         if self._shards == 1:
             self._begin()
-            return self._opened(dataset, source)
+            return self._begun(lambda: dataset) if anew else self._opened(dataset, source)
         if not is_own_share and _can_be_asked_for_a_shard(dataset):
             self._begin_own()
             self._check_sharing(record)
-            return self._opened(dataset.shard(self._shard, self._shards), source)
+            part = partial(dataset.shard, self._shard, self._shards)
+            return self._begun(part) if anew else self._opened(part(), source)
         if is_own_share or (source is not None and source.get("own")):
             self.asked = not is_own_share
             self._begin_own()
@@ -242,8 +248,7 @@ class StreamReader:
         before = namings()
         if source is None:
             with watch_for_counting(self._note_question):
-                elements = self._opened(dataset, None)
-                elements = chain(self._peek(elements), elements)
+                elements = self._begun(lambda: dataset, anew)
         else:  # a first element read now would have another seed, and it may ask only then
             self._asks = False if not is_own_share else None
             with watch_for_counting(self._note_again):
@@ -267,10 +272,25 @@ class StreamReader:
         if record.get("own", not self._whole) == self._whole:
             raise _changed_sharing(then_own=self._whole)
 
-    def _peek(self, elements: Iterator[Any]) -> Iterator[Any]:
-        """The first element, read now: a generator's code runs only when it is asked for something."""
+    def _begun(self, part: Callable[[], Any], anew: bool = True) -> Iterator[Any]:
+        """Its elements, the first of them read now: a generator's code runs only when it is asked for something.
+
+        With `anew`, the dataset is as it was at the end of the epoch before. One that then has no more elements says
+        so once, as it did then, and is opened again for this epoch.
+        """
+        elements = self._opened(part(), None)
+        first = self._peek(elements)
+        if anew and first is None:
+            self._begin()
+            elements = self._opened(part(), None)
+            first = self._peek(elements)
+        return elements if first is None else chain(first, elements)
+
+    def _peek(self, elements: Iterator[Any]) -> Iterator[Any] | None:
         try:
-            return iter(list(islice(elements, 1)))
+            return iter([next(elements)])
+        except StopIteration:
+            return None
         except Exception as error:
             if self._on_error == "raise":
                 raise
@@ -290,7 +310,7 @@ class StreamReader:
         self._late = True
 
     def _opened(self, iterable: Any, record: Record | None) -> Iterator[Any]:
-        self._source = Source.opened(iterable, self._announce, record)
+        self._source = Source.opened(iterable, self._announce, record, self._dataset)
         return self._source
 
     def _announce(self, number: int) -> None:

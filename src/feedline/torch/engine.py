@@ -29,7 +29,7 @@ from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
 from feedline.line.sampler import follow_epoch, is_ours, samplers_in
 from feedline.options import Options
-from feedline.resuming import Progress, read_again
+from feedline.resuming import Progress, at_end, lacking, read_again
 from feedline.state import Kind, Place, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
@@ -114,7 +114,8 @@ class Engine:
         if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler, is_given)) is not None:
             self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
-        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler))
+        lasting = loader.persistent_workers or not loader.num_workers
+        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler), lasting)
         try:
             return self._begin(loader, place, passed)
         except BaseException:
@@ -160,7 +161,10 @@ class Engine:
             drawn = Drawn(False, seed, asked_twice=self._twice(loader), left=_generators(loader).users_states())
         elif not drawn.now and epoch_is_over(loop):
             drawn = replace(drawn, now=_generators(loader).users_states())
-        return {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
+        state = {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
+        for message in lacking(state):
+            self.feed.tell_once(message)
+        return state
 
     def load(self, loader: Loader, state: dict[str, Any]) -> None:
         """Have the next epoch go on there.
@@ -181,7 +185,7 @@ class Engine:
         self._put_off = epoch_is_over(loop)
         self._behind = Behind()
         if self._put_off and drawn.begun:
-            place = Place(place.epoch + 1)
+            place = Place(place.epoch + 1, datasets=at_end(place, loader.__len__))
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
         self._progress.load(replace(place, drawn=drawn))
