@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from feedline.errors import StateError
 from feedline.line.passed import ALONE, Passed, Sharing
+from feedline.line.source import anew
 from feedline.state import Place, Tail
 
 
@@ -63,8 +64,11 @@ class Progress:
             place = replace(place, sampler=None)  # the indices before it were another rank's, or all ranks'
         self._loaded, self._latest = None, Passed(place, sharing, lasting)
         self.epoch = place.epoch + 1
-        new = {shard: record for shard, record in place.streams.items() if int(shard) not in has_it}
-        return replace(place, samples=-(-place.samples // sharing.ranks), streams=new), self._latest
+        streams = {
+            shard: {**record, "there": True} if int(shard) in has_it else record
+            for shard, record in place.streams.items()
+        }
+        return replace(place, samples=-(-place.samples // sharing.ranks), streams=streams), self._latest
 
     def take_back(self) -> None:
         """The iteration could not be begun after all: all is as it was before."""
@@ -87,8 +91,8 @@ class Progress:
 class _Between(NamedTuple):
     """What is left of a stream's epoch when it is over."""
 
-    datasets: Sequence[bytes | None] = ()
-    """What the dataset of each part said of itself."""
+    datasets: Sequence[dict[str, Any] | None] = ()
+    """How each part begins the next one."""
     here: frozenset[int] = frozenset()
     """The parts whose datasets are so in this process or its workers, because they were read there."""
 
@@ -105,11 +109,11 @@ def _shared_out(place: Place, shards: int) -> Place:
     For another number of parts that is known if all have said the same, as of the number of the epoch.
     """
     datasets = place.datasets
-    if len(datasets) != shards and len(set(datasets)) == 1:
-        datasets = (datasets[0],) * shards
+    if len(datasets) != shards and all(each == datasets[0] for each in datasets):
+        datasets = list(datasets[:1]) * shards
     if len(datasets) != shards:
         return replace(place, shards=shards)
-    streams = {str(shard): {"dataset": state} for shard, state in enumerate(datasets) if state is not None}
+    streams = {str(shard): record for shard, record in enumerate(datasets) if record and "state" in record}
     return replace(place, shards=shards, streams=streams, datasets=())
 
 
@@ -125,8 +129,8 @@ def _check_ranks(place: Place, sharing: Sharing) -> None:
     )
 
 
-def at_end(place: Place, length: Callable[[], int]) -> Sequence[bytes | None]:
-    """What the datasets of a stream's parts have said of themselves, where its epoch is over whether they know or not.
+def at_end(place: Place, length: Callable[[], int]) -> Sequence[dict[str, Any] | None]:
+    """How each part of a stream begins the next epoch, where this one is over whether all parts know it or not.
 
     A part whose end has not been met stands after its last element if all batches of the epoch have been delivered.
     """
@@ -137,8 +141,7 @@ def at_end(place: Place, length: Callable[[], int]) -> Sequence[bytes | None]:
         is_over = False
     if not is_over and not all("ended" in record for record in records):
         return ()
-    states = [record.get("state") if record.get("of") == "dataset" else record.get("dataset") for record in records]
-    return states if any(state is not None for state in states) else ()
+    return [anew(record) or None for record in records]
 
 
 def lacking(state: Mapping[str, Any]) -> Iterator[str]:
@@ -148,10 +151,12 @@ def lacking(state: Mapping[str, Any]) -> Iterator[str]:
     >>> print(next(lacking({"streams": {"0": part}}))[:97])
     the loader's state lacks that of its IterableDataset, because Mine.state_dict() failed: TypeError
     """
-    for problem in sorted({part["problem"] for part in state.get("streams", {}).values() if "problem" in part}):
+    parts = [*state.get("streams", {}).values(), *filter(None, state.get("datasets", ()))]
+    for problem in sorted({part["problem"] for part in parts if "problem" in part}):
         yield (
-            f"the loader's state lacks that of its IterableDataset, because {problem}. Who goes on from it reads the "
-            f"IterableDataset again from its beginning, and passes over what was delivered. {REMEDY}"
+            f"the loader's state lacks that of its IterableDataset, because {problem}. Who goes on from it begins with "
+            "the IterableDataset as it then is, reads it again and passes over what was delivered of the epoch. "
+            f"{REMEDY}"
         )
     if "sampler_problem" in state:
         yield (
@@ -166,7 +171,7 @@ def read_again(place: Place, name: str) -> str | None:
     >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), "Mine")[:62])
     to go on with batch 3, 12 elements of the IterableDataset Mine
     """
-    if place.datasets:
+    if any(record and "state" in record for record in place.datasets):
         return (
             f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and its "
             f"state_dict() said something else in each. There are {place.shards} now, so the epoch begins without "

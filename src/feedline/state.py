@@ -80,8 +80,8 @@ class Place:
     """For a stream: where each part stands, by its number (see line.source; a dataset's own state is pickled)."""
     drawn: Any = None
     """What a front's order was drawn from, which that front saves by itself."""
-    datasets: Sequence[bytes | None] = ()
-    """For a stream between two epochs: what the dataset of each part said of itself at the end of the one before."""
+    datasets: Sequence[dict[str, Any] | None] = ()
+    """For a stream between two epochs: how each part begins the next one (see line.source)."""
     unsaid: str = ""
     """Why the sampler, which keeps its own place, could not be asked for it."""
 
@@ -123,8 +123,7 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found["shards"] = place.shards
         found["streams"] = {shard: _said(record, "problem") for shard, record in place.streams.items()}
     if place.datasets:
-        said = [{} if state is None else _said({"state": state}, "problem") for state in place.datasets]
-        found["datasets"] = [each.get("state") for each in said]
+        found["datasets"] = [None if record is None else _said(record, "problem") for record in place.datasets]
     if kind.reading is not None:
         found["reading"] = kind.reading
     if kind.fingerprint is not None:
@@ -149,11 +148,11 @@ def _record(found: Any) -> dict[str, Any]:
     record = dict(found)
     record |= {name: pickle.dumps(record[name]) for name in _SAID if name in record}
     if "ended" in record:
-        return {"ended": True} | {name: record[name] for name in ("dataset",) if name in record}
+        return {name: value for name, value in record.items() if name in ("ended", "of", *_SAID, "problem")}
     for name in ("read", "next", "failures"):
         if name in record:
             _count(record[name])
-    whole = record.get("of") in ("iterator", "dataset") and "next" in record and "read" in record
+    whole = record.get("of") in ("iterator", "dataset") and ("anew" in record or {"next", "read"} <= record.keys())
     if "state" in record and not whole:
         raise ValueError(f"{sorted(record)} is no place of a stream")
     if "shuffle" in record:
@@ -203,7 +202,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
             sampler=Tail(*map(_count, state["last"])) if "last" in state else _copied(state.get("sampler_state")),
             shards=_shards(state.get("shards", 0)),
             streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
-            datasets=tuple(None if each is None else pickle.dumps(each) for each in state.get("datasets", ())),
+            datasets=tuple(None if found is None else _record(found) for found in state.get("datasets", ())),
         )
     except Exception as error:  # pickling what the user's objects have said may raise anything
         raise StateError(f"the state is damaged: {error!r}") from error

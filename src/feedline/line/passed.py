@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
+from feedline.line.source import anew
 from feedline.messages import Outcome, Task
 from feedline.state import Place, Tail, Unsaid
 
@@ -173,7 +174,8 @@ class Passed:
             unsaid=unsaid,
         )
 
-    def datasets(self) -> tuple[bytes | None, ...]:
-        """For a stream that has ended: what the dataset of each part said of itself then; empty if none did."""
-        states = [self._streams.get(str(shard), {}).get("dataset") for shard in range(self.shards)]
-        return tuple(states) if any(state is not None for state in states) else ()
+    def datasets(self) -> tuple[dict[str, Any] | None, ...]:
+        """For a stream that has ended: how each part begins the next epoch; empty if no dataset has said anything."""
+        records = [self._streams.get(str(shard), {}) for shard in range(self.shards)]
+        said = [anew(record) or ({"problem": record["problem"]} if "problem" in record else None) for record in records]
+        return tuple(said) if any(said) else ()

@@ -10,9 +10,9 @@ Not its job: sharing and batches (stream), the shuffle buffer (shuffled).
 What a record holds: `read`, the elements read so far; `own`, whether this part was a share of the dataset's own (with
 several parts); `next`, the number of the batch that comes next; `of`, whose state it is ("iterator" or "dataset");
 `state`, that state, pickled; `dataset`, that of the dataset as a whole, if it is another; `shuffle`, what shuffled says
-of its buffer; `failures`, how many of the last elements failed; or `problem`, why there is no state; or nothing but
-`ended` and `dataset`. One with nothing but `dataset` is of a part that has not been begun: so its dataset was at the
-end of the epoch before.
+of its buffer; `failures`, how many of the last elements failed; or `problem`, why there is no state. `ended`: there is
+no more, and these were the states at the end, if the dataset has one. `anew`: they are those of the end of the epoch
+before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so already.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Source:
         keeper = elements if is_stateful(elements) else iterable if is_stateful(iterable) else None
         source = cls(elements, announce, keeper, dataset)
         if record is not None:
-            source.number = record["read"] - 1
+            source.number = record.get("read", 0) - 1
         return source
 
     def __iter__(self) -> Iterator[Any]:
@@ -109,8 +109,17 @@ class Source:
         return found if self._dataset is self._keeper else found | state_of(self._dataset)
 
     def ended(self) -> Record:
-        """What is left of it at its end: what the dataset will begin the next epoch with."""
-        return {"ended": True} | state_of(self._dataset)
+        """What is left of it at its end: what the dataset, if it lives on, begins the next epoch with."""
+        record = self.record() if self._dataset is not None else {}
+        return {"ended": True} | {name: record[name] for name in (*STATES, "problem") if name in record}
+
+
+STATES = ("of", "state", "dataset")
+
+
+def anew(ended: Record) -> Record:
+    """How a part that has ended begins the next epoch; empty if its dataset says nothing of itself."""
+    return {"anew": True} | {name: ended[name] for name in STATES if name in ended} if "state" in ended else {}
 
 
 def state_of(dataset: Any) -> Record:

@@ -24,7 +24,7 @@ from feedline.datasets import IterableDataset
 from feedline.errors import StateError, add_note, noted
 from feedline.foreign import ask
 from feedline.line.shuffled import Shuffled
-from feedline.line.source import Record, Source, load_dataset, state_of
+from feedline.line.source import Record, Source, anew, load_dataset
 from feedline.messages import BadSample, Task
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
@@ -122,10 +122,11 @@ class StreamReader:
         self._shuffled: Shuffled | None = None
         self.is_new = True
         record = task.place or {}
-        if record.get("next", 0) > task.seq:  # of a batch that was made before, and is wanted again
+        begun = anew(record) if "anew" in record else {}
+        # The dataset is so already; or it is the place of a batch that was made before, and is wanted again.
+        if "there" in record or record.get("next", 0) > task.seq:
             record = {}
         load_dataset(dataset, record)
-        begun = state_of(dataset) if shuffle_buffer else None
         self._elements = self._open(dataset, is_own_share, record)
         self._at = self._first.seq
         self._step = 1 if self._whole else self._shards
@@ -231,24 +232,24 @@ class StreamReader:
 
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
-        anew = source is None and "dataset" in record
+        is_new = "anew" in record
         if self._shards == 1:
             self._begin()
-            return self._begun(lambda: dataset) if anew else self._opened(dataset, source)
+            return self._begun(lambda: dataset, source) if is_new else self._opened(dataset, source)
         if not is_own_share and _can_be_asked_for_a_shard(dataset):
             self._begin_own()
             self._check_sharing(record)
             part = partial(dataset.shard, self._shard, self._shards)
-            return self._begun(part) if anew else self._opened(part(), source)
+            return self._begun(part, source) if is_new else self._opened(part(), source)
         if is_own_share or (source is not None and source.get("own")):
             self.asked = not is_own_share
             self._begin_own()
         else:
             self._begin()
         before = namings()
-        if source is None:
+        if source is None or is_new:
             with watch_for_counting(self._note_question):
-                elements = self._begun(lambda: dataset, anew)
+                elements = self._begun(lambda: dataset, source)
         else:  # a first element read now would have another seed, and it may ask only then
             self._asks = False if not is_own_share else None
             with watch_for_counting(self._note_again):
@@ -265,22 +266,22 @@ class StreamReader:
             self._failures = range(record["read"] - record["failures"], record["read"])
         if self._shuffled is not None and "shuffle" in record:
             self._at = self._shuffled.restore(record, self._source.record, self._seed_batch, self._step)
-        elif "state" in record:
+        elif "state" in record and "anew" not in record:
             self._at = record["next"]
 
     def _check_sharing(self, record: Record) -> None:
         if record.get("own", not self._whole) == self._whole:
             raise _changed_sharing(then_own=self._whole)
 
-    def _begun(self, part: Callable[[], Any], anew: bool = True) -> Iterator[Any]:
+    def _begun(self, part: Callable[[], Any], record: Record | None) -> Iterator[Any]:
         """Its elements, the first of them read now: a generator's code runs only when it is asked for something.
 
-        With `anew`, the dataset is as it was at the end of the epoch before. One that then has no more elements says
-        so once, as it did then, and is opened again for this epoch.
+        With a record all is as at the end of the epoch before: what then has no more elements says so once more, and is
+        opened again for this epoch.
         """
-        elements = self._opened(part(), None)
+        elements = self._opened(part(), record)
         first = self._peek(elements)
-        if anew and first is None:
+        if record is not None and first is None:
             self._begin()
             elements = self._opened(part(), None)
             first = self._peek(elements)
