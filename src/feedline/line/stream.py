@@ -100,6 +100,7 @@ class StreamReader:
         is_own_share: bool = False,
         on_error: str = "raise",
         row: Row | None = None,
+        snapshot_every: int = 1,
     ) -> None:
         self._row = unwatched() if row is None else row
         self._shards = task.shards
@@ -117,6 +118,8 @@ class StreamReader:
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
         self.notices: list[str] = []
+        self._snapshot_every = snapshot_every
+        self._snapshot: Record = {}
         self._dataset = dataset
         self._source: Source
         self._shuffled: Shuffled | None = None
@@ -148,7 +151,19 @@ class StreamReader:
     def record(self) -> Record:
         """Where this part stands after the batch taken last: what to open it with to go on there."""
         if self._ended or (self._source.died and self._shuffled is None):
-            return self._source.ended()
+            self._snapshot = self._snapshot if "ended" in self._snapshot else self._source.ended()
+        elif not self._snapshot or self._is_due():
+            self._snapshot = self._place()
+        return self._snapshot
+
+    def _is_due(self) -> bool:
+        """Has there been the number of batches since the latest record after which the dataset is asked again?"""
+        if "state" not in self._snapshot or self._shuffled is not None:
+            return True  # not asking saves nothing
+        every = self._snapshot_every
+        return every > 0 and self._at - self._snapshot["next"] >= every * self._step
+
+    def _place(self) -> Record:
         found: Record = {} if self._shards == 1 else {"own": not self._whole}
         if self._shuffled is not None and self._source.of:
             return found | {"of": self._source.of, "next": self._at} | self._shuffled.record()

@@ -57,6 +57,8 @@ class Own:
     on_epoch_end: Callable[[Stats], object] | None
     across_epochs: bool
     fetch_threads: int = 0
+    snapshot_every: int = 1
+    """Of StatefulDataLoader alone."""
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -296,6 +298,7 @@ class Engine:
             dialect=TORCH,
             on_error=self.own.care.on_error,
             fetch_threads=self.own.fetch_threads,
+            snapshot_every=self.own.snapshot_every,
         )
 
 

@@ -242,6 +242,7 @@ class Body:
                 part.shares,
                 job.on_error,
                 self._row,
+                job.snapshot_every,
             )
         return part.reader
 

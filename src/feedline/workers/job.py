@@ -37,3 +37,5 @@ class Job:
     """Is it written down when each batch was made?"""
     fetch_threads: int = 0
     """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""
+    snapshot_every: int = 1
+    """After how many of its batches a part of a stream is asked for its state; 0: once."""
