@@ -24,6 +24,7 @@ from feedline.line.last_batch import lone_sample
 from feedline.line.passed import ALONE, Sharing
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import given_epoch, global_length, name_of, ranks_of
+from feedline.line.replay import end_of
 from feedline.line.sampler import follow_epoch, has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.loop import BatchIterator
@@ -120,7 +121,8 @@ class DataLoader:
             self._feed.tell_once(hint)
         shards = max(1, self.options.num_workers) if self.options.stream else 0
         lasting = self.options.persistent_workers or not self.options.num_workers
-        place, passed = self._progress.begin(shards, _sharing(self.options), lasting)
+        said = end_of(_given_sampler(self.options))
+        place, passed = self._progress.begin(shards, _sharing(self.options), lasting, said)
         try:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
@@ -152,8 +154,9 @@ class DataLoader:
         >>> [batch.tolist() for batch in again] == [batch.tolist() for batch in iterator]
         True
         """
-        given = given_epoch(_given_sampler(self.options))
-        state = to_dict(self._progress.place, self._kind(self.options.seed))
+        sampler = _given_sampler(self.options)
+        given = given_epoch(sampler)
+        state = to_dict(self._progress.place(lambda: end_of(sampler)), self._kind(self.options.seed))
         for message in lacking(state):
             self._feed.tell_once(message)
         return state if given is None else {**state, "sampler_epoch": given}

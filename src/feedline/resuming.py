@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from feedline.errors import StateError
 from feedline.line.passed import ALONE, Passed, Sharing
 from feedline.line.source import anew
-from feedline.state import Place, Tail
+from feedline.state import End, Place, Tail, Unsaid
 
 
 class Progress:
@@ -36,22 +36,26 @@ class Progress:
         self._leave()
         self.epoch = epoch
         if self._loaded is not None and self._loaded.epoch != epoch:
-            self._between = _Between(self._loaded.datasets)
+            end = self._loaded.sampler if isinstance(self._loaded.sampler, End) else None
+            self._between = _Between(self._loaded.datasets, sampler=end)
             self._loaded = None
 
     def load(self, place: Place) -> None:
         """The next iteration begins there."""
         self.epoch, self._loaded, self._latest, self._between = place.epoch, place, None, _Between()
 
-    def begin(self, shards: int, sharing: Sharing = ALONE, lasting: bool = True) -> tuple[Place, Passed]:
+    def begin(
+        self, shards: int, sharing: Sharing = ALONE, lasting: bool = True, sampler: End | Unsaid | None = None
+    ) -> tuple[Place, Passed]:
         """Begin an iteration: the place for its plan (in this rank's samples), and what counts it.
 
         `lasting`: are a stream's datasets, as one epoch has left them, those that the next one reads? Else, with
-        workers that are started anew, each epoch begins with the dataset as it is in the main process.
+        workers that are started anew, each epoch begins with the dataset as it is in the main process. `sampler`: what
+        a foreign one says of itself now, before it is asked for this epoch.
         """
         self._before = self.epoch, self._loaded, self._latest, self._between
         self._leave()
-        place = self._loaded or Place(self.epoch, datasets=self._between.datasets)
+        place = self._loaded or Place(self.epoch, datasets=self._between.datasets, sampler=self._between.sampler)
         has_it = self._between.here if self._loaded is None and len(place.datasets) == shards else frozenset()
         if shards and not place.shards:
             place = _shared_out(place, shards)
@@ -62,7 +66,9 @@ class Progress:
             raise
         if sharing.ranks > 1 and isinstance(place.sampler, Tail):
             place = replace(place, sampler=None)  # the indices before it were another rank's, or all ranks'
-        self._loaded, self._latest = None, Passed(place, sharing, lasting)
+        is_so = self._between.is_over and place.sampler is None and isinstance(sampler, End)
+        counted = replace(place, sampler=sampler) if is_so else place
+        self._loaded, self._latest = None, Passed(counted, sharing, lasting)
         self.epoch = place.epoch + 1
         streams = {
             shard: {**record, "there": True} if int(shard) in has_it else record
@@ -74,14 +80,16 @@ class Progress:
         """The iteration could not be begun after all: all is as it was before."""
         self.epoch, self._loaded, self._latest, self._between = self._before
 
-    @property
-    def place(self) -> Place:
-        """Where to go on from."""
+    def place(self, sampler: Callable[[], End | Unsaid | None]) -> Place:
+        """Where to go on from; between two epochs, also from what a foreign sampler says of itself now."""
         if self._loaded is not None:
             return self._loaded
         if self._latest is not None and not self._latest.finished:
             return self._latest.place
-        return Place(self.epoch, datasets=_Between.after(self._latest, self._between).datasets)
+        between = _Between.after(self._latest, self._between)
+        said = between.sampler or (sampler() if between.is_over else None)
+        unsaid, said = (said, None) if isinstance(said, Unsaid) else ("", said)
+        return Place(self.epoch, datasets=between.datasets, sampler=said, unsaid=unsaid)
 
     def _leave(self) -> None:
         self._between = _Between.after(self._latest, self._between)
@@ -89,18 +97,27 @@ class Progress:
 
 
 class _Between(NamedTuple):
-    """What is left of a stream's epoch when it is over."""
+    """What is left of an epoch when it is over."""
 
     datasets: Sequence[dict[str, Any] | None] = ()
     """How each part begins the next one."""
     here: frozenset[int] = frozenset()
     """The parts whose datasets are so in this process or its workers, because they were read there."""
+    sampler: End | None = None
+    """What the sampler said of itself, where it does not know that in this process."""
+    is_over: bool = False
+    """Has there been an epoch here?"""
 
     @classmethod
     def after(cls, latest: Passed | None, before: _Between) -> _Between:
         if latest is None:
             return before
-        return cls(latest.datasets(), frozenset(latest.opened)) if latest.finished and latest.lasting else cls()
+        if not latest.finished:
+            return cls()
+        end = latest.untold
+        if not latest.lasting:
+            return cls(sampler=end, is_over=True)
+        return cls(latest.datasets(), frozenset(latest.opened), end, is_over=True)
 
 
 def _shared_out(place: Place, shards: int) -> Place:
@@ -129,19 +146,21 @@ def _check_ranks(place: Place, sharing: Sharing) -> None:
     )
 
 
-def at_end(place: Place, length: Callable[[], int]) -> Sequence[dict[str, Any] | None]:
-    """How each part of a stream begins the next epoch, where this one is over whether all parts know it or not.
+def after(place: Place, length: Callable[[], int]) -> Place:
+    """The beginning of the next epoch, where one is over whether its sampler and a stream's parts know it or not.
 
-    A part whose end has not been met stands after its last element if all batches of the epoch have been delivered.
+    Those whose end has not been met stand after their last element if all batches of the epoch have been delivered.
     """
     records = [place.streams.get(str(shard), {}) for shard in range(place.shards)]
     try:
         is_over = place.batches >= length()
     except TypeError:
         is_over = False
+    said = End(place.sampler) if is_over and isinstance(place.sampler, bytes) else place.sampler
+    sampler = said if isinstance(said, End) else None
     if not is_over and not all("ended" in record for record in records):
-        return ()
-    return [anew(record) or None for record in records]
+        records = []
+    return Place(place.epoch + 1, datasets=[anew(record) or None for record in records], sampler=sampler)
 
 
 def lacking(state: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pickle
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from feedline.errors import StateError
 
@@ -24,8 +24,11 @@ MOST_SHARDS = 1 << 16
 """A stream is read in one part per worker and rank; more than that is a damaged state."""
 
 
-END = "end"
-"""A sampler's state where it has no more indices."""
+class End(NamedTuple):
+    """A sampler that has given all its indices; before the first batch of an epoch, those of the epoch before."""
+
+    state: bytes | None = None
+    """What it said of itself then, pickled."""
 
 
 class Unsaid(str):
@@ -73,7 +76,7 @@ class Place:
     ahead: Sequence[int] = ()
     """Batches after that one that have been delivered all the same (in_order=False)."""
     sampler: Any = None
-    """What the sampler itself says of its place, pickled, or `END`; a `Tail` if it can only be asked again."""
+    """What the sampler itself says of its place, pickled, or `End`; a `Tail` if it can only be asked again."""
     shards: int = 0
     """For a stream: in how many parts it was read."""
     streams: dict[str, Any] = field(default_factory=dict)
@@ -115,8 +118,8 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found["last"] = [place.sampler.count, place.sampler.digest]
     elif isinstance(place.sampler, bytes):
         found |= _said({"sampler_state": place.sampler}, "sampler_problem")
-    elif place.sampler is not None:
-        found["sampler_state"] = place.sampler
+    elif isinstance(place.sampler, End):
+        found |= {"sampler_end": None} | _said({"sampler_end": place.sampler.state}, "sampler_problem")
     if place.unsaid:
         found["sampler_problem"] = place.unsaid
     if place.shards:
@@ -199,7 +202,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
             batches=_count(state["batches"]),
             samples=_count(state["samples"]),
             ahead=tuple(_count(number) for number in state.get("ahead", ())),
-            sampler=Tail(*map(_count, state["last"])) if "last" in state else _copied(state.get("sampler_state")),
+            sampler=_sampler_in(state),
             shards=_shards(state.get("shards", 0)),
             streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
             datasets=tuple(None if found is None else _record(found) for found in state.get("datasets", ())),
@@ -208,8 +211,12 @@ def from_dict(state: Any, kind: Kind) -> Place:
         raise StateError(f"the state is damaged: {error!r}") from error
 
 
-def _copied(state: Any) -> Any:
-    return state if state is None or (isinstance(state, str) and state == END) else pickle.dumps(state)
+def _sampler_in(state: dict[str, Any]) -> Any:
+    if "last" in state:
+        return Tail(*map(_count, state["last"]))
+    if "sampler_end" in state:
+        return End(None if state["sampler_end"] is None else pickle.dumps(state["sampler_end"]))
+    return pickle.dumps(state["sampler_state"]) if "sampler_state" in state else None
 
 
 def _check_ahead(state: dict[str, Any], kind: Kind) -> None:

@@ -280,3 +280,84 @@ def test_endless_loading_counts_on(front: Any, kind: dict[str, Any]) -> None:
             endless = loader.forever(4)
             endless.load_state_dict(state)
             assert first + [batch.tolist() for _ in range(5 - stop) for batch in endless] == whole
+
+
+# ---- samplers
+
+
+class Sampler:
+    """Counts its epochs, which decide its order."""
+
+    def __init__(self) -> None:
+        self.epoch = self.at = 0
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < SIZE:
+            self.at += 1
+            yield (self.at * 3 + self.epoch) % SIZE
+        self.at, self.epoch = 0, self.epoch + 1
+
+    def state_dict(self) -> Any:
+        return {"at": self.at, "number": self.epoch}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.at, self.epoch = state["at"], state["number"]
+
+
+class WaitingSampler(Sampler):
+    resumed: int | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        if self.resumed is None:
+            self.at, self.epoch = 0, self.epoch + 1
+        self.at, self.resumed = self.resumed or 0, None
+        for number in range(self.at, SIZE):
+            self.at += 1
+            yield (number * 3 + self.epoch) % SIZE
+
+    def load_state_dict(self, state: Any) -> None:
+        self.resumed, self.epoch = state["at"], state["number"]
+
+
+@both
+@pytest.mark.parametrize("sampler", [Sampler, WaitingSampler])
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(
+    "kind", [INLINE, THREADS, {**THREADS, **LASTING}], ids=["inline", "threads", "lasting threads"]
+)
+def test_a_sampler_goes_on_counting_its_epochs(front: Any, sampler: Any, size: int, kind: dict[str, Any]) -> None:
+    def made() -> Any:
+        return front(list(range(SIZE)), batch_size=size, sampler=sampler(), **kind)
+
+    with made() as loader:
+        whole = run(loader, 4)
+    assert len({str(epoch) for epoch in whole}) == 4
+    states = []
+    with made() as loader:
+        for epoch in range(3):
+            states.append((epoch, 0, loader.state_dict()))
+            iterator = iter(loader)
+            states.append((epoch, 0, loader.state_dict()))  # workers may have been sent indices already
+            states += [(epoch, number, loader.state_dict()) for number, _ in enumerate(iterator, 1)]
+    for epoch, number, state in states:
+        with made() as again:
+            again.load_state_dict(json.loads(json.dumps(state)))
+            assert json.loads(json.dumps(again.state_dict())) == json.loads(json.dumps(state))
+            assert run(again, 4 - epoch) == [whole[epoch][number:], *whole[epoch + 1 :]], (epoch, number)
+
+
+@both
+def test_a_sampler_that_cannot_be_asked_between_epochs_is_named(front: Any) -> None:
+    class Refusing(Sampler):
+        def state_dict(self) -> Any:
+            raise RuntimeError("not now")
+
+    loader = front(list(range(SIZE)), batch_size=2, sampler=Refusing())
+    run(loader, 1)
+    with pytest.warns(
+        UserWarning, match=r"lacks that of its sampler, because Refusing.state_dict\(\) failed: RuntimeE"
+    ):
+        loader.state_dict()

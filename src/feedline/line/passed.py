@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from feedline.line.source import anew
 from feedline.messages import Outcome, Task
-from feedline.state import Place, Tail, Unsaid
+from feedline.state import End, Place, Tail, Unsaid
 
 
 class Sharing(NamedTuple):
@@ -118,6 +118,12 @@ class Passed:
             held, self._held = self._held, []
             for outcome in held:
                 self._count(outcome)
+
+    @property
+    def untold(self) -> End | None:
+        """What a sampler that had ended when the place was loaded does not know: it was not asked here."""
+        end = self._begin.sampler
+        return end if isinstance(end, End) and self._begin.batches == self._counted[0] else None
 
     @property
     def epoch(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 import torch.utils.data
-from torch.utils.data import IterableDataset, default_collate, default_convert
+from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
 
 import feedline.datasets
 from feedline.ahead import Foresee
@@ -27,10 +27,11 @@ from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
+from feedline.line.replay import end_of
 from feedline.line.sampler import follow_epoch, is_ours, samplers_in
 from feedline.options import Options
-from feedline.resuming import Progress, at_end, lacking, read_again
-from feedline.state import Kind, Place, from_dict, to_dict
+from feedline.resuming import Progress, after, lacking, read_again
+from feedline.state import End, Kind, Place, Unsaid, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
@@ -117,7 +118,8 @@ class Engine:
             self.feed.tell_once(hint)
         shards = max(1, loader.num_workers) if streams(loader.dataset) else 0
         lasting = loader.persistent_workers or not loader.num_workers
-        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler), lasting)
+        sharing = ALONE if shards else sharing_in(loader._index_sampler)
+        place, passed = self._progress.begin(shards, sharing, lasting, _said(loader))
         try:
             return self._begin(loader, place, passed)
         except BaseException:
@@ -154,7 +156,7 @@ class Engine:
     def state(self, loader: Loader) -> dict[str, Any]:
         """Where the run stands, and what its order was drawn from."""
         loop = asking_loop()
-        place = self._progress.place
+        place = self._progress.place(lambda: _said(loader))
         if is_ahead(loop) and self._behind.place is not None:
             place = self._behind.place
         drawn: Drawn | None = place.drawn
@@ -187,7 +189,7 @@ class Engine:
         self._put_off = epoch_is_over(loop)
         self._behind = Behind()
         if self._put_off and drawn.begun:
-            place = Place(place.epoch + 1, datasets=at_end(place, loader.__len__))
+            place = after(place, loader.__len__)
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
         self._progress.load(replace(place, drawn=drawn))
@@ -324,6 +326,14 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
             f"number of ranks) than {loader.batch_size}. Lightning counts an epoch in batches, so it would end at the "
             "wrong sample: keep batch_size times ranks as it was"
         )
+
+
+def _said(loader: Loader) -> End | Unsaid | None:
+    """What the sampler says of itself between two epochs."""
+    if streams(loader.dataset):
+        return None
+    sampler: Any = loader._index_sampler
+    return end_of(sampler.sampler if type(sampler) is BatchSampler else sampler)
 
 
 def _generators(loader: Loader) -> Generators:
