@@ -157,7 +157,7 @@ class DataLoader:
         sampler = _given_sampler(self.options)
         given = given_epoch(sampler)
         state = to_dict(self._progress.place(lambda: end_of(sampler)), self._kind(self.options.seed))
-        for message in lacking(state):
+        for message in lacking(state, self.options.dataset):
             self._feed.tell_once(message)
         return state if given is None else {**state, "sampler_epoch": given}
 

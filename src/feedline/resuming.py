@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from feedline.errors import StateError
 from feedline.line.passed import ALONE, Passed, Sharing
 from feedline.line.source import anew
+from feedline.line.stateful import is_stateful
 from feedline.state import End, Place, Tail, Unsaid
 
 
@@ -163,11 +164,11 @@ def after(place: Place, length: Callable[[], int]) -> Place:
     return Place(place.epoch + 1, datasets=[anew(record) or None for record in records], sampler=sampler)
 
 
-def lacking(state: Mapping[str, Any]) -> Iterator[str]:
+def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
     """What to tell the user of what a state lacks.
 
     >>> part = {"read": 12, "problem": "Mine.state_dict() failed: TypeError"}
-    >>> print(next(lacking({"streams": {"0": part}}))[:97])
+    >>> print(next(lacking({"streams": {"0": part}}, None))[:97])
     the loader's state lacks that of its IterableDataset, because Mine.state_dict() failed: TypeError
     """
     parts = [*state.get("streams", {}).values(), *filter(None, state.get("datasets", ()))]
@@ -181,6 +182,12 @@ def lacking(state: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"the loader's state lacks that of its sampler, because {state['sampler_problem']}. Who goes on from it "
             f"asks the sampler again for the epoch's indices, which must be the same. {REMEDY}"
+        )
+    if "reading" not in state and is_stateful(dataset):
+        yield (
+            f"the loader's state lacks that of its dataset: {type(dataset).__name__} has a state_dict(), but is read by "
+            "indices, and each worker has a copy of its own. Let a sample follow from its index and feedline.rng(), and "
+            "let the sampler keep what is to be kept"
         )
 
 

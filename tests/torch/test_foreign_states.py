@@ -237,6 +237,27 @@ def test_a_state_that_does_not_come_back_is_none(front: Any, kind: dict[str, Any
     assert sorted(number for batch in first + last for number in batch) == list(range(24))
 
 
+class Indexed:
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def state_dict(self) -> Any:
+        return {"read": 3}
+
+    def load_state_dict(self, state: Any) -> None:
+        raise AssertionError("it is not kept")
+
+
+@both
+def test_a_state_of_a_dataset_that_is_read_by_indices_is_not_kept_and_that_is_said(front: Any) -> None:
+    _, state, warned = begun(front, Indexed(), 2, batch_size=2)
+    assert ["its dataset: Indexed has a state_dict(), but is read by indices" in each for each in warned] == [True]
+    assert rest(front, Indexed(), state, batch_size=2) == ([[4, 5]], [])
+
+
 # ---- samplers
 
 

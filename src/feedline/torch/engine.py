@@ -166,7 +166,7 @@ class Engine:
         elif not drawn.now and epoch_is_over(loop):
             drawn = replace(drawn, now=_generators(loader).users_states())
         state = {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
-        for message in lacking(state):
+        for message in lacking(state, loader.dataset):
             self.feed.tell_once(message)
         return state
 
