@@ -185,9 +185,9 @@ def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
         )
     if "reading" not in state and is_stateful(dataset):
         yield (
-            f"the loader's state lacks that of its dataset: {type(dataset).__name__} has a state_dict(), but is read by "
-            "indices, and each worker has a copy of its own. Let a sample follow from its index and feedline.rng(), and "
-            "let the sampler keep what is to be kept"
+            f"the loader's state lacks that of its dataset: {type(dataset).__name__} has a state_dict(), but is read "
+            "by indices, and each worker has a copy of its own. Let a sample follow from its index and feedline.rng(), "
+            "and let the sampler keep what is to be kept"
         )
 
 

@@ -120,6 +120,28 @@ def test_a_stream_that_cannot_be_asked_is_read_again_and_named(
 
 
 @both
+def test_who_cannot_be_asked_is_asked_once_and_not_for_every_batch(front: Any) -> None:
+    asked: list[str] = []
+
+    class Stream(Streaming):
+        def state_dict(self) -> Any:
+            asked.append("stream")
+            raise RuntimeError("not now")
+
+    class Indices(WantsArguments):
+        def state_dict(self) -> Any:  # type: ignore[override]
+            asked.append("sampler")
+            raise RuntimeError("not now")
+
+    for _ in front(Stream(), batch_size=2):
+        pass
+    assert asked == ["stream"]
+    for _ in front(list(range(20)), batch_size=2, sampler=Indices()):
+        pass
+    assert asked == ["stream", "sampler", "sampler"]  # before the epoch, and in it
+
+
+@both
 def test_a_stream_that_fails_when_it_is_looked_at_has_no_state(front: Any) -> None:
     first, state, warned = begun(front, Refusing(), 2, batch_size=4)
     assert warned == []
