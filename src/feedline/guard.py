@@ -263,7 +263,8 @@ class Guard:
                 found.append(task)
                 continue
             seen.add(task.shard)
-            place = self._streams.get(task.shard, task.place) or {}
+            place = dict(self._streams.get(task.shard, task.place) or {})
+            place.pop("there", None)  # the dataset that was so is gone with its worker
             found.append(task._replace(place=None if "problem" in place or "ended" in place else place or None))
         return found
 

@@ -25,6 +25,7 @@ from feedline.line.last_batch import lone_sample
 from feedline.line.passed import ALONE, Sharing
 from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.line.ranks import given_epoch, global_length, name_of, ranks_of
+from feedline.line.replay import end_of
 from feedline.line.sampler import follow_epoch, has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.line.turns import ONE_RANK, Turns, turns_for, unshared_ranks
@@ -32,7 +33,7 @@ from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
 from feedline.recorder import Recorder
-from feedline.resuming import Progress, read_again
+from feedline.resuming import Progress, lacking, read_again
 from feedline.rng import mix
 from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
@@ -129,7 +130,9 @@ class DataLoader:
             self._feed.tell_once(hint)
         turns = turns_for(self.options.ranks, self.options.uneven)
         shards = max(1, self.options.num_workers) * turns.ranks if self.options.stream else 0
-        place, passed = self._progress.begin(shards, _sharing(self.options), turns)
+        lasting = self.options.persistent_workers or not self.options.num_workers
+        said = end_of(_given_sampler(self.options))
+        place, passed = self._progress.begin(shards, _sharing(self.options), lasting, said, turns)
         try:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
@@ -147,9 +150,10 @@ class DataLoader:
         return self._progress.epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands, at any moment, as a small dict that `json` can write.
+        """Where the run stands, at any moment, as a small dict.
 
-        What has been delivered counts; batches made ahead do not, and come again.
+        What has been delivered counts; batches made ahead do not, and come again. `json` can write it if it can write
+        what the dataset's and the sampler's own `state_dict()` return, if they have one.
 
         >>> import numpy as np
         >>> loader = DataLoader(np.arange(10), batch_size=4, shuffle=True, seed=3)
@@ -161,8 +165,11 @@ class DataLoader:
         >>> [batch.tolist() for batch in again] == [batch.tolist() for batch in iterator]
         True
         """
-        given = given_epoch(_given_sampler(self.options))
-        state = to_dict(self._progress.place, self._kind(self.options.seed))
+        sampler = _given_sampler(self.options)
+        given = given_epoch(sampler)
+        state = to_dict(self._progress.place(lambda: end_of(sampler)), self._kind(self.options.seed))
+        for message in lacking(state, self.options.dataset):
+            self._feed.tell_once(message)
         return state if given is None else {**state, "sampler_epoch": given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,26 +1,38 @@
 """Where a run stands, as plain data: saved after any batch, and gone on from exactly there.
 
-Takes: numbers and short texts. Gives: `Place` and its dict, which `json` can write; the refusal of one that does not
-fit.
-Promises: versioned; nothing is unpickled; what cannot be continued is refused with a message that names the difference.
+Takes: numbers and short texts. Gives: `Place` and its dict, which `json` can write if it can write what the dataset and
+the sampler say of themselves; the refusal of one that does not fit.
+Promises: versioned; of a state that is loaded nothing is unpickled but what was pickled here, to have a copy; what
+cannot be continued is refused with a message that names the difference.
 Not its job: counting what was delivered (line.passed), going on from a place (plans, streams).
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import operator
+import pickle
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from feedline.errors import StateError
 
 VERSION = 1
 MOST_SHARDS = 1 << 16
 """A stream is read in one part per worker and rank; more than that is a damaged state."""
+
+
+class End(NamedTuple):
+    """A sampler that has given all its indices; before the first batch of an epoch, those of the epoch before."""
+
+    state: bytes | None = None
+    """What it said of itself then, pickled."""
+
+
+class Unsaid(str):
+    """Why an object of the user's cannot say where it stands."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +76,19 @@ class Place:
     ahead: Sequence[int] = ()
     """Batches after that one that have been delivered all the same (in_order=False)."""
     sampler: Any = None
-    """What the sampler itself says of its place, if it says anything; a `Tail` if it can only be asked again."""
+    """What the sampler itself says of its place, pickled, or `End`; a `Tail` if it can only be asked again."""
     shards: int = 0
     """For a stream: in how many parts it was read."""
     streams: dict[str, Any] = field(default_factory=dict)
-    """For a stream: where each part stands, by its number (see line.source; a dataset's own state is JSON)."""
+    """For a stream: where each part stands, by its number (see line.source; a dataset's own state is pickled)."""
     drawn: Any = None
     """What a front's order was drawn from, which that front saves by itself."""
     ranks: tuple[int, int] = (1, 0)
     """For a stream that is shared out over ranks: how many there were, and which of them has saved it."""
+    datasets: Sequence[dict[str, Any] | None] = ()
+    """For a stream between two epochs: how each part begins the next one (see line.source)."""
+    unsaid: str = ""
+    """Why the sampler, which keeps its own place, could not be asked for it."""
 
     def is_of_others(self, ranks: tuple[int, int]) -> bool:
         """Is it in the middle of a stream, and did another rank save it, or one of another number of ranks?"""
@@ -106,13 +122,19 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found["batch_size"] = kind.batch_size
     if isinstance(place.sampler, Tail):
         found["last"] = [place.sampler.count, place.sampler.digest]
-    elif place.sampler is not None:
-        found["sampler_state"] = _json_able(place.sampler, kind.sampler)
+    elif isinstance(place.sampler, bytes):
+        found |= _said({"sampler_state": place.sampler}, "sampler_problem")
+    elif isinstance(place.sampler, End):
+        found |= {"sampler_end": None} | _said({"sampler_end": place.sampler.state}, "sampler_problem")
+    if place.unsaid:
+        found["sampler_problem"] = place.unsaid
     if place.shards:
         found["shards"] = place.shards
-        found["streams"] = {shard: _plain(record) for shard, record in place.streams.items()}
+        found["streams"] = {shard: _said(record, "problem") for shard, record in place.streams.items()}
     if place.ranks[0] > 1:
         found["ranks"] = list(place.ranks)
+    if place.datasets:
+        found["datasets"] = [None if record is None else _said(record, "problem") for record in place.datasets]
     if kind.reading is not None:
         found["reading"] = kind.reading
     if kind.fingerprint is not None:
@@ -120,39 +142,30 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
     return found
 
 
-def _json_able(state: Any, name: str) -> Any:
+def _said(record: dict[str, Any], problem: str) -> dict[str, Any]:
+    """With what objects of the user's have said of themselves as they have put it; or why that cannot be had."""
     try:
-        json.dumps(state)
-    except (TypeError, ValueError) as error:
-        raise StateError(
-            f"the loader's state cannot be saved, because that of its sampler {name} is nothing json can write "
-            f"({error}). Let its state_dict() return numbers, texts, lists and dicts"
-        ) from error
-    return state
+        return {name: pickle.loads(value) if isinstance(value, bytes) else value for name, value in record.items()}
+    except Exception as error:  # of a class that is there in workers only, say
+        why = f"what its state_dict() gave could be pickled, but not unpickled ({type(error).__name__}: {error})"
+        return {name: value for name, value in record.items() if name in ("read", "own", "ended")} | {problem: why}
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """What a part of a stream has said of its place; what its dataset has said stays text, which nobody can change."""
-    if "problem" in record:
-        raise StateError(
-            f"the loader's state cannot be saved, because {record['problem']}. Let it return a dict of numbers, texts, "
-            "lists and dicts"
-        )
-    return dict(record)
+_SAID = ("state", "dataset")
 
 
 def _record(found: Any) -> dict[str, Any]:
     """The other way round, checked as far as it is ours."""
     record = dict(found)
+    record |= {name: pickle.dumps(record[name]) for name in _SAID if name in record}
     if "ended" in record:
-        return {"ended": True}
+        return {name: value for name, value in record.items() if name in ("ended", "of", *_SAID, "problem")}
     for name in ("read", "next", "failures"):
         if name in record:
             _count(record[name])
-    if "state" in record:
-        if record["of"] not in ("iterator", "dataset") or "next" not in record or "read" not in record:
-            raise ValueError(f"{sorted(record)} is no place of a stream")
-        json.loads(record["state"])
+    whole = record.get("of") in ("iterator", "dataset") and ("anew" in record or {"next", "read"} <= record.keys())
+    if "state" in record and not whole:
+        raise ValueError(f"{sorted(record)} is no place of a stream")
     if "shuffle" in record:
         shuffle = record["shuffle"] = dict(record["shuffle"])
         _count(shuffle["drawn"])
@@ -197,13 +210,22 @@ def from_dict(state: Any, kind: Kind) -> Place:
             batches=_count(state["batches"]),
             samples=_count(state["samples"]),
             ahead=tuple(_count(number) for number in state.get("ahead", ())),
-            sampler=Tail(*map(_count, state["last"])) if "last" in state else state.get("sampler_state"),
+            sampler=_sampler_in(state),
             shards=_shards(state.get("shards", 0)),
             streams={str(int(shard)): _record(found) for shard, found in dict(state.get("streams", {})).items()},
             ranks=_ranks(*state.get("ranks", (1, 0))),
+            datasets=tuple(None if found is None else _record(found) for found in state.get("datasets", ())),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # pickling what the user's objects have said may raise anything
         raise StateError(f"the state is damaged: {error!r}") from error
+
+
+def _sampler_in(state: dict[str, Any]) -> Any:
+    if "last" in state:
+        return Tail(*map(_count, state["last"]))
+    if "sampler_end" in state:
+        return End(None if state["sampler_end"] is None else pickle.dumps(state["sampler_end"]))
+    return pickle.dumps(state["sampler_state"]) if "sampler_state" in state else None
 
 
 def _check_ahead(state: dict[str, Any], kind: Kind) -> None:

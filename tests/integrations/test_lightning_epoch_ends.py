@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # its use of torch's pytree
     pytest.mark.filterwarnings("ignore:.*exists and is not empty"),  # its folder of checkpoints
     pytest.mark.filterwarnings("ignore:to go on with batch"),
+    pytest.mark.filterwarnings("ignore:the loader's state lacks that of its IterableDataset"),
     pytest.mark.filterwarnings("ignore:the IterableDataset neither asks"),
     pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
@@ -61,6 +62,55 @@ class Sized(Stream):
         return 24
 
 
+class Counting(Stream):
+    """Counts its epochs, as streams do whose order is another in each; its state holds a tensor."""
+
+    epoch = at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 24:
+            self.at += 1
+            yield self.epoch * 100 + self.at - 1
+        self.at, self.epoch = 0, self.epoch + 1
+
+    def state_dict(self) -> Any:
+        return {"at": torch.tensor(self.at), "epoch": self.epoch}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.at, self.epoch = int(state["at"]), state["epoch"]
+
+
+class CountingSized(Counting):
+    """Begins anew whenever it is opened but for going on: its end is not met where Lightning counts."""
+
+    epoch, resumed = -1, False
+
+    def __len__(self) -> int:
+        return 24
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.resumed:
+            self.at, self.epoch = 0, self.epoch + 1
+        self.resumed = False
+        while self.at < 24:
+            self.at += 1
+            yield self.epoch * 100 + self.at - 1
+
+    def load_state_dict(self, state: Any) -> None:
+        super().load_state_dict(state)
+        self.resumed = True
+
+
+class Mosaics(Stream):
+    """MosaicML's and LitData's streams want arguments."""
+
+    def state_dict(self, num_samples: int, from_beginning: bool) -> Any:
+        return {"sample_in_epoch": num_samples}
+
+    def load_state_dict(self, state: Any) -> None:
+        raise AssertionError("there is none")
+
+
 def loader_of(data: Any = None, size: int = 3, **options: Any) -> Any:
     shuffle = {} if data is not None else {"shuffle": True}
     data = range(12) if data is None else data
@@ -98,6 +148,10 @@ CASES: dict[str, Case] = {
     "a stream, before its last batch": (lambda: loader_of(Stream()), 7, {}),
     "a stream, at its end": (lambda: loader_of(Stream()), 8, {"validated": True}),
     "a stream, after its end": (lambda: loader_of(Stream(), **THREADS), 9, {}),
+    "a stream that counts its epochs, in its second": (lambda: loader_of(Counting()), 11, {}),
+    "a stream that counts its epochs, at its end": (lambda: loader_of(Counting()), 8, {"validated": True}),
+    "a stream with a length that counts its epochs, at its end": (lambda: loader_of(CountingSized()), 8, {}),
+    "a stream that cannot be asked for its state": (lambda: loader_of(Mosaics()), 5, {}),
     "two loaders, one of them without a length": (lambda: {"a": loader_of(), "b": loader_of(Stream())}, 3, {}),
 }
 

@@ -265,17 +265,6 @@ def test_a_samplers_iterator_that_keeps_its_place_is_asked(front: Any, stop: int
     assert listed(again) == listed(batches)
 
 
-def test_a_samplers_state_that_json_cannot_write_is_named() -> None:
-    class Odd(Counting):
-        def state_dict(self) -> Any:
-            return {"at": {1, 2}}
-
-    loader = feedline.DataLoader(list(range(20)), batch_size=2, sampler=Odd())
-    next(iter(loader))
-    with pytest.raises(StateError, match="its sampler Odd is nothing json can write"):
-        loader.state_dict()
-
-
 def test_a_state_saved_from_another_thread_is_never_torn() -> None:
     loader = feedline.DataLoader(np.arange(6_000), batch_size=2)
     torn: list[Any] = []

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
+from feedline.line.source import anew
 from feedline.line.turns import ONE_RANK, Turns
 from feedline.messages import Outcome, Task
-from feedline.state import Place, Tail
+from feedline.state import End, Place, Tail, Unsaid
 
 
 class Sharing(NamedTuple):
@@ -53,7 +54,9 @@ class Passed:
     (1, 2, (2,))
     """
 
-    def __init__(self, begin: Place, sharing: Sharing = ALONE, turns: Turns = ONE_RANK) -> None:
+    def __init__(
+        self, begin: Place, sharing: Sharing = ALONE, lasting: bool = False, *, turns: Turns = ONE_RANK
+    ) -> None:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
@@ -63,6 +66,10 @@ class Passed:
         """For a stream: are some of its elements delivered by other ranks, or have been?"""
         self._turns = turns
         self._step = turns.after(0)
+        self.lasting = lasting
+        """For a stream: do its datasets begin the next epoch as they end this one?"""
+        self.opened: set[int] = set()
+        """For a stream: the parts that something was delivered of, or the end."""
         self._finished = False
         self._held: list[Outcome] | None = None
         self._begin = begin
@@ -122,6 +129,12 @@ class Passed:
                 self._count(outcome)
 
     @property
+    def untold(self) -> End | None:
+        """What a sampler that had ended when the place was loaded does not know: it was not asked here."""
+        end = self._begin.sampler
+        return end if isinstance(end, End) and self._begin.batches == self._counted[0] else None
+
+    @property
     def epoch(self) -> int:
         """The epoch's number."""
         return self._begin.epoch
@@ -142,11 +155,14 @@ class Passed:
             return
         batches, samples, sampler, _ = self._counted
         self._counted = batches, samples + outcome.size + len(outcome.bad) + outcome.dropped, sampler, None
-        if outcome.ended:
-            self._streams[str(outcome.seq % self.shards)] = {"ended": True}
-        elif outcome.stream is not None:
+        if outcome.stream is not None:
             shard, record = outcome.stream
             self._streams[str(shard)] = record
+        if outcome.ended:
+            shard = outcome.seq % self.shards
+            record = self._streams.get(str(shard), {})
+            self._streams[str(shard)] = record if "ended" in record else {"ended": True}
+        self.opened.add(outcome.seq % self.shards)
 
     def _advance(self) -> None:
         while self._under_way and self._under_way[0][0].seq in self._ahead:
@@ -158,6 +174,7 @@ class Passed:
     def place(self) -> Place:
         """Where to go on."""
         batches, samples, sampler, indices = self._counted
+        unsaid, sampler = (sampler, None) if isinstance(sampler, Unsaid) else ("", sampler)
         if sampler is None and indices is not None and self._sharing.ranks == 1:  # those of another rank differ
             sampler = Tail.of(indices)
         return Place(
@@ -170,4 +187,11 @@ class Passed:
             dict(self._streams),
             self.drawn,
             self._turns[:2],
+            unsaid=unsaid,
         )
+
+    def datasets(self) -> tuple[dict[str, Any] | None, ...]:
+        """For a stream that has ended: how each part begins the next epoch; empty if no dataset has said anything."""
+        records = [self._streams.get(str(shard), {}) for shard in range(self.shards)]
+        said = [anew(record) or ({"problem": record["problem"]} if "problem" in record else None) for record in records]
+        return tuple(said) if any(said) else ()

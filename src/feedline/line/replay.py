@@ -8,15 +8,14 @@ Not its job: orders that can be had from anywhere on (plan).
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 from feedline.errors import StateError
-from feedline.foreign import ask
-from feedline.state import Place, Tail
+from feedline.line.stateful import is_stateful, load, saved
+from feedline.state import End, Place, Tail, Unsaid
 
 
 def compare(place: Place, before: Callable[[], Any]) -> None:
@@ -37,6 +36,14 @@ def compare(place: Place, before: Callable[[], Any]) -> None:
     )
 
 
+def end_of(sampler: Any) -> End | Unsaid | None:
+    """What a sampler says of itself between two epochs, or at the end of one; None if it says nothing."""
+    if not is_stateful(sampler):
+        return None
+    state = saved(sampler)
+    return state if isinstance(state, Unsaid) else End(state)
+
+
 class Again(Iterator[Any]):
     """A foreign sampler's items from a place on: it goes on by itself if it can say where it stands, and else what is
     past is taken once more and thrown away. With `batches` each item is a batch.
@@ -52,7 +59,8 @@ class Again(Iterator[Any]):
         self._batches = batches
         self._keeper: Any = None
         self._source: Iterator[Any] | None = None
-        self._ended = place.sampler == _END
+        self._anew = isinstance(place.sampler, End) and not place.batches  # as the epoch before has left it
+        self._ended = isinstance(place.sampler, End) and not self._anew
 
     def open(self) -> None:
         """Ask for the sampler's iterator; else that is done when the first item is wanted."""
@@ -67,9 +75,11 @@ class Again(Iterator[Any]):
 
     def _go_on(self, keeper: Any) -> None:
         self._keeper, state = keeper, self._place.sampler
-        if state is not None and not isinstance(state, Tail):
-            keeper.load_state_dict(copy.deepcopy(state))  # the user's stays as it is
+        if isinstance(state, bytes):
+            load(keeper, state)
             self._past = 0
+        elif self._anew and state.state is not None and keeper is self._sampler:
+            load(keeper, state.state)
 
     def __next__(self) -> Any:
         self.open()
@@ -80,23 +90,23 @@ class Again(Iterator[Any]):
             last = deque(islice(self._source, past), maxlen=Tail.LONGEST)
             compare(self._place, lambda: list(last[-1]) if self._batches and last else list(last))
         try:
-            return next(self._source)
+            item = next(self._source)
         except StopIteration:
+            if self._anew:  # it has said once more that it was at its end, and begins now
+                self._anew, self._source = False, iter(self._sampler)
+                return next(self)
             self._ended = True
             raise
+        self._anew = False
+        return item
 
     def state(self) -> Any:
-        """What the sampler says of its place, if it says anything."""
-        if self._keeper is None:
-            return None
-        # At its end a sampler may have begun anew: then its own word would give the epoch again.
-        # A copy: what it returns may be what it goes on counting in.
-        return _END if self._ended else copy.deepcopy(self._keeper.state_dict())
-
-
-_END = "end"
-
-
-def is_stateful(thing: Any) -> bool:
-    """Does it keep its own place, by torchdata's convention?"""
-    return callable(ask(thing, "state_dict")) and callable(ask(thing, "load_state_dict"))
+        """What the sampler says of its place; None if it says nothing, and why if it should and cannot."""
+        if self._keeper is None or isinstance(self._keeper, Unsaid):
+            return self._keeper
+        if self._ended:  # it may have begun anew: then its own word would give the epoch again
+            return end_of(self._keeper)
+        state = saved(self._keeper)
+        if isinstance(state, Unsaid):  # it is asked once, and not for every batch
+            self._keeper = state
+        return state

@@ -31,7 +31,8 @@ class Shuffled:
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
 
-    def __init__(self, elements: Iterator[Any], size: int, key: int) -> None:
+    def __init__(self, elements: Iterator[Any], size: int, key: int, begun: Record | None = None) -> None:
+        self._begun = begun or {}  # what the source is to be begun with again
         self._elements = elements
         self._size = size
         self._key = key
@@ -80,7 +81,7 @@ class Shuffled:
         """A batch begins; if it is time for that, make a mark."""
         marks = self._marks
         if not marks:
-            marks.append(_Mark(seq, 0, {}))
+            marks.append(_Mark(seq, 0, self._begun))
         if marks[-1].seq == seq:  # made just now
             return
         marks[-1].batch_ends(self._read)
@@ -105,8 +106,8 @@ class Shuffled:
         }
 
     def record(self) -> Record:
-        """The latest mark; empty as long as there is none but the beginning."""
-        return self._latest
+        """The latest mark; as long as there is none, the beginning."""
+        return self._latest or self._begun
 
     def restore(self, record: Record, source: Callable[[], Record], seed: Callable[[int], None], step: int) -> int:
         """Be as when that mark was made; the number of the batch that came next then."""
@@ -115,7 +116,9 @@ class Shuffled:
         self._numbers = numbers.tolist()
         self._read, seq = read, saved["seq"]
         wanted, found = set(self._numbers), {}
-        base = _Mark(seq, read, {name: value for name, value in record.items() if name in ("read", "of", "state")})
+        base = _Mark(
+            seq, read, {name: value for name, value in record.items() if name in ("read", "of", "state", "dataset")}
+        )
         for reads, times in saved["batches"]:
             for _ in range(times):
                 seed(seq)

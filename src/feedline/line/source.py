@@ -3,26 +3,27 @@
 Takes: an iterable, and perhaps a record of where it stood. Gives: numbered elements; a record of where it stands now.
 Promises: each element is read with its own number announced. One that keeps its own place by torchdata's convention
 (`state_dict` and `load_state_dict` on what `iter()` gives, else on the iterable itself) goes on there, and nothing is
-read again. A record is plain data and does not change afterwards; what `json` cannot write is named in it, and is an
-error only for who wants to save it.
+read again. A dataset with a state beside that of its iterator has its own back before it is opened. A record is plain
+data and does not change afterwards; who cannot say where it stands is not asked again, and the record says why.
 Not its job: sharing and batches (stream), the shuffle buffer (shuffled).
 
 What a record holds: `read`, the elements read so far; `own`, whether this part was a share of the dataset's own (with
 several parts); `next`, the number of the batch that comes next; `of`, whose state it is ("iterator" or "dataset");
-`state`, that state as JSON; `shuffle`, what shuffled says of its buffer; `failures`, how many of the last elements
-failed; or `problem`, why there is no state; or nothing but `ended`.
+`state`, that state, pickled; `dataset`, that of the dataset as a whole, if it is another; `shuffle`, what shuffled says
+of its buffer; `failures`, how many of the last elements failed; or `problem`, why there is no state. `ended`: there is
+no more, and these were the states at the end, if the dataset has one. `anew`: they are those of the end of the epoch
+before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so already.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
 from feedline.errors import StateError
-from feedline.line.replay import is_stateful
-from feedline.messages import error_line
+from feedline.line.stateful import is_stateful, load, saved
+from feedline.state import Unsaid
 
 Record = dict[str, Any]
 
@@ -40,18 +41,22 @@ class Source:
     """
 
     def __init__(
-        self, elements: Iterator[Any], announce: Callable[[int], None], keeper: Any = None, read: int = 0
+        self, elements: Iterator[Any], announce: Callable[[int], None], keeper: Any = None, dataset: Any = None
     ) -> None:
         self._elements = elements
         self._announce = announce
         self._keeper = keeper
-        self.number = read - 1
+        self._dataset = dataset if is_stateful(dataset) else None
+        self._problem: Record = {}
+        self.number = -1
         """Of the element read last."""
         self.died = False
         """Has it raised, and is one of those that cannot go on after an error?"""
 
     @classmethod
-    def opened(cls, iterable: Any, announce: Callable[[int], None], record: Record | None = None) -> Source:
+    def opened(
+        cls, iterable: Any, announce: Callable[[int], None], record: Record | None = None, dataset: Any = None
+    ) -> Source:
         """From its beginning, or from where a record says it stood."""
         of = record["of"] if record is not None else None
         if of == "dataset":
@@ -60,7 +65,10 @@ class Source:
         if of == "iterator":
             _load(elements, iterable, record)
         keeper = elements if is_stateful(elements) else iterable if is_stateful(iterable) else None
-        return cls(elements, announce, keeper, 0 if record is None else record["read"])
+        source = cls(elements, announce, keeper, dataset)
+        if record is not None:
+            source.number = record.get("read", 0) - 1
+        return source
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -91,44 +99,50 @@ class Source:
     def record(self) -> Record:
         """Where it stands."""
         found: Record = {"read": self.number + 1}
-        if self._keeper is not None:
-            found["of"] = self.of
-            found |= _saved(self._keeper)
-        return found
+        if self._keeper is None:
+            return found | self._problem
+        state = saved(self._keeper)
+        if isinstance(state, Unsaid):
+            self._keeper, self._problem = None, {"problem": str(state)}
+            return found | self._problem
+        found |= {"of": self.of, "state": state}
+        return found if self._dataset is self._keeper else found | state_of(self._dataset)
+
+    def ended(self) -> Record:
+        """What is left of it at its end: what the dataset, if it lives on, begins the next epoch with."""
+        record = self.record() if self._dataset is not None else {}
+        return {"ended": True} | {name: record[name] for name in (*STATES, "problem") if name in record}
+
+
+STATES = ("of", "state", "dataset")
+
+
+def anew(ended: Record) -> Record:
+    """How a part that has ended begins the next epoch; empty if its dataset says nothing of itself."""
+    return {"anew": True} | {name: ended[name] for name in STATES if name in ended} if "state" in ended else {}
+
+
+def state_of(dataset: Any) -> Record:
+    """What a dataset as a whole says of itself; empty if it says nothing."""
+    state = saved(dataset) if is_stateful(dataset) else None
+    return {"dataset": state} if isinstance(state, bytes) else {}
+
+
+def load_dataset(dataset: Any, record: Record) -> None:
+    """Have a dataset be as it said, before it is opened."""
+    if "dataset" in record:
+        _check(dataset, dataset)
+        load(dataset, record["dataset"])
 
 
 def _load(keeper: Any, iterable: Any, record: Any) -> None:
+    _check(keeper, iterable)
+    load(keeper, record["state"])
+
+
+def _check(keeper: Any, iterable: Any) -> None:
     if not is_stateful(keeper):
         raise StateError(
             f"the state was saved by the state_dict() of {type(iterable).__name__} or its iterator, which cannot load "
             "it now: continue with the code that saved it"
         )
-    keeper.load_state_dict(json.loads(record["state"]))
-
-
-def _saved(keeper: Any) -> Record:
-    """Its state as JSON, which is a copy and travels as it is; or why there is none."""
-    name = type(keeper).__name__
-    try:
-        state = keeper.state_dict()
-    except Exception as error:  # whoever never saves need not care
-        return {"problem": f"{name}.state_dict() failed: {error_line(error)}"}
-    try:
-        return {"state": json.dumps(state)}
-    except (TypeError, ValueError, RecursionError) as error:
-        return {"problem": f"{name}.state_dict() gave what json cannot write{_culprit(state)}: {error}"}
-
-
-def _culprit(state: Any, path: str = "", depth: int = 0) -> str:
-    """Where in a state the first thing lies that json cannot write.
-
-    >>> _culprit({"at": 3, "files": [{"open": {1, 2}}]})
-    " at ['files'][0]['open'] (a set)"
-    """
-    if depth < 20 and isinstance(state, (dict, list, tuple)):
-        for key, value in state.items() if isinstance(state, dict) else enumerate(state):
-            try:
-                json.dumps({key: value} if isinstance(state, dict) else value)
-            except (TypeError, ValueError, RecursionError):
-                return _culprit(value, f"{path}[{key!r}]", depth + 1)
-    return f" at {path} (a {type(state).__name__})" if path else ""

@@ -16,14 +16,15 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, StateError, add_note, noted
 from feedline.foreign import ask
 from feedline.line.shuffled import Shuffled
-from feedline.line.source import Record, Source
+from feedline.line.source import Record, Source, anew, load_dataset
 from feedline.line.turns import ONE_RANK, OWN_ENDS, Turns
 from feedline.messages import BadSample, Task, error_line
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
@@ -118,6 +119,7 @@ class StreamReader:
         row: Row | None = None,
         turns: Turns = ONE_RANK,
         drop_last: bool = False,
+        snapshot_every: int = 1,
     ) -> None:
         self._row = unwatched() if row is None else row
         self._turns = turns
@@ -138,18 +140,24 @@ class StreamReader:
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
         self.notices: list[str] = []
+        self._snapshot_every = snapshot_every
+        self._snapshot: Record = {}
+        self._dataset = dataset
         self._source: Source
         self._shuffled: Shuffled | None = None
         self.is_new = True
         record = task.place or {}
-        if record.get("next", 0) > task.seq:  # of a batch that was made before, and is wanted again
+        begun = anew(record) if "anew" in record else {}
+        # The dataset is so already; or it is the place of a batch that was made before, and is wanted again.
+        if "there" in record or record.get("next", 0) > task.seq:
             record = {}
+        load_dataset(dataset, record)
         self._elements = self._open(dataset, is_own_share, record)
         self._at = self._first.seq
         self._step = 1 if self._whole else self._shards
         if shuffle_buffer:
             key = mix(task.seed, task.epoch, self._at, 0x5_0FF1E)
-            self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key)
+            self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key, begun)
         with watch_for_counting(self._note_again):
             self._go_on(record)
 
@@ -170,7 +178,19 @@ class StreamReader:
     def record(self) -> Record:
         """Where this part stands after the batch taken last: what to open it with to go on there."""
         if self._ended or (self._source.died and self._shuffled is None):
-            return {"ended": True}
+            self._snapshot = self._snapshot if "ended" in self._snapshot else self._source.ended()
+        elif not self._snapshot or self._is_due():
+            self._snapshot = self._place()
+        return self._snapshot
+
+    def _is_due(self) -> bool:
+        """Has there been the number of batches since the latest record after which the dataset is asked again?"""
+        if "state" not in self._snapshot or self._shuffled is not None:
+            return True  # not asking saves nothing
+        every = self._snapshot_every
+        return every > 0 and self._at - self._snapshot["next"] >= every * self._step
+
+    def _place(self) -> Record:
         found: Record = {} if self._shards == 1 else {"own": not self._whole}
         if self._shuffled is not None and self._source.of:
             return found | {"of": self._source.of, "next": self._at} | self._shuffled.record()
@@ -286,23 +306,24 @@ class StreamReader:
 
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
+        is_new = "anew" in record
         if self._shards == 1:
             self._begin()
-            return self._opened(dataset, source)
+            return self._begun(lambda: dataset, source) if is_new else self._opened(dataset, source)
         if not is_own_share and _can_be_asked_for_a_shard(dataset):
             self._begin_own()
             self._check_sharing(record)
-            return self._opened(dataset.shard(self._shard, self._shards), source)
+            part = partial(dataset.shard, self._shard, self._shards)
+            return self._begun(part, source) if is_new else self._opened(part(), source)
         if is_own_share or (source is not None and source.get("own")):
             self.asked = not is_own_share
             self._begin_own()
         else:
             self._begin()
         before = namings()
-        if source is None:
+        if source is None or is_new:
             with watch_for_counting(self._note_question):
-                elements = self._opened(dataset, None)
-                elements = chain(self._peek(elements), elements)
+                elements = self._begun(lambda: dataset, source)
         else:  # a first element read now would have another seed, and it may ask only then
             self._asks = False if not is_own_share else None
             with watch_for_counting(self._note_again):
@@ -320,7 +341,7 @@ class StreamReader:
             self._failures = range(record["read"] - record["failures"], record["read"])
         if self._shuffled is not None and "shuffle" in record:
             self._at = self._shuffled.restore(record, self._source.record, self._seed_batch, self._step)
-        elif "state" in record:
+        elif "state" in record and "anew" not in record:
             self._at = record["next"]
 
     def _check_sharing(self, record: Record) -> None:
@@ -329,10 +350,25 @@ class StreamReader:
         if record.get("own", not self._whole) == self._whole:
             raise _changed_sharing(then_own=self._whole)
 
-    def _peek(self, elements: Iterator[Any]) -> Iterator[Any]:
-        """The first element, read now: a generator's code runs only when it is asked for something."""
+    def _begun(self, part: Callable[[], Any], record: Record | None) -> Iterator[Any]:
+        """Its elements, the first of them read now: a generator's code runs only when it is asked for something.
+
+        With a record all is as at the end of the epoch before: what then has no more elements says so once more, and is
+        opened again for this epoch.
+        """
+        elements = self._opened(part(), record)
+        first = self._peek(elements)
+        if record is not None and first is None:
+            self._begin()
+            elements = self._opened(part(), None)
+            first = self._peek(elements)
+        return elements if first is None else chain(first, elements)
+
+    def _peek(self, elements: Iterator[Any]) -> Iterator[Any] | None:
         try:
-            return iter(list(islice(elements, 1)))
+            return iter([next(elements)])
+        except StopIteration:
+            return None
         except Exception as error:
             if self._on_error == "raise":
                 raise
@@ -352,7 +388,7 @@ class StreamReader:
         self._late = True
 
     def _opened(self, iterable: Any, record: Record | None) -> Iterator[Any]:
-        self._source = Source.opened(iterable, self._announce, record)
+        self._source = Source.opened(iterable, self._announce, record, self._dataset)
         return self._source
 
     def _announce(self, number: int) -> None:

@@ -12,7 +12,6 @@ read ahead, and not yet delivered, to another worker a second time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -202,6 +201,6 @@ def _offsets(start: Mapping[Any, int], topics: tuple[str, ...]) -> dict[Partitio
 def _in_state(state: Any) -> Iterator[tuple[Partition, int]]:
     """The offsets in a loader's state, whichever worker they are of."""
     for record in state.get("streams", {}).values():
-        if "state" in record:
-            for topic, number, offset in json.loads(record["state"]).get("kafka", ()):
+        if isinstance(record.get("state"), dict):
+            for topic, number, offset in record["state"].get("kafka", ()):
                 yield (topic, number), offset

@@ -45,6 +45,7 @@ from feedline.torch.collators import compose, detection, drop_invalid, keep, pac
 from feedline.torch.loader import DataLoader
 from feedline.torch.noise import measure_gradient_noise
 from feedline.torch.splitting import split
+from feedline.torch.stateful import StatefulDataLoader
 
 __all__ = [
     "BatchOrderSampler",
@@ -63,6 +64,7 @@ __all__ = [
     "Sampler",
     "SequentialSampler",
     "StackDataset",
+    "StatefulDataLoader",
     "StratifiedBatchSampler",
     "Subset",
     "SubsetRandomSampler",

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 import torch.utils.data
-from torch.utils.data import IterableDataset, default_collate, default_convert
+from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
 
 import feedline.datasets
 from feedline.ahead import Foresee
@@ -28,12 +28,13 @@ from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
+from feedline.line.replay import end_of
 from feedline.line.sampler import follow_epoch, is_ours, samplers_in
 from feedline.line.turns import Turns, turns_for, unshared_ranks
 from feedline.options import Options, check_assignment
-from feedline.resuming import Progress, read_again
+from feedline.resuming import Progress, after, lacking, read_again
 from feedline.staffing import AutoCount
-from feedline.state import Kind, Place, from_dict, to_dict
+from feedline.state import End, Kind, Place, Unsaid, from_dict, to_dict
 from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
@@ -63,6 +64,8 @@ class Own:
     assignment: str | None = None
     ranks: str | None = None
     uneven: str = "pad"
+    snapshot_every: int = 1
+    """Of StatefulDataLoader alone."""
 
     def by_name(self) -> dict[str, Any]:
         """As they were given."""
@@ -124,7 +127,9 @@ class Engine:
             self.feed.tell_once(hint)
         turns = self._turns()
         shards = max(1, loader.num_workers) * turns.ranks if streams(loader.dataset) else 0
-        place, passed = self._progress.begin(shards, ALONE if shards else sharing_in(loader._index_sampler), turns)
+        lasting = loader.persistent_workers or not loader.num_workers
+        sharing = ALONE if shards else sharing_in(loader._index_sampler)
+        place, passed = self._progress.begin(shards, sharing, lasting, _said(loader), turns)
         try:
             return self._begin(loader, place, passed, turns)
         except BaseException:
@@ -161,7 +166,7 @@ class Engine:
     def state(self, loader: Loader) -> dict[str, Any]:
         """Where the run stands, and what its order was drawn from."""
         loop = asking_loop()
-        place = self._progress.place
+        place = self._progress.place(lambda: _said(loader))
         if is_ahead(loop) and self._behind.place is not None:
             place = self._behind.place
         drawn: Drawn | None = place.drawn
@@ -170,7 +175,10 @@ class Engine:
             drawn = Drawn(False, seed, asked_twice=self._twice(loader), left=_generators(loader).users_states())
         elif not drawn.now and epoch_is_over(loop):
             drawn = replace(drawn, now=_generators(loader).users_states())
-        return {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
+        state = {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
+        for message in lacking(state, loader.dataset):
+            self.feed.tell_once(message)
+        return state
 
     def load(self, loader: Loader, state: dict[str, Any]) -> None:
         """Have the next epoch go on there.
@@ -191,7 +199,7 @@ class Engine:
         self._put_off = epoch_is_over(loop)
         self._behind = Behind()
         if self._put_off and drawn.begun:
-            place = Place(place.epoch + 1)
+            place = after(place, loader.__len__)
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
         self._progress.load(replace(place, drawn=drawn))
@@ -325,6 +333,7 @@ class Engine:
             in_turn=self._assignment(loader) == "in_turn",
             turns=turns,
             unshared=unshared_ranks(self.own.ranks) if streams(loader.dataset) else 0,
+            snapshot_every=self.own.snapshot_every,
         )
 
 
@@ -351,6 +360,14 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
             f"another batch_size (or number of ranks) than {loader.batch_size}. Lightning counts an epoch in batches, "
             "so it would end at the wrong sample: keep batch_size times ranks as it was"
         )
+
+
+def _said(loader: Loader) -> End | Unsaid | None:
+    """What the sampler says of itself between two epochs."""
+    if streams(loader.dataset):
+        return None
+    sampler: Any = loader._index_sampler
+    return end_of(sampler.sampler if type(sampler) is BatchSampler else sampler)
 
 
 def _generators(loader: Loader) -> Generators:

@@ -207,10 +207,11 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         return Forever(self, batches_per_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands, at any moment, as a small dict that `json` can write.
+        """Where the run stands, at any moment, as a small dict.
 
         What has been delivered counts; batches made ahead do not, and come again. What the order was drawn from is in
-        it: seeds, and how the user's generators stood.
+        it: seeds, and how the user's generators stood. `json` can write it if it can write what the dataset's and the
+        sampler's own `state_dict()` return, if they have one.
 
         >>> from feedline.torch import DataLoader
         >>> loader = DataLoader(range(10), batch_size=4, shuffle=True)

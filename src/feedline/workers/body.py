@@ -268,6 +268,7 @@ class Body:
                 self._row,
                 job.turns,
                 job.drop_last,
+                job.snapshot_every,
             )
         return part.reader
 

@@ -44,3 +44,5 @@ class Job:
     """Which of a stream's batches are this rank's."""
     unshared: int = 0
     """So many ranks each read all that a stream gives, and nobody has said that this is meant."""
+    snapshot_every: int = 1
+    """After how many of its batches a part of a stream is asked for its state; 0: once."""

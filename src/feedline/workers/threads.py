@@ -27,7 +27,7 @@ from feedline.arena import segment
 from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.errors import WorkerError
-from feedline.line.replay import is_stateful
+from feedline.line.stateful import is_stateful
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots
