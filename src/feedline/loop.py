@@ -19,6 +19,7 @@ from feedline.collated import nothing_valid
 from feedline.datasets import described
 from feedline.errors import add_note
 from feedline.guard import Guard
+from feedline.inline_watch import watch_for
 from feedline.lasting import Lasting
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
@@ -59,6 +60,7 @@ class BatchIterator(Iterator[Any]):
         self._guard = Guard(
             workers, options.care, options.timeout, describe, lasting.say, lasting.quarantine, self._meter
         )
+        self._watch = watch_for(workers, options.care, options.timeout, describe, lasting.say)
         self._owned = not options.persistent_workers
         self._foresee = foresee
         self._takes_over = not self._owned
@@ -180,6 +182,7 @@ class BatchIterator(Iterator[Any]):
             if self._pacing is not None and isinstance(self._workers, ChangingWorkers):
                 self._pacing.end(self._workers)
             self._over = over
+            self._watch = None
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
             if not self._owned and not self._lasting.ahead:
@@ -201,7 +204,7 @@ class BatchIterator(Iterator[Any]):
             self._take_over()
         if len(self._delivery) and (outcome := self._next_of_workers()) is not None:  # of workers there were
             return outcome
-        return self._next_done_here(do)
+        return self._next_done_here(do if self._watch is None else self._watch.do)
 
     def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
         """Taken, done and counted in one go: nothing else is ever under way."""

@@ -82,6 +82,11 @@ def of_this_thread() -> WorkerInfo | None:
     return None if _own.place is None else _own.place.info
 
 
+def in_worker() -> bool:
+    """Is this a worker, the process or this thread of it? Asking so is no question of the dataset's."""
+    return _here().info is not None
+
+
 def note_looking() -> None:
     """Somebody has looked at something of the worker that is no question of how data is shared out."""
     _here().known = True
