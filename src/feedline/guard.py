@@ -25,6 +25,7 @@ from feedline.supervise.policy import Patience, Step, What, birth_due, judge, st
 from feedline.supervise.shutdown import words_for
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.contract import Workers
+from feedline.workers.main_guard import EXPLANATION, UNGUARDED
 
 Warn = Callable[[str], None]
 OVERSLEPT = 1.0
@@ -274,6 +275,8 @@ class Guard:
     def _check_birth(self, death: Death, told: str) -> None:
         if death.place not in (SETTING_UP, INITIALISING):
             return
+        if death.exitcode == UNGUARDED:
+            raise WorkerDied(EXPLANATION)
         count = self._stillborn[death.worker] = self._stillborn.get(death.worker, 0) + 1
         if count > self._care.max_deaths:
             raise WorkerDied(

@@ -9,9 +9,11 @@ Not its job: what the options mean (loader and fronts), anything a stop on the l
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from feedline.ahead import Foresee
@@ -70,6 +72,7 @@ class BatchIterator(Iterator[Any]):
         self._delivery = Delivery(options.in_order)
         self._pacing = lasting.pacing if isinstance(workers, ChangingWorkers) else None
         self._take_pace()
+        self._taken = threading.Lock()
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None
@@ -95,33 +98,50 @@ class BatchIterator(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        if self._over is not None:
-            over, self._over = self._over, "" if self._said_once else self._over
-            if over:
-                raise RuntimeError(over)
-            raise StopIteration
-        self._meter.asked(self._delivery.back)
+        if not self._taken.acquire(False):
+            self._check_alone()
         try:
-            outcome = self._next_outcome()
-        except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
-            self._abandon(error)
-            raise
-        if outcome is None:
-            self._passed.finished = self._sampler_error is None
-            self._finish()
-            raise StopIteration
-        if outcome.failure is not None:
-            self._meter.gave_none()
-            raise outcome.failure.exception()
-        self._meter.gave(outcome.size, outcome.batch)
-        self.samples_given = outcome.size if self._batched else None
-        if self._recording is not None:
-            self._record(self._recording, outcome)
-        if self._pacing is not None:
-            self._pacing.unseen += 1
-            if self._pacing.unseen >= self._pacing.every:
-                self._follow(self._pacing)
-        return outcome.batch
+            if self._over is not None:
+                over, self._over = self._over, "" if self._said_once else self._over
+                if over:
+                    raise RuntimeError(over)
+                raise StopIteration
+            self._meter.asked(self._delivery.back)
+            try:
+                outcome = self._next_outcome()
+            except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
+                self._abandon(error)
+                raise
+            if outcome is None:
+                self._passed.finished = self._sampler_error is None
+                self._finish()
+                raise StopIteration
+            if outcome.failure is not None:
+                self._meter.gave_none()
+                raise outcome.failure.exception()
+            self._meter.gave(outcome.size, outcome.batch)
+            self.samples_given = outcome.size if self._batched else None
+            if self._recording is not None:
+                self._record(self._recording, outcome)
+            if self._pacing is not None:
+                self._pacing.unseen += 1
+                if self._pacing.unseen >= self._pacing.every:
+                    self._follow(self._pacing)
+            return outcome.batch
+        finally:
+            self._taken.release()
+
+    def _check_alone(self) -> None:
+        """Is `next()` under way here? Else Ctrl-C fell between taking the lock and using it, and nobody has it."""
+        code, own = BatchIterator.__next__.__code__, sys._getframe(1)
+        for ident, frame in sys._current_frames().items():
+            at: FrameType | None = frame
+            while at is not None:
+                if at.f_code is code and at is not own and at.f_locals.get("self") is self:
+                    raise RuntimeError(_taken_by(ident))
+                at = at.f_back
+        self._taken = threading.Lock()
+        self._taken.acquire()
 
     def _take_pace(self) -> None:
         prefetch = self._options.prefetch_factor if self._pacing is None else self._pacing.setting.prefetch
@@ -354,6 +374,16 @@ class BatchIterator(Iterator[Any]):
         self._said_once = True
         if not self._owned:
             self._lasting.drop_workers()
+
+
+def _taken_by(ident: int) -> str:
+    if ident == threading.get_ident():
+        return "next() was called on this iterator by its own dataset, sampler or collate_fn, while it makes a batch"
+    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
+    return (
+        f"this iterator is being read by another thread ({next(names, ident)}) at this moment. Let one thread take the "
+        "batches and hand them on through a queue.Queue, or give each thread its own with iter(loader)"
+    )
 
 
 def _end(

@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 IDLE_SECONDS = 5.0
@@ -49,7 +50,7 @@ class Entry:
         than `period` seconds is of interest."""
         self.period = period
         # A cycle through the set would keep a dropped loader alive: hence weak.
-        self._look = weakref.WeakMethod(look, lambda _: _entries.discard(self))
+        self._look = weakref.WeakMethod(look, partial(_forget, self, _entries))
         _entries.add(self)
         if _thread is None:
             _start()
@@ -62,6 +63,10 @@ class Entry:
         if self.began and (look := self._look()) is not None:
             return look(self, now, stood_still)
         return soonest
+
+
+def _forget(entry: Entry, entries: set[Entry], look: object) -> None:
+    entries.discard(entry)  # given: at the interpreter's end this module may be empty
 
 
 _entries: set[Entry] = set()

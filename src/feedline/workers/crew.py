@@ -28,6 +28,7 @@ from feedline.supervise import last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
 from feedline.workers.job import Job
+from feedline.workers.main_guard import NAME
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, without_unimportable_main
 from feedline.workers.warm import processes_from
@@ -101,7 +102,7 @@ class Crew:
             dict(os.environ),
         )
         process = context.Process(
-            target=process_main.main, args=(wiring, cargo, number), name=f"feedline-{number}", daemon=True
+            target=process_main.main, args=(wiring, cargo, number), name=f"{NAME}{number}", daemon=True
         )
         self.members[number] = Member(process, -1)  # before it starts: interrupted then, it is still ended
         process.start()
