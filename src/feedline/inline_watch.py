@@ -46,12 +46,8 @@ class InlineWatch:
         self._error = ""
         workers.entry.watch(self.look, min(filter(None, (care.stall_warning, timeout))))
 
-    @property
-    def do(self) -> Callable[[Task], Outcome]:
-        """How to have a task done."""
-        return self._do_in_time if self._timeout else self._workers.do
-
-    def _do_in_time(self, task: Task) -> Outcome:
+    def do(self, task: Task) -> Outcome:
+        """Have a task done within `timeout`; without one, there is no need to ask here."""
         interrupt, outcome = self._interrupt, None
         try:
             try:

@@ -63,6 +63,7 @@ class BatchIterator(Iterator[Any]):
             workers, options.care, options.timeout, describe, lasting.say, lasting.quarantine, self._meter
         )
         self._watch = watch_for(workers, options.care, options.timeout, describe, lasting.say)
+        self._in_time = self._watch.do if self._watch is not None and options.timeout else None
         self._owned = not options.persistent_workers
         self._foresee = foresee
         self._takes_over = not self._owned
@@ -202,7 +203,7 @@ class BatchIterator(Iterator[Any]):
             if self._pacing is not None and isinstance(self._workers, ChangingWorkers):
                 self._pacing.end(self._workers)
             self._over = over
-            self._watch = None
+            self._watch = self._in_time = None
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
             if not self._owned and not self._lasting.ahead:
@@ -224,7 +225,7 @@ class BatchIterator(Iterator[Any]):
             self._take_over()
         if len(self._delivery) and (outcome := self._next_of_workers()) is not None:  # of workers there were
             return outcome
-        return self._next_done_here(do if self._watch is None else self._watch.do)
+        return self._next_done_here(self._in_time or do)
 
     def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
         """Taken, done and counted in one go: nothing else is ever under way."""
