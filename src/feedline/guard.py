@@ -19,7 +19,7 @@ from feedline.errors import StalledSample, WorkerDied, WorkerTimeout, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter
 from feedline.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
-from feedline.supervise import telling
+from feedline.supervise import fork_hazards, telling
 from feedline.supervise.early_losses import EarlyLosses
 from feedline.supervise.policy import Patience, Step, What, birth_due, judge, stuck, unborn, until_stuck
 from feedline.supervise.shutdown import words_for
@@ -149,7 +149,9 @@ class Guard:
     def _report(self, patience: Patience, seq: int | None) -> str:
         standings = [self._with_end(at) for at in self.workers.standing()]
         stacks = {at.worker: self.workers.stack_of(at.worker) for at in standings}
-        return telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
+        told = telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
+        likely = fork_hazards.hint(standings, stacks) if self.workers.forked else ""
+        return f"{told}\n{likely}" if likely else told
 
     def _with_end(self, at: Standing) -> Standing:
         if at.worker not in self._killed:
@@ -184,7 +186,8 @@ class Guard:
         if at.worker in self._killed:
             return False
         stack = self.workers.stack_of(at.worker) if with_stack else ""
-        self._killed[at.worker] = why + (":\n" + telling.stack(stack) if stack else "")
+        likely = fork_hazards.hint([at], {at.worker: stack}) if with_stack and self.workers.forked else ""
+        self._killed[at.worker] = why + (":\n" + telling.stack(stack) if stack else "") + (likely and f"\n{likely}")
         self.workers.kill(at.worker)
         return True
 

@@ -22,7 +22,7 @@ from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
 from feedline.observe.meter import Spent, spent_by
 from feedline.progress import INITIALISING, LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
-from feedline.supervise import last_words, lifeline
+from feedline.supervise import fork_hazards, last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
 from feedline.workers.job import Job
@@ -167,6 +167,7 @@ class Crew:
 
 @contextlib.contextmanager
 def _forked() -> Iterator[None]:
+    fork_hazards.note_fork()
     with uninterrupted(), ctrl_c_blocked():
         yield
 
