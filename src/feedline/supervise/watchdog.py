@@ -3,7 +3,8 @@
 Takes: entries, each saying what is under way and since when, and what to do when that lasts. Gives: calls of it.
 Promises: whoever is watched writes a few attributes and wakes nobody, so that a batch pays nothing for it; one thread
 for the whole process, there only while something is watched, and never at the moment of a fork: a forked child begins
-without one, and Python has no reason to warn of threads there. What is watched is not kept alive by that.
+without one, and Python has no reason to warn of threads. It is back with the next batch. What is watched is not kept
+alive by that.
 Not its job: what is said (telling), ending what lasts (interrupt).
 """
 
@@ -52,8 +53,8 @@ class Entry:
         # A cycle through the set would keep a dropped loader alive: hence weak.
         self._look = weakref.WeakMethod(look, partial(_forget, self, _entries))
         _entries.add(self)
-        if _thread is None:
-            _start()
+        if _thread is None or resting:
+            wake()
         elif time.monotonic() + period < _awake_at:
             _orders.put(True)
 
@@ -74,6 +75,8 @@ _orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
 """True: look now. False: end."""
 _thread: threading.Thread | None = None
 _awake_at = math.inf
+resting = False
+"""It has made way for a fork: whoever begins something that is watched has to `wake` it."""
 _starting = threading.Lock()
 
 
@@ -94,6 +97,14 @@ def _start() -> None:
         _starting.release()
 
 
+def wake() -> None:
+    """Go on after a fork."""
+    global resting
+    resting = False
+    if _entries and _thread is None:
+        _start()
+
+
 def _run(orders: queue.SimpleQueue[bool]) -> None:
     global _thread, _awake_at
     stood_still, wanted = 0.0, True
@@ -110,7 +121,7 @@ def _run(orders: queue.SimpleQueue[bool]) -> None:
             stood_still = overslept if overslept > OVERSLEPT else 0.0
             wanted = not idle or bool(_entries)
     _thread = None
-    if _entries and orders is _orders and not _forking:  # one has come since: who added it took us for awake
+    if _entries and orders is _orders and not resting:  # one has come since: who added it took us for awake
         _start()
 
 
@@ -122,33 +133,27 @@ def _looked_at(entry: Entry, now: float, stood_still: float) -> float:
 
 def rest() -> None:
     """End the thread, now. It comes back with the next thing to watch."""
-    thread = _thread
+    thread, patient_until = _thread, time.monotonic() + JOIN_SECONDS
     if thread is not None and thread is not threading.current_thread():
         _orders.put(False)
         thread.join(JOIN_SECONDS)
-
-
-_forking = 0
+        # What Python takes for its end is a moment before the system does, which counts threads.
+        while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < patient_until:
+            time.sleep(0)
 
 
 def _before_fork() -> None:
-    global _forking
-    _forking += 1
-    rest()
-
-
-def _after_fork() -> None:
-    global _forking
-    _forking -= 1
-    if _entries and _thread is None and not _forking:
-        _start()
+    global resting
+    if _thread is not None:
+        resting = True  # until the next batch: Python 3.13 counts threads a moment after the fork
+        rest()
 
 
 def _in_forked_child() -> None:
-    global _orders, _thread, _starting, _forking
-    _orders, _thread, _starting, _forking = queue.SimpleQueue(), None, threading.Lock(), 0
+    global _orders, _thread, _starting, resting
+    _orders, _thread, _starting, resting = queue.SimpleQueue(), None, threading.Lock(), False
     _entries.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_forked_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_in_forked_child)

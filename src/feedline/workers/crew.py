@@ -79,7 +79,7 @@ class Crew:
         forked = isinstance(cargo, Job)
         if context.get_start_method() == "spawn":
             context = multiprocessing.get_context("forkserver")
-            origin = processes_from(self._preload)
+            origin: contextlib.AbstractContextManager[None] = processes_from(self._preload)
         else:
             origin = _forked() if forked else processes_from_pythons_own()
         with environment_of_new_workers(), without_unimportable_main(), origin:

@@ -22,6 +22,7 @@ from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots
 from feedline.progress import INDEX, PLACE, PREPARING, SINCE, clock, count_making, unwatched
+from feedline.supervise import watchdog
 from feedline.supervise.watch import NO_WORKER, Death, Standing
 from feedline.supervise.watchdog import Entry
 from feedline.worker_info import in_worker
@@ -63,6 +64,8 @@ class InlineWorkers:
         began, entry = clock(), self.entry
         self._row[PLACE], self._row[SINCE] = PREPARING, began
         entry.task, entry.thread, entry.began = task, get_ident(), began
+        if watchdog.resting:
+            watchdog.wake()
         try:
             return self._body.run(task, self._memory.empty)
         finally:

@@ -42,7 +42,7 @@ def processes_from(modules: tuple[str, ...]) -> Iterator[None]:
 
 def processes_from_pythons_own() -> contextlib.AbstractContextManager[None]:
     """The same from Python's own server, which others may use, too."""
-    return _ready(forkserver._forkserver)  # type: ignore[attr-defined]
+    return _ready(forkserver._forkserver)
 
 
 @contextlib.contextmanager
