@@ -13,7 +13,7 @@ from typing import Any
 import warm_host
 
 from feedline import ambient
-from feedline.supervise import lifeline
+from feedline.supervise import lifeline, watchdog
 from feedline.workers import warm
 
 _strangers: set[str] = set()
@@ -29,11 +29,13 @@ def keep_what_multiprocessing_keeps() -> None:
 
 
 def leftovers(segments_too: bool = True) -> dict[str, set[str]]:
+    watchdog.rest()  # it would do so by itself a little later, unless something is still watched
     return {
         "processes": children(),
         "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},
         "descriptors": descriptors(),
         "segments": segments() if segments_too else set(),
+        "watched": {f"{entry} of {entry.task}" for entry in watchdog._entries},
         "replaced functions": {"those of random and numpy.random"} if ambient._switch.holders else set(),
     }
 

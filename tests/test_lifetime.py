@@ -300,3 +300,23 @@ def test_a_forked_copy_of_an_iteration_is_refused(tmp_path: Path) -> None:
     assert "is a forked copy" in stdout
     assert stdout.endswith("\n1\n")
     assert stderr == ""
+
+
+KEPT = """
+import sys
+import holder
+import numpy as np
+import feedline
+from feedline.arena import segment, slots
+
+holder.kept += feedline.DataLoader(np.zeros((60, 300, 300)), 1)
+sys.lasting = holder, {lasting}  # what Python empties last, in the order it came; so ours go before what holds batches
+"""
+
+
+@pytest.mark.parametrize("lasting", ["segment", "slots", "(segment, slots)"])
+def test_batches_kept_until_the_interpreter_ends_leave_it_in_silence(lasting: str, tmp_path: Path) -> None:
+    (tmp_path / "holder.py").write_text("kept = []")
+    (tmp_path / "script.py").write_text(KEPT.format(lasting=lasting))
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -20,12 +20,13 @@ from feedline.errors import StalledSample, WorkerDied, WorkerTimeout, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter
 from feedline.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
-from feedline.supervise import telling
+from feedline.supervise import fork_hazards, telling
 from feedline.supervise.early_losses import EarlyLosses
 from feedline.supervise.policy import Patience, Step, What, birth_due, judge, stuck, unborn, until_stuck
 from feedline.supervise.shutdown import words_for
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.contract import Workers
+from feedline.workers.main_guard import EXPLANATION, UNGUARDED
 
 Warn = Callable[[str], None]
 OVERSLEPT = 1.0
@@ -150,7 +151,9 @@ class Guard:
     def _report(self, patience: Patience, seq: int | None) -> str:
         standings = [self._with_end(at) for at in self.workers.standing()]
         stacks = {at.worker: self.workers.stack_of(at.worker) for at in standings}
-        return telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
+        told = telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
+        likely = fork_hazards.hint(standings, stacks) if self.workers.forked else ""
+        return f"{told}\n{likely}" if likely else told
 
     def _with_end(self, at: Standing) -> Standing:
         if at.worker not in self._killed:
@@ -185,7 +188,8 @@ class Guard:
         if at.worker in self._killed:
             return False
         stack = self.workers.stack_of(at.worker) if with_stack else ""
-        self._killed[at.worker] = why + (":\n" + telling.stack(stack) if stack else "")
+        likely = fork_hazards.hint([at], {at.worker: stack}) if with_stack and self.workers.forked else ""
+        self._killed[at.worker] = why + (":\n" + telling.stack(stack) if stack else "") + (likely and f"\n{likely}")
         self.workers.kill(at.worker)
         return True
 
@@ -279,6 +283,8 @@ class Guard:
     def _check_birth(self, death: Death, told: str) -> None:
         if death.place not in (SETTING_UP, INITIALISING):
             return
+        if death.exitcode == UNGUARDED:
+            raise WorkerDied(EXPLANATION)
         count = self._stillborn[death.worker] = self._stillborn.get(death.worker, 0) + 1
         if count > self._care.max_deaths:
             raise WorkerDied(

@@ -16,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import reduce
+from types import FrameType
 from typing import Any, Protocol
 
 from feedline.ahead import Ahead
@@ -79,11 +80,14 @@ class Lasting:
         self._workers: Workers | None = None
         self._stop_workers: Callable[[], object] | None = None
 
-    def say(self, message: str) -> None:
-        """Warn of something that has happened, which is part of a recording."""
+    def say(self, message: str, frame: FrameType | None = None) -> None:
+        """Warn of something that has happened, which is part of a recording; as if from that frame's loop."""
         if (recording := self.recording) is not None:
             recording.happened(message)
-        tell(message)
+        if frame is None:
+            tell(message)
+        else:
+            tell_of(message, frame)
 
     def tell_once(self, message: str) -> None:
         """Warn, unless that has been said before."""
@@ -181,3 +185,17 @@ def tell(message: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, stacklevel=depth)
+
+
+def tell_of(message: str, frame: FrameType) -> None:
+    """Warn of another thread, as if from the line of its loop. Where warnings are errors, nobody here would see it."""
+    at: FrameType | None = frame
+    while at is not None and not at.f_code.co_filename.startswith(_PACKAGE):  # the dataset
+        at = at.f_back
+    while at is not None and at.f_code.co_filename.startswith(_PACKAGE):
+        at = at.f_back
+    at = at or frame
+    try:
+        warnings.warn_explicit(message, UserWarning, at.f_code.co_filename, at.f_lineno)
+    except UserWarning:
+        print(f"UserWarning: {message}", file=sys.stderr)

@@ -9,9 +9,11 @@ Not its job: what the options mean (loader and fronts), anything a stop on the l
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from feedline.ahead import Foresee
@@ -20,6 +22,7 @@ from feedline.counting import counted
 from feedline.datasets import described
 from feedline.errors import StateError, add_note
 from feedline.guard import Guard
+from feedline.inline_watch import watch_for
 from feedline.lasting import Lasting
 from feedline.line.deliver import Delivery
 from feedline.line.passed import Passed
@@ -61,6 +64,8 @@ class BatchIterator(Iterator[Any]):
         self._guard = Guard(
             workers, options.care, options.timeout, describe, lasting.say, lasting.quarantine, self._meter
         )
+        self._watch = watch_for(workers, options.care, options.timeout, describe, lasting.say)
+        self._in_time = self._watch.do if self._watch is not None and options.timeout else None
         self._owned = not options.persistent_workers
         self._foresee = foresee
         self._takes_over = not self._owned
@@ -70,6 +75,7 @@ class BatchIterator(Iterator[Any]):
         self._delivery = Delivery(options.in_order)
         self._pacing = lasting.pacing if isinstance(workers, ChangingWorkers) else None
         self._take_pace()
+        self._taken = threading.Lock()
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None
@@ -96,33 +102,50 @@ class BatchIterator(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        if self._over is not None:
-            over, self._over = self._over, "" if self._said_once else self._over
-            if over:
-                raise RuntimeError(over)
-            raise StopIteration
-        self._meter.asked(self._delivery.back)
+        if not self._taken.acquire(False):
+            self._check_alone()
         try:
-            outcome = self._next_outcome()
-        except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
-            self._abandon(error)
-            raise
-        if outcome is None:
-            self._passed.finished = self._sampler_error is None
-            self._finish()
-            raise StopIteration
-        if outcome.failure is not None:
-            self._meter.gave_none()
-            raise outcome.failure.exception()
-        self._meter.gave(outcome.size, outcome.batch)
-        self.samples_given = outcome.size if self._batched else None
-        if self._recording is not None:
-            self._record(self._recording, outcome)
-        if self._pacing is not None:
-            self._pacing.unseen += 1
-            if self._pacing.unseen >= self._pacing.every:
-                self._follow(self._pacing)
-        return outcome.batch
+            if self._over is not None:
+                over, self._over = self._over, "" if self._said_once else self._over
+                if over:
+                    raise RuntimeError(over)
+                raise StopIteration
+            self._meter.asked(self._delivery.back)
+            try:
+                outcome = self._next_outcome()
+            except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
+                self._abandon(error)
+                raise
+            if outcome is None:
+                self._passed.finished = self._sampler_error is None
+                self._finish()
+                raise StopIteration
+            if outcome.failure is not None:
+                self._meter.gave_none()
+                raise outcome.failure.exception()
+            self._meter.gave(outcome.size, outcome.batch)
+            self.samples_given = outcome.size if self._batched else None
+            if self._recording is not None:
+                self._record(self._recording, outcome)
+            if self._pacing is not None:
+                self._pacing.unseen += 1
+                if self._pacing.unseen >= self._pacing.every:
+                    self._follow(self._pacing)
+            return outcome.batch
+        finally:
+            self._taken.release()
+
+    def _check_alone(self) -> None:
+        """Is `next()` under way here? Else Ctrl-C fell between taking the lock and using it, and nobody has it."""
+        code, own = BatchIterator.__next__.__code__, sys._getframe(1)
+        for ident, frame in sys._current_frames().items():
+            at: FrameType | None = frame
+            while at is not None:
+                if at.f_code is code and at is not own and at.f_locals.get("self") is self:
+                    raise RuntimeError(_taken_by(ident))
+                at = at.f_back
+        self._taken = threading.Lock()
+        self._taken.acquire()
 
     def _take_pace(self) -> None:
         prefetch = self._options.prefetch_factor if self._pacing is None else self._pacing.setting.prefetch
@@ -183,6 +206,7 @@ class BatchIterator(Iterator[Any]):
             if self._pacing is not None and isinstance(self._crew, ChangingWorkers):
                 self._pacing.end(self._crew)
             self._over = over
+            self._watch = self._in_time = None
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
             if not self._owned and not self._lasting.ahead:
@@ -204,7 +228,7 @@ class BatchIterator(Iterator[Any]):
             self._take_over()
         if len(self._delivery) and (outcome := self._next_of_workers()) is not None:  # of workers there were
             return outcome
-        return self._next_done_here(do)
+        return self._next_done_here(self._in_time or do)
 
     def _next_done_here(self, do: Callable[[Task], Outcome]) -> Outcome | None:
         """Taken, done and counted in one go: nothing else is ever under way."""
@@ -361,6 +385,16 @@ class BatchIterator(Iterator[Any]):
         self._said_once = True
         if not self._owned:
             self._lasting.drop_workers()
+
+
+def _taken_by(ident: int) -> str:
+    if ident == threading.get_ident():
+        return "next() was called on this iterator by its own dataset, sampler or collate_fn, while it makes a batch"
+    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
+    return (
+        f"this iterator is being read by another thread ({next(names, ident)}) at this moment. Let one thread take the "
+        "batches and hand them on through a queue.Queue, or give each thread its own with iter(loader)"
+    )
 
 
 def _end(

@@ -85,7 +85,7 @@ def check_options(given: dict[str, Any]) -> Options:
         num_workers=num_workers,
         collate_fn=check_function("collate_fn", given["collate_fn"]),
         drop_last=check_flag("drop_last", given["drop_last"]),
-        timeout=_timeout(given["timeout"], num_workers),
+        timeout=check_seconds("timeout", given["timeout"], "wait as long as it takes"),
         worker_init_fn=check_function("worker_init_fn", given["worker_init_fn"]),
         multiprocessing_context=_context(given["multiprocessing_context"], num_workers),
         prefetch_factor=_prefetch(given["prefetch_factor"], num_workers),
@@ -292,13 +292,6 @@ def _iterable(name: str, value: Any) -> Any:
     if value is not None and not has(value, "__iter__") and not has(value, "__getitem__"):
         raise OptionTypeError(f"{name} must be something to iterate over (or None); got {value!r}")
     return value
-
-
-def _timeout(value: Any, num_workers: int) -> float:
-    seconds = check_seconds("timeout", value, "wait as long as it takes")
-    if seconds and num_workers == 0:
-        raise OptionError("timeout needs num_workers > 0: without workers nothing is waited for")
-    return seconds
 
 
 def _context(value: Any, num_workers: int) -> str | BaseContext | None:

@@ -79,6 +79,11 @@ def of_this_thread() -> WorkerInfo | None:
     return None if _own.place is None else _own.place.info
 
 
+def in_worker() -> bool:
+    """Is this a worker, the process or this thread of it? Asking so is no question of the dataset's."""
+    return _here().info is not None
+
+
 def note_counting() -> None:
     """Somebody has looked at how many workers there are."""
     here = _here()

@@ -6,6 +6,8 @@ import subprocess
 import textwrap
 from pathlib import Path
 
+import pytest
+from kinds import thorough
 from warm_host import host
 
 HEAD = f"""
@@ -76,3 +78,29 @@ def test_workers_that_die_in_worker_init_fn_are_an_error(tmp_path: Path) -> None
     assert "WorkerDied" in done.stderr
     assert "left with exit code 9 while setting up the dataset or in worker_init_fn" in done.stderr
     assert "look at worker_init_fn" in done.stderr
+
+
+UNGUARDED = """
+    from feedline import DataLoader, Dataset
+    print("the script runs", flush=True)
+    class Numbers(Dataset):
+        def __len__(self):
+            return 8
+        def __getitem__(self, index):
+            return index
+    for batch in DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="{method}"):
+        print("a batch")
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=thorough)])
+def test_a_script_without_a_guard_is_told_so_once(method: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(UNGUARDED.format(method=method)))
+    done = host("feedline").run([str(script)], timeout=300)
+    assert done.returncode == 1
+    assert set(done.stdout.splitlines()) == {"the script runs"}
+    assert len(done.stdout.splitlines()) <= 3  # once in each worker, of which nobody is replaced
+    assert done.stderr.count("Traceback") == 1
+    assert "if __name__ == '__main__':" in done.stderr
+    assert "worker_init_fn" not in done.stderr

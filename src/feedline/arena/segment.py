@@ -16,7 +16,9 @@ import ctypes
 import errno
 import mmap
 import os
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from feedline.arena.limits import room
@@ -209,7 +211,8 @@ class Mapping:
         """Give the pages from a page boundary on back to the system; nobody may need what is in them."""
         _libc.madvise(self.address + start, to_page(stop) - start, _MADV_REMOVE)
 
-    def __del__(self) -> None:
-        if self.address:
+    def __del__(self, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At the interpreter's end what we need may be gone already; the system unmaps it all in a moment.
+        if self.address and not is_over():
             mappings.discard(self.address)
             _libc.munmap(self.address, self.size)

@@ -11,9 +11,11 @@ Not its job: what is in a batch (packing), how many tasks may be out (loader).
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -110,8 +112,10 @@ class Lease(weakref.ref[Any]):
 _live: set[Lease] = set()  # a weak reference must itself be alive for its end to be noticed
 
 
-def _ended(lease: Lease) -> None:
+def _ended(lease: Lease, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
     # Runs wherever the last view dies, in any thread: only single, atomic steps.
+    if is_over():  # what we need may be gone already, and the system takes all memory back in a moment
+        return
     _live.discard(lease)
     if lease.slot.owner == os.getpid():  # a forked child's copy of a batch says nothing about ours
         if lease.slot.retired:

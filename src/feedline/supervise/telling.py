@@ -18,7 +18,7 @@ from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING,
 from feedline.supervise.asking import asked
 from feedline.supervise.last_words import OWN
 from feedline.supervise.shutdown import hint_for, words_for
-from feedline.supervise.watch import Death, Standing
+from feedline.supervise.watch import NO_WORKER, Death, Standing
 
 Describe = Callable[[object], str]
 """What a dataset says of an index: its path, key or row; empty if it says nothing."""
@@ -97,6 +97,21 @@ TIMEOUT_REMEDY = (
 )
 
 
+STILL_MAKING = (
+    "feedline goes on waiting: without workers (num_workers=0) the sample is read in your own process. timeout=… would "
+    "raise instead; with workers on_stall='restart' would replace the one that is stuck. stall_warning=… sets when "
+    "this is said."
+)
+TIMEOUT_HERE = (
+    "A sample is stuck or slower than that: see the stack. Raise timeout; or have workers (num_workers=1) and "
+    "on_stall='restart', which replaces the one that is stuck and tries the sample again."
+)
+NOT_INTERRUPTED = (
+    "It could not be interrupted: it is in code that is not Python's, or it catches every exception. The error is "
+    "raised as soon as it comes back. With workers (num_workers=1) it would have been ended."
+)
+
+
 def obituary(death: Death, describe: Describe) -> str:
     """Who died, of what, and at which sample."""
     doing = where(death.task, death.place, describe, death.instead)
@@ -122,6 +137,8 @@ def stack(text: str) -> str:
 
 def name_of(worker: int, pid: int | None) -> str:
     """A worker by number and pid."""
+    if worker == NO_WORKER:
+        return f"the main process (pid {pid}, num_workers=0)"
     return f"worker thread {worker}" if pid is None else f"worker {worker} (pid {pid})"
 
 

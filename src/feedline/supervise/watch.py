@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from feedline.messages import Task
 
+NO_WORKER = -1
+"""Instead of a worker's number: the loop makes the batch itself."""
+
 
 class Standing(NamedTuple):
     """Where a worker is right now."""

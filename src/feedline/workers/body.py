@@ -61,7 +61,8 @@ class Body:
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
         self._draws = reader is None or reader.draws
-        self._only_gathers = not self._draws and self._salvage is None
+        self.only_gathers = not self._draws and self._salvage is None
+        """Does a batch take no code of the user's?"""
         self._parts: Parts | None = None
         if job.stream:
             own = self._number(worker or 0)
@@ -137,7 +138,7 @@ class Body:
     def _run(self, task: Task, empty: Empty) -> Outcome:
         if self._broken is not None:
             return Outcome(task.seq, failure=Failure.of(_fresh(self._broken), not self._own_process))
-        if self._only_gathers and (outcome := self._run_gather(task, empty)) is not None:
+        if self.only_gathers and (outcome := self._run_gather(task, empty)) is not None:
             return outcome
         enter_task(task.seed, task.epoch)
         try:

@@ -12,10 +12,8 @@ import contextlib
 import multiprocessing
 import os
 import selectors
-import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
-from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -24,13 +22,14 @@ from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
 from feedline.observe.meter import Spent, spent_by
 from feedline.progress import INITIALISING, LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
-from feedline.supervise import last_words, lifeline
+from feedline.supervise import fork_hazards, last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
 from feedline.workers.job import Job
+from feedline.workers.main_guard import NAME
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, without_unimportable_main
-from feedline.workers.warm import processes_from
+from feedline.workers.warm import ctrl_c_blocked, processes_from, processes_from_pythons_own
 from feedline.workers.wire import LEAVE, Descriptor, TaskTicket, open_without_waiting, send_task, unread_tasks
 
 
@@ -78,12 +77,12 @@ class Crew:
     def hire(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
         """Start processes in those places, all at the same time."""
         forked = isinstance(cargo, Job)
-        origin: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if context.get_start_method() == "spawn":
             context = multiprocessing.get_context("forkserver")
-            origin = processes_from(self._preload)
-        quick = uninterrupted() if forked else contextlib.nullcontext()  # a server may take seconds to be there
-        with quick, _ctrl_c_blocked(forked), origin, environment_of_new_workers(), without_unimportable_main():
+            origin: contextlib.AbstractContextManager[None] = processes_from(self._preload)
+        else:
+            origin = _forked() if forked else processes_from_pythons_own()
+        with environment_of_new_workers(), without_unimportable_main(), origin:
             for number in numbers:
                 self._hire_one(number, cargo, context, forked)
 
@@ -101,7 +100,7 @@ class Crew:
             dict(os.environ),
         )
         process = context.Process(
-            target=process_main.main, args=(wiring, cargo, number), name=f"feedline-{number}", daemon=True
+            target=process_main.main, args=(wiring, cargo, number), name=f"{NAME}{number}", daemon=True
         )
         self.members[number] = Member(process, -1)  # before it starts: interrupted then, it is still ended
         process.start()
@@ -167,14 +166,10 @@ class Crew:
 
 
 @contextlib.contextmanager
-def _ctrl_c_blocked(forked: bool) -> Iterator[None]:
-    if not forked:
-        resource_tracker.ensure_running()  # or the first start runs it, and that unblocks SIGINT again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
+def _forked() -> Iterator[None]:
+    fork_hazards.note_fork()
+    with uninterrupted(), ctrl_c_blocked():
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Lane:

@@ -1,13 +1,18 @@
 """No workers: the loop does each task itself, when its batch is asked for.
 
-Promises: the same batches as any other kind; the user's own random state is as it was after every batch.
-Not its job: prefetching.
+Promises: the same batches as any other kind; the user's own random state is as it was after every batch; where it is
+can be seen from another thread.
+Not its job: prefetching, looking (inline_watch).
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 
 from feedline.ambient import ThisThread
 from feedline.arena import segment
@@ -16,8 +21,11 @@ from feedline.line.concurrent import Readers
 from feedline.messages import Outcome, Task
 from feedline.observe.meter import Spent, spent_by
 from feedline.observe.recording import Slots
-from feedline.progress import clock, count_making, unwatched
-from feedline.supervise.watch import Death, Standing
+from feedline.progress import INDEX, PLACE, PREPARING, SINCE, clock, count_making, unwatched
+from feedline.supervise import watchdog
+from feedline.supervise.watch import NO_WORKER, Death, Standing
+from feedline.supervise.watchdog import Entry
+from feedline.worker_info import in_worker
 from feedline.workers.body import Body
 from feedline.workers.job import Job
 
@@ -34,6 +42,9 @@ class InlineWorkers:
         pool = SlotPool() if segment.available else None
         self._row = unwatched()
         self._body = Body(job, None, ambient, own_process=False, row=self._row)
+        self.entry = Entry()
+        self.may_be_stuck = not self._body.only_gathers and not in_worker()
+        """Does it run code of the user's, with nobody to look on? In a worker its own parent does."""
         self.pool = pool
         self._memory = LocalMemory(pool)
         # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.
@@ -50,10 +61,15 @@ class InlineWorkers:
         self._body.start()
 
     def do(self, task: Task) -> Outcome:
-        began = clock()
+        began, entry = clock(), self.entry
+        self._row[PLACE], self._row[SINCE] = PREPARING, began
+        entry.task, entry.thread, entry.began = task, get_ident(), began
+        if watchdog.resting:
+            watchdog.wake()
         try:
             return self._body.run(task, self._memory.empty)
         finally:
+            entry.began = 0
             self._memory.finish()
             count_making(self._row, began, clock())
 
@@ -76,7 +92,11 @@ class InlineWorkers:
         pass
 
     def standing(self) -> list[Standing]:
-        return []  # whoever could look is the one at work
+        if not self.entry.began:
+            return []
+        place, seconds = self._row[PLACE], (clock() - self._row[SINCE]) / 1e9
+        instead = self._row[INDEX] - 1 if self._row[INDEX] else None
+        return [Standing(NO_WORKER, os.getpid(), self.entry.task, place, seconds, instead=instead)]
 
     def slots(self) -> Slots:
         return Slots() if self.pool is None else Slots(*self.pool.occupancy())
@@ -85,7 +105,11 @@ class InlineWorkers:
         pass
 
     def stack_of(self, number: int) -> str:
-        raise AssertionError("there is no worker")
+        readers = self._body.readers
+        if readers is not None and (stack := readers.stack()):
+            return stack
+        frame = sys._current_frames().get(self.entry.thread)
+        return "" if frame is None else "".join(reversed(traceback.format_stack(frame)))
 
     def kill(self, number: int) -> None:
         raise AssertionError("there is no worker")

@@ -32,6 +32,7 @@ from feedline.supervise.shutdown import KILL_SECONDS
 from feedline.supervise.watch import Death, Standing, state_of
 from feedline.workers.crew import Crew
 from feedline.workers.job import Job
+from feedline.workers.main_guard import check_guard
 from feedline.workers.outgoing import Outgoing, Sent
 from feedline.workers.shipping import Parcel, ship, without_main
 from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_done
@@ -68,6 +69,7 @@ class ProcessWorkers:
         return prefetch_factor * self.count
 
     def start(self) -> None:
+        check_guard()
         if multiprocessing.current_process().daemon:
             raise WorkerError(
                 "a worker process cannot start worker processes: inside a dataset use num_workers=0 or workers='thread'"

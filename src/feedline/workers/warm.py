@@ -3,7 +3,8 @@
 Takes: the modules to import. Gives: a way to start processes there. What `spawn` does for each worker — a new
 interpreter, all imports again — is done once: as clean, because the server is a new interpreter with a single thread,
 and eight workers that need torch start in the time of one.
-Promises: one server per set of modules and process; it ends with its parent.
+Promises: one server per set of modules and process; it ends with its parent, and at once if Ctrl-C comes while it is
+still being started, which may take seconds.
 Not its job: the workers (processes). A dataset's own modules are imported by each worker.
 """
 
@@ -11,9 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
+
+from feedline.supervise.shutdown import uninterrupted
 
 _servers: dict[tuple[str, ...], forkserver.ForkServer] = {}
 _lock = threading.Lock()
@@ -30,9 +34,51 @@ def processes_from(modules: tuple[str, ...]) -> Iterator[None]:
         pythons = forkserver.connect_to_new_process
         forkserver.connect_to_new_process = server.connect_to_new_process
         try:
-            yield
+            with _ready(server):
+                yield
         finally:
             forkserver.connect_to_new_process = pythons
+
+
+def processes_from_pythons_own() -> contextlib.AbstractContextManager[None]:
+    """The same from Python's own server, which others may use, too."""
+    return _ready(forkserver._forkserver)
+
+
+@contextlib.contextmanager
+def ctrl_c_blocked() -> Iterator[None]:
+    """Ctrl-C comes after this, and who is started meanwhile does not get it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _ready(server: forkserver.ForkServer) -> Iterator[None]:
+    """Somebody starts processes there, which takes no time, unless the server has to be started before."""
+    is_new = server._forkserver_pid is None  # type: ignore[attr-defined]
+    resource_tracker.ensure_running()  # or the server's start runs it, and that unblocks SIGINT again
+    with ctrl_c_blocked():
+        server.ensure_running()
+        if not is_new:
+            yield
+            return
+    try:
+        yield
+    except BaseException:
+        with uninterrupted():
+            _end(server)
+        raise
+
+
+def _end(server: forkserver.ForkServer) -> None:
+    """It imports what workers need, and would notice only then that nobody needs it any more."""
+    if (pid := server._forkserver_pid) is not None:  # type: ignore[attr-defined]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        server._stop()  # type: ignore[attr-defined]
 
 
 def _in_forked_child() -> None:

@@ -1,6 +1,7 @@
 """What a dataset takes along into its workers, and what it took to make it.
 
-Takes: evidence. Gives: findings "held-open", "unpicklable", "heavy-init", "heavy-pickle", "large-list".
+Takes: evidence. Gives: findings "held-open", "unpicklable", "heavy-init", "heavy-pickle", "large-list",
+"fork-hazard".
 Not its job: random generators (randomness).
 """
 
@@ -103,4 +104,20 @@ def check_construction(seen: Evidence) -> Iterator[Finding]:
     )
 
 
-CHECKS = (check_held, check_pickle, check_construction)
+def check_fork(seen: Evidence) -> Iterator[Finding]:
+    """Libraries whose threads do not come along into forked workers."""
+    if seen.carried.threads and seen.carried.start_method == "fork":
+        names, has = " and ".join(seen.carried.threads), "have" if len(seen.carried.threads) > 1 else "has"
+        yield Finding(
+            "fork-hazard",
+            WARNING,
+            f"Workers would be forked from a process in which {names} {has} threads",
+            {"libraries": seen.carried.threads},
+            "Threads do not come along into a forked process, and a lock that one of them held stays held: a call "
+            f"into {names} there may wait for ever, or fail.",
+            "start workers that have nothing of this process, or use it in workers only.",
+            'DataLoader(dataset, num_workers=4, multiprocessing_context="forkserver")',
+        )
+
+
+CHECKS = (check_held, check_pickle, check_construction, check_fork)

@@ -139,6 +139,8 @@ class Carried:
     generators: tuple[str, ...] = ()
     """Paths of random generators."""
     start_method: str = "fork"
+    threads: tuple[str, ...] = ()
+    """Libraries that have threads in the process in which the dataset was made."""
 
 
 class Overlap(NamedTuple):

@@ -29,6 +29,7 @@ from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
 from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
 from feedline.line.stream import READ_WHOLE
 from feedline.messages import BadSample
+from feedline.supervise.fork_hazards import running
 from feedline.supervise.records import largest
 from feedline.workers.carried import hazards
 from feedline.workers.held_generators import generators, module_generators
@@ -131,6 +132,7 @@ class Examination:
                 largest(dataset) or "",
                 tuple(each.path for each in (*generators(job), *module_generators(job))),
                 multiprocessing.get_context().get_start_method(),
+                tuple(running()),
             )
         )
 

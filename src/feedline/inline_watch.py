@@ -1,0 +1,125 @@
+"""Batches that the loop makes itself (num_workers=0), watched: one that does not come is explained, or given up.
+
+Takes: the inline workers, the user's wishes (`Care`, `timeout`). Gives: warnings, and `WorkerTimeout`.
+Promises: the same report as with workers, made by the watchdog's thread, which looks on while the loop is stuck; time
+spent at a debugger's prompt does not count; a batch pays for none of it unless there is a `timeout`.
+Not its job: the thread (supervise.watchdog), the sentences (supervise.telling).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from feedline.care import Care
+from feedline.errors import WorkerTimeout
+from feedline.messages import Outcome, Task
+from feedline.supervise import telling
+from feedline.supervise.interrupt import Interrupt, TimeIsUp
+from feedline.supervise.policy import Patience, Step
+from feedline.supervise.watchdog import Entry
+from feedline.workers.inline import InlineWorkers
+
+Warn = Callable[[str, FrameType | None], None]
+AGAIN_SECONDS = 1.0
+"""Until what was interrupted and is still there is interrupted again."""
+DEBUGGERS = frozenset(["bdb", "pdb", "ipdb", "pudb", "pydevd", "_pydevd_bundle", "debugpy"])
+"""Modules; who stands in one of these stands at a prompt."""
+
+
+class InlineWatch:
+    """One iteration's."""
+
+    def __init__(
+        self, workers: InlineWorkers, care: Care, timeout: float, describe: telling.Describe, warn: Warn
+    ) -> None:
+        self._workers = workers
+        self._care = care
+        self._timeout = timeout
+        self._describe = describe
+        self._warn = warn
+        self._interrupt = Interrupt()
+        self._patience: Patience | None = None
+        self._of = 0
+        """The batch that patience is for: when it began."""
+        self._error = ""
+        workers.entry.watch(self.look, min(filter(None, (care.stall_warning, timeout))))
+
+    def do(self, task: Task) -> Outcome:
+        """Have a task done within `timeout`; without one, there is no need to ask here."""
+        interrupt, outcome = self._interrupt, None
+        try:
+            try:
+                interrupt.open()
+                outcome = self._workers.do(task)
+            finally:
+                interrupt.close()
+        except TimeIsUp:
+            if not interrupt.sent:  # it is that of a loader whose sample reads from this one
+                raise
+        if interrupt.sent or outcome is None:
+            raise WorkerTimeout(self._error) from None
+        return outcome
+
+    def look(self, entry: Entry, now: float, stood_still: float) -> float:
+        """In the watchdog's thread, while a batch is under way: when to look again."""
+        began = entry.began
+        if began != self._of or self._patience is None:
+            self._of, self._error = began, ""
+            self._patience = Patience(began / 1e9, self._care.stall_warning, self._timeout)
+        patience = self._patience
+        if stood_still:
+            patience.put_off(stood_still)
+        while began and now >= patience.due:
+            frame = sys._current_frames().get(entry.thread)
+            if _is_debugged(frame):
+                patience.put_off(now - patience.began)
+            else:
+                self._take(patience.step(now), patience, entry, now, frame)
+        return patience.due
+
+    def _take(self, step: Step, patience: Patience, entry: Entry, now: float, frame: FrameType | None) -> None:
+        if step is Step.TELL:
+            self._say(f"{self._report(patience, entry, now)}\n{telling.STILL_MAKING}", entry, frame)
+        elif step is Step.LIMIT:
+            tries_again, report = bool(self._error), self._report(patience, entry, now)
+            self._error = self._error or (
+                f"no batch came within timeout={self._timeout:g} s: {report}\n{telling.TIMEOUT_HERE}"
+            )
+            patience.limit_again(now + AGAIN_SECONDS)
+            if self._interrupt.send() and tries_again:
+                patience.limit_again(now + (now - patience.began))
+                self._say(f"timeout={self._timeout:g} s is over: {report}\n{telling.NOT_INTERRUPTED}", entry, frame)
+
+    def _report(self, patience: Patience, entry: Entry, now: float) -> str:
+        standings, task = self._workers.standing(), entry.task
+        stacks = {at.worker: self._workers.stack_of(at.worker) for at in standings}
+        return telling.stall(
+            now - patience.began, None if task is None else task.seq, standings, stacks, self._describe
+        )
+
+    def _say(self, text: str, entry: Entry, frame: FrameType | None) -> None:
+        if entry.began == self._of:  # else it has come meanwhile
+            self._warn(text, frame)
+
+
+def watch_for(
+    workers: object, care: Care, timeout: float, describe: telling.Describe, warn: Warn
+) -> InlineWatch | None:
+    """Who watches these workers if nobody else does, and the user wants it."""
+    if not isinstance(workers, InlineWorkers) or not workers.may_be_stuck or not (care.stall_warning or timeout):
+        return None
+    return InlineWatch(workers, care, timeout, describe, warn)
+
+
+def _is_debugged(frame: FrameType | None) -> bool:
+    """Does that thread stand at a debugger's prompt, which was opened in the user's code that we call?"""
+    while frame is not None:
+        root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if root == "feedline":
+            return False
+        if root in DEBUGGERS:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,105 @@
+"""Libraries that do not survive a fork: a call into one may wait for ever in a forked worker, whatever the sample.
+
+Takes: what is loaded in this process when workers are forked; where a worker is stuck. Gives: a sentence that names the
+library, or none. Promises: it is named only if a worker waits for a lock, which is how such a thing looks from outside,
+and its stuck call is in that library, or else ("may") the library had threads in this process.
+Not its job: what the dataset itself holds (workers.carried).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+
+from feedline.foreign import ask
+from feedline.supervise.watch import Standing
+
+LIBRARIES = {
+    "polars": "polars",
+    "grpc": "gRPC",
+    "pyarrow": "pyarrow",
+    "cv2": "OpenCV",
+    "torch": "torch",
+    "sklearn": "scikit-learn",
+    "numba": "numba",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+}
+"""Module and name of those that have threads of their own, pools or OpenMP's."""
+THREADS = {"polars": r"polars-\d", "gRPC": r"grpc|event_engine"}
+"""How their threads are called, where one can see that."""
+CUDA = "CUDA (torch)"
+REMEDY = "multiprocessing_context='forkserver' starts workers that have nothing of this process."
+_LOCK = ("futex", "0")
+"""So begins what the system says of a process that waits for a lock; "0" where it does not say."""
+
+_loaded: set[str] = set()
+_had_threads: set[str] = set()
+"""What was loaded, and what had threads, at some time when workers were forked."""
+
+
+def note_fork() -> None:
+    """Workers are about to be forked."""
+    _loaded.update(module for module in LIBRARIES if sys.modules.get(module) is not None)
+    if "polars" in _loaded or "grpc" in _loaded or "torch" in _loaded:
+        _had_threads.update(running())
+
+
+def running() -> list[str]:
+    """Libraries that have threads in this process now, as far as one can see."""
+    names = _thread_names()
+    found = [name for name, pattern in THREADS.items() if any(re.match(pattern, each) for each in names)]
+    cuda = ask(sys.modules.get("torch"), "cuda")
+    try:
+        return [*found, CUDA] if cuda is not None and cuda.is_initialized() else found
+    except Exception:  # torch is just being imported, or built without it
+        return found
+
+
+def hint(standings: Iterable[Standing], stacks: dict[int, str]) -> str:
+    """What to say of forked workers that stand there; empty if nothing points to such a library."""
+    waiting = [at for at in standings if at.task is not None and at.pid is not None and _waits_for_lock(at.pid)]
+    for at in waiting:
+        if name := _library_of(stacks.get(at.worker, "")):
+            return (
+                f"Worker {at.worker} waits inside {name}, which was loaded in this process before its workers were "
+                "forked: threads do not come along into a forked process, and a lock that one of them held stays held. "
+                f"So the sample is most likely not to blame. {REMEDY}"
+            )
+    if waiting and _had_threads:
+        return (
+            f"{' and '.join(sorted(_had_threads))} had threads in this process when its workers were forked, which do "
+            f"not come along; a worker that waits for a lock may wait for those. {REMEDY}"
+        )
+    return ""
+
+
+def _library_of(stack: str) -> str:
+    """The library that the innermost call is in."""
+    innermost = re.search(r'File "([^"]+)"', stack)
+    for module in _loaded if innermost is not None else ():
+        file = ask(sys.modules.get(module), "__file__")
+        if isinstance(file, str) and innermost is not None and innermost[1].startswith(os.path.dirname(file) + os.sep):
+            return LIBRARIES[module]
+    return ""
+
+
+def _waits_for_lock(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat, open(f"/proc/{pid}/wchan", encoding="ascii") as where:
+            return stat.read().rpartition(b")")[2].split()[0] == b"S" and where.read().startswith(_LOCK)
+    except (OSError, IndexError, UnicodeDecodeError):
+        return False
+
+
+def _thread_names() -> list[str]:
+    names: list[str] = []
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as comm:
+                names.append(comm.read())
+    except OSError:  # it has just ended
+        pass
+    return names
