@@ -30,6 +30,7 @@ from feedline import (
     rng,
 )
 from feedline.line.coroutines import COROUTINES, FetchLoop
+from feedline.supervise import watchdog
 
 PATIENCE = 600.0
 
@@ -163,6 +164,7 @@ def test_where_a_loop_is_running_already() -> None:
     async def notebook() -> Any:
         before = threading.active_count()
         found = batches(Awaited(), batch_size=7), batches(AtOnce())
+        watchdog.rest()
         assert threading.active_count() == before
         return found
 

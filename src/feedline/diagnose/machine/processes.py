@@ -18,6 +18,7 @@ from feedline.cgroups import folders, number_of, numbers_of
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.machine.plan import Plan
 from feedline.diagnose.machine.remedies import more_processes
+from feedline.supervise import watchdog
 
 HELPERS = 2
 """Processes besides the workers: multiprocessing's resource tracker, and the server that workers are forked from."""
@@ -97,7 +98,8 @@ def start_method() -> str:
 
 def check_fork_hazards(plan: Plan) -> Iterator[Finding]:
     """What in this process would not survive a fork."""
-    threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    threads = [thread.name for thread in others if thread.name != watchdog.NAME]  # which makes way for forks
     libraries = [name for name in KNOWN_HAZARDS if name in sys.modules]
     cuda = _cuda_is_initialised()
     evidence = {"threads": threads, "libraries": libraries, "cuda_initialised": cuda, "default": start_method()}
