@@ -27,7 +27,7 @@ THREADS_OF_A_LIBRARY = 32
 KNOWN_HAZARDS = {
     "jax": "JAX runs threads of its own and says itself that a fork may deadlock.",
     "tensorflow": "TensorFlow's runtime does not work in a forked process.",
-    "polars": "Once polars has computed something, its threads are missing in a forked process, and a call waits for ever.",
+    "polars": "Once polars has computed something, a call in a forked process waits for its threads for ever.",
     "grpc": "Channels of gRPC do not work in a forked process unless its fork support is on.",
 }
 
