@@ -25,6 +25,7 @@ from feedline.line.concurrent import FetchThreads, Reading, Wanted
 from feedline.messages import Task
 from feedline.observe.marks import Marking
 from feedline.progress import AT_ONCE, COLLATING, PLACE, SINCE, among, place_among, unwatched
+from feedline.supervise import watchdog
 
 PATIENCE = 600.0
 
@@ -191,11 +192,12 @@ def test_ctrl_c_does_not_wait_for_the_samples(capfd: Any) -> None:
             os.kill(os.getpid(), signal.SIGINT)
         may_end.wait(PATIENCE)
 
-    began = threading.active_count() + 1  # the watchdog
+    began = threading.active_count()
     with DataLoader(Does(do), 2, fetch_threads=2) as loader:
         with pytest.raises(KeyboardInterrupt):
             next(iter(loader))
         may_end.set()
+    watchdog.rest()
     assert threading.active_count() <= began + 2  # the threads end, now that they can (conftest looks)
 
 

@@ -75,7 +75,8 @@ class BatchIterator(Iterator[Any]):
         self._delivery = Delivery(options.in_order)
         self._pacing = lasting.pacing if isinstance(workers, ChangingWorkers) else None
         self._take_pace()
-        self._taken = threading.Lock()
+        self._inside: dict[int, object] = {}
+        """The call of next() that is under way, if one is; entered and left in single steps."""
         self._more = True
         self._sampler_error: Exception | None = None
         self._over: str | None = None
@@ -102,9 +103,10 @@ class BatchIterator(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        if not self._taken.acquire(False):
-            self._check_alone()
+        mine = object()
         try:
+            if self._inside.setdefault(0, mine) is not mine:
+                self._enter(mine)
             if self._over is not None:
                 over, self._over = self._over, "" if self._said_once else self._over
                 if over:
@@ -133,19 +135,25 @@ class BatchIterator(Iterator[Any]):
                     self._follow(self._pacing)
             return outcome.batch
         finally:
-            self._taken.release()
+            if self._inside.get(0) is mine:
+                self._inside.clear()
 
-    def _check_alone(self) -> None:
-        """Is `next()` under way here? Else Ctrl-C fell between taking the lock and using it, and nobody has it."""
-        code, own = BatchIterator.__next__.__code__, sys._getframe(1)
+    def _enter(self, mine: object) -> None:
+        """Another call of `next()` is under way: an error, unless Ctrl-C came as it was about to leave."""
+        while (theirs := self._inside.setdefault(0, mine)) is not mine:
+            if (ident := self._who_is_inside(sys._getframe(1))) is not None:
+                raise RuntimeError(_taken_by(ident))
+            if self._inside.get(0) is theirs:  # it was so all the time that we looked, and nobody is there
+                self._inside.clear()
+
+    def _who_is_inside(self, own: FrameType) -> int | None:
         for ident, frame in sys._current_frames().items():
             at: FrameType | None = frame
             while at is not None:
-                if at.f_code is code and at is not own and at.f_locals.get("self") is self:
-                    raise RuntimeError(_taken_by(ident))
+                if at.f_code is own.f_code and at is not own and at.f_locals.get("self") is self:
+                    return ident
                 at = at.f_back
-        self._taken = threading.Lock()
-        self._taken.acquire()
+        return None
 
     def _take_pace(self) -> None:
         prefetch = self._options.prefetch_factor if self._pacing is None else self._pacing.setting.prefetch

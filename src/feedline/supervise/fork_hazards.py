@@ -21,6 +21,8 @@ LIBRARIES = {
     "grpc": "gRPC",
     "pyarrow": "pyarrow",
     "cv2": "OpenCV",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
     "torch": "torch",
     "sklearn": "scikit-learn",
     "numba": "numba",

@@ -21,8 +21,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-IDLE_SECONDS = 5.0
-"""So long the thread stays when nothing is watched any more: the next epoch need not start another (0.2 ms)."""
+NAME = "feedline-watchdog"
+IDLE_SECONDS = 0.2
+"""So long the thread stays when nothing is watched any more: short epochs, one after the other, need not start one each
+(0.2 ms on a busy machine, as long as a few dozen trivial samples)."""
 OVERSLEPT = 1.0
 """Seconds; who wakes up so much later had been stopped together with all that is watched (Ctrl-Z)."""
 JOIN_SECONDS = 0.5
@@ -87,7 +89,7 @@ def _start() -> None:
         return
     try:
         if _thread is None:
-            thread = threading.Thread(target=_run, args=(_orders,), name="feedline-watchdog", daemon=True)
+            thread = threading.Thread(target=_run, args=(_orders,), name=NAME, daemon=True)
             _thread = thread
             try:
                 thread.start()

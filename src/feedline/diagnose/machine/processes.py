@@ -18,6 +18,7 @@ from feedline.cgroups import folders, number_of, numbers_of
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.machine.plan import Plan
 from feedline.diagnose.machine.remedies import more_processes
+from feedline.supervise import watchdog
 
 HELPERS = 2
 """Processes besides the workers: multiprocessing's resource tracker, and the server that workers are forked from."""
@@ -26,6 +27,7 @@ THREADS_OF_A_LIBRARY = 32
 KNOWN_HAZARDS = {
     "jax": "JAX runs threads of its own and says itself that a fork may deadlock.",
     "tensorflow": "TensorFlow's runtime does not work in a forked process.",
+    "polars": "Once polars has computed something, a call in a forked process waits for its threads for ever.",
     "grpc": "Channels of gRPC do not work in a forked process unless its fork support is on.",
 }
 
@@ -97,7 +99,8 @@ def start_method() -> str:
 
 def check_fork_hazards(plan: Plan) -> Iterator[Finding]:
     """What in this process would not survive a fork."""
-    threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    threads = [thread.name for thread in others if thread.name != watchdog.NAME]  # which makes way for forks
     libraries = [name for name in KNOWN_HAZARDS if name in sys.modules]
     cuda = _cuda_is_initialised()
     evidence = {"threads": threads, "libraries": libraries, "cuda_initialised": cuda, "default": start_method()}

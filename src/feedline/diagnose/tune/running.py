@@ -27,6 +27,7 @@ from feedline.diagnose.tune.subject import Subject
 from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
 from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
 from feedline.stats import Flow, Stats
+from feedline.supervise import watchdog
 
 WINDOW = 0.2
 """Seconds of a window: long against one moment's noise, and three of them are a trial."""
@@ -229,6 +230,7 @@ def _threads_joined(until: float) -> Iterator[None]:
     """A thread in the middle of a batch is left behind by its loader; it would slow down the next trial."""
     before = set(threading.enumerate())
     yield
+    watchdog.rest()
     for thread in set(threading.enumerate()) - before:
         thread.join(max(0.0, until - clock()))
 
