@@ -267,8 +267,7 @@ class Guard:
                 found.append(task)
                 continue
             seen.add(task.shard)
-            place = dict(self._streams.get(task.shard, task.place) or {})
-            place.pop("there", None)  # the dataset that was so is gone with its worker
+            place = self._streams.get(task.shard, task.place) or {}
             found.append(task._replace(place=None if "problem" in place or "ended" in place else place or None))
         return found
 

@@ -67,6 +67,8 @@ class Progress:
         has_it = self._between.here if self._loaded is None and len(place.datasets) == shards else frozenset()
         if shards and not place.shards:
             place = _shared_out(place, shards)
+            if self._loaded is None:  # who could not be asked has lost nothing here
+                place = replace(place, datasets=[each for each in place.datasets if each and "state" in each])
         try:
             _check_ranks(place, sharing)
             _check_ahead(place, turns)
@@ -140,7 +142,8 @@ def _shared_out(place: Place, shards: int) -> Place:
     if len(datasets) != shards:
         return replace(place, shards=shards)
     streams = {str(shard): record for shard, record in enumerate(datasets) if record and "state" in record}
-    return replace(place, shards=shards, streams=streams, datasets=())
+    problems = [record for record in datasets if record and "problem" in record]
+    return replace(place, shards=shards, streams=streams, datasets=problems)
 
 
 def _check_ranks(place: Place, sharing: Sharing) -> None:
@@ -169,16 +172,27 @@ def after(place: Place, length: Callable[[], int]) -> Place:
 
     Those whose end has not been met stand after their last element if all batches of the epoch have been delivered.
     """
-    records = [place.streams.get(str(shard), {}) for shard in range(place.shards)]
     try:
         is_over = place.batches >= length()
     except TypeError:
         is_over = False
     said = End(place.sampler) if is_over and isinstance(place.sampler, bytes) else place.sampler
     sampler = said if isinstance(said, End) else None
-    if not is_over and not all("ended" in record for record in records):
-        records = []
-    return Place(place.epoch + 1, datasets=[anew(record) or None for record in records], sampler=sampler)
+    datasets = [_after(place, shard, is_over) for shard in range(place.shards)]
+    return Place(place.epoch + 1, datasets=datasets if any(datasets) else (), sampler=sampler)
+
+
+def _after(place: Place, shard: int, is_over: bool) -> dict[str, Any] | None:
+    """How a part begins the next epoch."""
+    record = place.streams.get(str(shard), {})
+    alone = record.get("own", True)
+    # Of a shuffle buffer, and where not every batch is asked for, the latest state may be from before the last element.
+    is_last = record.get("next", 0) >= (place.batches if alone else place.batches - place.shards + 1)
+    if "ended" in record or (is_over and is_last and "shuffle" not in record):
+        return anew(record) or None
+    if "dataset" not in record and record.get("of") != "dataset":
+        return None
+    return {"problem": "the state of its end is not known where Lightning ends an epoch by counting batches"}
 
 
 def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
@@ -214,6 +228,9 @@ def read_again(place: Place, name: str) -> str | None:
     >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), "Mine")[:62])
     to go on with batch 3, 12 elements of the IterableDataset Mine
     """
+    problem = next((each["problem"] for each in place.datasets if each and "problem" in each), None)
+    if problem is not None:
+        return f"the epoch begins with the IterableDataset {name} as it is, because {problem}"
     if any(record and "state" in record for record in place.datasets):
         return (
             f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and its "
@@ -224,8 +241,7 @@ def read_again(place: Place, name: str) -> str | None:
     elements = sum(part["read"] for part in parts)
     if not elements:
         return None
-    problem = next((f"{part['problem']}. {REMEDY}" for part in parts if "problem" in part), None)
-    why = problem or (
+    why = next((f"{part['problem']}. {REMEDY}" for part in parts if "problem" in part), "") or (
         "it cannot say where it stands: define state_dict() and load_state_dict(state) on the dataset, or on what its "
         "__iter__ returns"
     )

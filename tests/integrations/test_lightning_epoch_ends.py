@@ -13,7 +13,7 @@ import torch.utils.data
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from feedline import StateError
-from feedline.torch import DataLoader
+from feedline.torch import DataLoader, StatefulDataLoader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),  # its advice about num_workers
@@ -182,3 +182,20 @@ def test_a_short_last_batch_is_no_other_batch_size(tmp_path: Path) -> None:
 def test_forever_beside_a_stream_without_length_is_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"Lightning has taken a batch of forever\(…\) ahead"):
         fit(tmp_path, {"a": loader_of().forever(5), "b": loader_of(Stream())}, 2, 3)
+
+
+@pytest.mark.parametrize("loader", [StatefulDataLoader, DataLoader])
+def test_a_state_from_before_the_end_is_not_what_the_next_epoch_begins_with(loader: Any, tmp_path: Path) -> None:
+    """Lightning does not meet the end of a stream with a length, so the latest state may be an earlier one."""
+    options = {"snapshot_every_n_steps": 5} if loader is StatefulDataLoader else {"shuffle_buffer": 4}
+
+    def made() -> Any:
+        return loader(CountingSized(), 3, generator=torch.Generator().manual_seed(5), **options)
+
+    fit(tmp_path, made(), 8, 9)
+    with pytest.warns(
+        UserWarning, match="begins with the IterableDataset CountingSized as it is, because the state of"
+    ):
+        rest = fit(tmp_path, made(), 8, None, tmp_path / "last.ckpt")
+    first_epoch = [number for (batch,) in rest[:8] for number in batch]
+    assert sorted(first_epoch) == list(range(24))

@@ -282,6 +282,30 @@ def test_endless_loading_counts_on(front: Any, kind: dict[str, Any]) -> None:
             assert first + [batch.tolist() for _ in range(5 - stop) for batch in endless] == whole
 
 
+@both
+def test_workers_that_were_ended_between_two_epochs_leave_their_count(front: Any) -> None:
+    with loader_of(front, Counting, **FORK, **LASTING) as loader:
+        (first,) = run(loader, 1)
+        loader.close()
+        assert run(loader, 1) == [[[number + 100 for number in batch] for batch in first]]
+
+
+@both
+def test_who_cannot_be_asked_at_the_end_of_an_epoch_is_named_when_the_next_begins(front: Any) -> None:
+    class Unable(Counting):
+        def state_dict(self) -> Any:
+            raise RuntimeError("not now")
+
+    loader = loader_of(front, Unable)
+    run(loader, 1)
+    with pytest.warns(UserWarning, match=r"lacks that of its IterableDataset, because Unable.state_dict\(\) failed"):
+        state = loader.state_dict()
+    again = loader_of(front, Unable)
+    again.load_state_dict(state)
+    with pytest.warns(UserWarning, match=r"begins with the IterableDataset Unable as it is, because Unable.state_dict"):
+        assert len(run(again, 1)[0]) == 5
+
+
 # ---- samplers
 
 

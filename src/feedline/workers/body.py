@@ -258,9 +258,10 @@ class Body:
                 part.shares = self._initialise(part.info)  # as if it were a worker of its own
             # One that has asked may remember the answer, and not ask again in the next epoch.
             part.shares = part.shares or (part.reader is not None and part.reader.asked)
+            is_new = self._worker is not None and part.reader is None
             part.reader = StreamReader(
                 part.dataset,
-                task,
+                _for_a_new_one(task) if is_new else task,
                 job.batch_size,
                 job.shuffle_buffer,
                 self._seed,
@@ -281,6 +282,11 @@ def _said(reader: StreamReader) -> str | None:
     """What the user should be warned of, as far as it has not been said."""
     said, reader.notices = "\n".join(reader.notices) or None, []
     return said
+
+
+def _for_a_new_one(task: Task) -> Task:
+    """The task for a worker that is new: its dataset is not as the one before it, which has died, has left its own."""
+    return task._replace(place={name: value for name, value in (task.place or {}).items() if name != "there"} or None)
 
 
 def _raisable(error: BaseException) -> BaseException:
