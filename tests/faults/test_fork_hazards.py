@@ -47,10 +47,9 @@ def polars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "polars").mkdir()
     (tmp_path / "polars" / "__init__.py").write_text(STANDIN)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "polars", raising=False)
-    module = importlib.import_module("polars")
-    monkeypatch.setitem(sys.modules, "polars", module)  # and it goes with the test
-    return module
+    monkeypatch.setitem(sys.modules, "polars", None)  # so that what is there afterwards goes with the test
+    del sys.modules["polars"]
+    return importlib.import_module("polars")
 
 
 @pytest.fixture

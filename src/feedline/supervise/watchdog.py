@@ -53,7 +53,7 @@ class Entry:
         than `period` seconds is of interest."""
         self.period = period
         # A cycle through the set would keep a dropped loader alive: hence weak.
-        self._look = weakref.WeakMethod(look, partial(_forget, self, _entries))
+        self._look = weakref.WeakMethod(look, partial(_forget, self, _entries, _orders))
         _entries.add(self)
         if _thread is None or resting:
             wake()
@@ -68,8 +68,11 @@ class Entry:
         return soonest
 
 
-def _forget(entry: Entry, entries: set[Entry], look: object) -> None:
-    entries.discard(entry)  # given: at the interpreter's end this module may be empty
+def _forget(entry: Entry, entries: set[Entry], orders: queue.SimpleQueue[bool], look: object) -> None:
+    # All is given: at the interpreter's end this module may be empty.
+    entries.discard(entry)
+    if not entries:
+        orders.put(True)  # or it would sleep until something could have been due, and be there so long for nothing
 
 
 _entries: set[Entry] = set()
