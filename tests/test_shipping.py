@@ -314,7 +314,8 @@ def test_locks_values_queues_and_pipes_are_handed_over(kind: dict[str, Any], dea
     dataset = Shared(kind["multiprocessing_context"], deadly)
     try:
         # With a collate_fn no batch is made in pieces, of which a death has those read once more that were finished.
-        batches = DataLoader(dataset, batch_size=2, collate_fn=np.array, **kind)
+        # In turn, nobody can have read a task that is then given out again.
+        batches = DataLoader(dataset, batch_size=2, collate_fn=np.array, assignment="in_turn", **kind)
         assert [batch.tolist() for batch in batches] == [[0, 10], [20, 30], [40, 50]]
         assert dataset.count.value == 6
         assert list(dataset.raw) == [int(deadly), 6]
