@@ -125,10 +125,10 @@ def zero() -> float:
 
 
 def told(data: Any, epochs: int = 1, **options: Any) -> list[str]:
-    """What is said of generators that repeat themselves."""
+    """What is said of generators that repeat themselves; every worker has its turn."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with DataLoader(data, **{"batch_size": 2, **options}) as loader:
+        with DataLoader(data, **{"batch_size": 2, "assignment": "in_turn", **options}) as loader:
             for _ in range(epochs):
                 list(loader)
     return [str(each.message) for each in caught if "random generator" in str(each.message)]

@@ -26,6 +26,8 @@ from feedline.rng import Key, enter_sample, enter_task, leave_task, task_seed
 from feedline.worker_info import place_of_thread, work_for
 
 log = logging.getLogger("feedline")
+NOTICE_SECONDS = 1.0
+"""So late at most Ctrl-C is noticed that came as the loop went to sleep."""
 STOP_SECONDS = 0.5
 """For all readers together: a sample under way may end, but nobody waits long after Ctrl-C."""
 
@@ -106,7 +108,9 @@ class Reading:
     def wait(self) -> None:
         """Until all is read."""
         try:
-            self._over.acquire()
+            # Python notices a signal that comes just before a thread goes to sleep only when that wakes up.
+            while not self._over.acquire(timeout=NOTICE_SECONDS):
+                pass
         except BaseException:  # Ctrl-C, or told to leave: who reads now finds nothing more to read
             self.abandon()
             raise
