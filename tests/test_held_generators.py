@@ -143,7 +143,7 @@ def repeated(data: Any, epochs: int = 1, **options: Any) -> list[str]:
     """What is said of generators that repeat themselves."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        with DataLoader(data, **{"batch_size": 2, **options}) as loader:
+        with DataLoader(data, **{"batch_size": 2, "assignment": "in_turn", **options}) as loader:
             for _ in range(epochs):
                 list(loader)
     return [str(each.message) for each in told if REPEATED in str(each.message)]
