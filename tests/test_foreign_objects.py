@@ -107,3 +107,16 @@ def test_a_sampler_may_fail_when_it_is_asked_what_it_has_not(kind: dict[str, Any
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     loader.state_dict()
     loader.set_epoch(3)
+
+
+class Tenfold(np.ndarray):
+    """Rows that are read in a way of its own."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index) * 10
+
+
+def test_an_array_of_a_class_of_the_users_is_read_as_that_class_reads() -> None:
+    data = np.arange(4).view(Tenfold)
+    assert [batch.tolist() for batch in DataLoader(data, 2)] == [[0, 10], [20, 30]]
+    assert [batch.tolist() for batch in DataLoader(np.arange(4), 2)] == [[0, 1], [2, 3]]

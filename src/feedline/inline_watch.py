@@ -62,6 +62,10 @@ class InlineWatch:
             raise WorkerTimeout(self._error) from None
         return outcome
 
+    def end(self) -> None:
+        """The loop is over."""
+        self._workers.entry.leave()
+
     def look(self, entry: Entry, now: float, stood_still: float) -> float:
         """In the watchdog's thread, while a batch is under way: when to look again."""
         began = entry.began

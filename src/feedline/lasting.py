@@ -75,7 +75,8 @@ class Lasting:
         self.chosen: Callable[[], Chosen | None] = lambda: None
         self._repeats = Repeats()
         self._warned: dict[str, object] = {}
-        self._lock = threading.Lock()  # a loader may be read, and asked for its stats, in several threads at once
+        # In the same thread, too, if the garbage collector ends an iteration that is recorded while it is held.
+        self._lock = threading.RLock()  # a loader may be read, and asked for its stats, in several threads at once
         self._owner = os.getpid()
         self._workers: Workers | None = None
         self._stop_workers: Callable[[], object] | None = None

@@ -180,6 +180,8 @@ class DataLoader:
             self._plan = _plan(self.options)
         if "sampler_epoch" in state:
             follow_epoch(_given_sampler(self.options), epoch_in(state))
+        if self.options.stream:
+            self._feed.drop_kept()  # they have read on, which a state does not say of those that had delivered nothing
         self._progress.load(place)
 
     def forever(self, batches_per_epoch: int) -> Forever:

@@ -92,6 +92,7 @@ class BatchIterator(Iterator[Any]):
         self._read_whole: set[bool] = set()
         self._last, self._latest = sys.maxsize, -1  # of a stream read whole: its last batch, the latest seen
         self._ended_by = ""
+        self._counts: set[int] = set()  # of such a stream: how many elements workers found in it
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         release = workers.release if self._owned else None
         self._end = weakref.finalize(self, _end, self._meter, workers.spent, release, weakref.ref(lasting))
@@ -214,6 +215,8 @@ class BatchIterator(Iterator[Any]):
             if self._pacing is not None and isinstance(self._crew, ChangingWorkers):
                 self._pacing.end(self._crew)
             self._over = over
+            if self._watch is not None:
+                self._watch.end()
             self._watch = self._in_time = None
             self._delivery = Delivery(self._options.in_order)  # batches made ahead are nobody's any more
             self._end()
@@ -344,14 +347,18 @@ class BatchIterator(Iterator[Any]):
                 raise RuntimeError(DISAGREE)
 
     def _check_ends(self, outcome: Outcome) -> None:
-        """Of a stream that every worker reads whole no batch comes after one that is the last for another worker."""
+        """Of a stream that every worker reads whole no batch comes after one that is the last for another worker, and
+        all find the same number of elements."""
         if outcome.ended:
             self._last = min(self._last, outcome.seq)
             if outcome.notice is not None and outcome.notice.ended_by:
                 self._ended_by = outcome.notice.ended_by
         if outcome.size:
             self._latest = max(self._latest, outcome.seq)
-        if self._latest > self._last:
+        count = -1 if outcome.notice is None else outcome.notice.elements
+        if count >= 0:
+            self._counts.add(count)
+        if self._latest > self._last or len(self._counts) > 1:
             raise RuntimeError(ENDED_BY.format(error=self._ended_by) if self._ended_by else UNEQUAL)
 
     def _finish(self) -> None:

@@ -227,6 +227,8 @@ class Notice(NamedTuple):
     """What the user should be warned of once, about sharing a stream out over ranks."""
     ended_by: str = ""
     """Of a stream that every worker reads whole: the error after which it ended in this one."""
+    elements: int = -1
+    """Of such a stream at its end: how many elements it had here; -1 where that is not known."""
 
 
 class Outcome(NamedTuple):

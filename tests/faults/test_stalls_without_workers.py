@@ -26,6 +26,7 @@ from feedline.supervise import watchdog
 from feedline.supervise.last_words import ASK
 
 BAD = 13
+LONG = 600
 SOON = 0.01
 """Seconds, which pass only while the sample is stuck (`only_when_stuck`)."""
 SAMPLE = f"reading dataset[{BAD}] (photos/{BAD}.jpg) for batch 3 of epoch 0, sample 2 of 4"
@@ -375,3 +376,42 @@ def test_time_in_which_the_whole_process_was_stopped_does_not_count(only_when_st
 
     list(feedline.DataLoader(only_when_stuck(Stopped("stops")), 4, stall_warning=1000))
     assert told == []
+
+
+def test_a_fork_under_way_does_not_end_the_watch() -> None:
+    """By the sample itself: no batch comes that would begin it again."""
+
+    class Forks(feedline.Dataset[int]):
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, index: int) -> int:
+            if (pid := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+            threading.Event().wait(LONG)
+            return index
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's own from 3.12 on: there is a thread again
+        with pytest.raises(WorkerTimeout, match="no batch came within"):
+            list(feedline.DataLoader(Forks(), timeout=0.2, stall_warning=0))
+
+
+def test_a_thread_that_was_ended_by_a_fault_is_replaced() -> None:
+    dead = threading.Thread(target=int)
+    dead.start()
+    dead.join()
+    watchdog.rest()
+    watchdog._thread = dead
+    with pytest.raises(WorkerTimeout, match="no batch came within"):
+        list(feedline.DataLoader(Waits(), timeout=0.2, stall_warning=0))
+
+
+class Waits(feedline.Dataset[int]):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        threading.Event().wait(LONG)
+        return index

@@ -385,3 +385,27 @@ def test_a_sampler_that_cannot_be_asked_between_epochs_is_named(front: Any) -> N
         UserWarning, match=r"lacks that of its sampler, because Refusing.state_dict\(\) failed: RuntimeE"
     ):
         loader.state_dict()
+
+
+@both
+def test_going_back_in_a_loader_whose_workers_have_read_on(front: Any) -> None:
+    # A worker that had delivered nothing when the state was saved is not in it, and its dataset has read on since.
+    with front(Halves(), batch_size=1, **FORK, **LASTING) as loader:
+        iterator = iter(loader)
+        first = int(next(iterator)[0])
+        state = loader.state_dict()
+        next(iterator), next(iterator)
+        loader.load_state_dict(state)
+        assert sorted([first, *(int(batch[0]) for batch in loader)]) == list(range(SIZE))
+
+
+class Halves(Counting):
+    """Every other number for each of two workers, from where it stands."""
+
+    def __iter__(self) -> Iterator[int]:
+        info: Any = torchs.get_worker_info() or feedline.get_worker_info()
+        numbers = range(SIZE)[info.id :: info.num_workers]
+        while self.at < len(numbers):
+            self.at += 1
+            yield numbers[self.at - 1]
+        self.at = 0

@@ -46,7 +46,8 @@ class BatchReader(NamedTuple):
 
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches from a NumPy dataset, if it can give them."""
-    if isinstance(dataset, np.ndarray):  # a bare array is a dataset of its rows
+    # A bare array is a dataset of its rows; a class of the user's may read them in another way.
+    if isinstance(dataset, np.ndarray) and type(dataset).__getitem__ in (np.ndarray.__getitem__, np.memmap.__getitem__):
         rows = ArrayDataset(rows=dataset)
         return BatchReader(lambda indices, empty: _only(rows.__getbatch__(indices, empty)), draws=False)
     if reads_batches(dataset):

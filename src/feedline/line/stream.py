@@ -136,6 +136,7 @@ class StreamReader:
         """Went it on from a state, and has it asked again? None if nothing is to be found out."""
         self._first = task._replace(seq=0, place=None)
         self._ended = False
+        self._count = -1
         self._failed = ""  # the latest error, in whosever batch
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
@@ -174,6 +175,11 @@ class StreamReader:
     def can_serve(self, task: Task) -> bool:
         """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
         return task[1:3] == self._first[1:3] and task.place is None and task.seq >= self._at
+
+    @property
+    def elements(self) -> int:
+        """How many there were, at the end of a stream that other workers read, too; -1 where that is not known."""
+        return self._count if self.whole else -1
 
     def record(self) -> Record:
         """Where this part stands after the batch taken last: what to open it with to go on there."""
@@ -282,7 +288,7 @@ class StreamReader:
                 while len(elements) < wanted:
                     elements.append(next(self._elements))
             except StopIteration:
-                self._ended = True
+                self._ended, self._count = True, self._source.number
             except Exception as error:
                 self._failed = f"{error_line(error)} (element {self._source.number})"
                 if self._on_error == "raise":

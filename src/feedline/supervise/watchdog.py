@@ -14,6 +14,7 @@ import contextlib
 import math
 import os
 import queue
+import sys
 import threading
 import time
 import weakref
@@ -46,7 +47,7 @@ class Entry:
         self.thread = 0
         """Which thread does it."""
         self.period = math.inf
-        self._look: Callable[[], Look | None] = lambda: None
+        self._look: Callable[[], Look | None] = _nobody
 
     def watch(self, look: Look, period: float) -> None:
         """Have it looked at, by a bound method, as long as that method's object lives. Nothing that has lasted for less
@@ -55,10 +56,16 @@ class Entry:
         # A cycle through the set would keep a dropped loader alive: hence weak.
         self._look = weakref.WeakMethod(look, partial(_forget, self, _entries, _orders))
         _entries.add(self)
-        if _thread is None or resting:
+        if not _is_there() or resting:
             wake()
         elif time.monotonic() + period < _awake_at:
             _orders.put(True)
+
+    def leave(self) -> None:
+        """Nobody wants it looked at any more. To say so is better than to be forgotten: in a weak reference's callback,
+        which Python runs anywhere, Ctrl-C would be lost."""
+        self._look = _nobody
+        _forget(self, _entries, _orders, None)
 
     def look(self, now: float, stood_still: float) -> float:
         """In the watchdog's thread: when to look again."""
@@ -66,6 +73,10 @@ class Entry:
         if self.began and (look := self._look()) is not None:
             return look(self, now, stood_still)
         return soonest
+
+
+def _nobody() -> None:
+    """Looks at an entry that is not watched."""
 
 
 def _forget(entry: Entry, entries: set[Entry], orders: queue.SimpleQueue[bool], look: object) -> None:
@@ -85,13 +96,18 @@ resting = False
 _starting = threading.Lock()
 
 
+def _is_there() -> bool:
+    """Does the thread run? One that Ctrl-C kept from being started, or that a fault has ended, does not."""
+    return _thread is not None and _thread.is_alive()
+
+
 def _start() -> None:
     # Nobody waits for this lock: who does not get it, in whatever thread or finalizer, need not start one.
     global _thread
-    if not _starting.acquire(blocking=False):
+    if sys.is_finalizing() or not _starting.acquire(blocking=False):  # at the end Python would wait for it for ever
         return
     try:
-        if _thread is None:
+        if not _is_there():
             thread = threading.Thread(target=_run, args=(_orders,), name=NAME, daemon=True)
             _thread = thread
             try:
@@ -106,7 +122,7 @@ def wake() -> None:
     """Go on after a fork."""
     global resting
     resting = False
-    if _entries and _thread is None:
+    if _entries and not _is_there():
         _start()
 
 
@@ -114,8 +130,9 @@ def _run(orders: queue.SimpleQueue[bool]) -> None:
     global _thread, _awake_at
     stood_still, wanted = 0.0, True
     while wanted:
-        began = time.monotonic()
-        _awake_at = min((_looked_at(entry, began, stood_still) for entry in tuple(_entries)), default=math.inf)
+        began, _awake_at = time.monotonic(), math.inf  # who comes while we look says so
+        # A copy of its own: whoever allocates may be interrupted by the garbage collector, which drops entries.
+        _awake_at = min([_looked_at(entry, began, stood_still) for entry in _entries.copy()], default=math.inf)
         idle = math.isinf(_awake_at)
         seconds = IDLE_SECONDS if idle else max(0.0, _awake_at - time.monotonic())
         began, stood_still = time.monotonic(), 0.0
@@ -139,7 +156,7 @@ def _looked_at(entry: Entry, now: float, stood_still: float) -> float:
 def rest() -> None:
     """End the thread, now. It comes back with the next thing to watch."""
     thread, patient_until = _thread, time.monotonic() + JOIN_SECONDS
-    if thread is not None and thread is not threading.current_thread():
+    if thread is not None and thread.is_alive() and thread is not threading.current_thread():
         _orders.put(False)
         thread.join(JOIN_SECONDS)
         # What Python takes for its end is a moment before the system does, which counts threads.
@@ -154,6 +171,11 @@ def _before_fork() -> None:
         rest()
 
 
+def _after_fork() -> None:
+    if resting and any(entry.began for entry in _entries.copy()):
+        wake()  # whatever is under way may be stuck, and then no batch comes that would
+
+
 def _in_forked_child() -> None:
     global _orders, _thread, _starting, resting
     _orders, _thread, _starting, resting = queue.SimpleQueue(), None, threading.Lock(), False
@@ -161,4 +183,4 @@ def _in_forked_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_in_forked_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_forked_child)

@@ -202,6 +202,8 @@ class Engine:
             place = after(place, loader.__len__)
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
+        if streams(loader.dataset):
+            self.feed.drop_kept()  # they have read on, which a state does not say of those that had delivered nothing
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:

@@ -249,6 +249,8 @@ class Body:
         batch, size, tally = made
         stream = task.shard, reader.record()
         notice = notice_of(_said(reader), tally, about_ranks, reader.ended_by)
+        if ended and reader.elements >= 0:
+            notice = (notice or Notice())._replace(elements=reader.elements)
         return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
 
     def _reader(self, part: Part, task: Task) -> StreamReader:
