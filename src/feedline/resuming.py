@@ -245,7 +245,10 @@ def read_again(place: Place, name: str) -> str | None:
         "it cannot say where it stands: define state_dict() and load_state_dict(state) on the dataset, or on what its "
         "__iter__ returns"
     )
-    epoch = f". Its order must be that of epoch {place.epoch}: if it counts its epochs by itself, tell it that one"
+    epoch = (
+        f". Its order must be that of epoch {place.epoch} (the first is 0): if it counts its epochs by itself, tell it "
+        "that one"
+    )
     return (
         f"to go on with batch {place.batches}, {counted(elements, 'element')} of the IterableDataset {name} "
         f"{'is' if elements == 1 else 'are'} read again and passed over (those of the "
