@@ -46,13 +46,17 @@ class BatchReader(NamedTuple):
 
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches from a NumPy dataset, if it can give them."""
-    # A bare array is a dataset of its rows; a class of the user's may read them in another way.
-    if isinstance(dataset, np.ndarray) and type(dataset).__getitem__ in (np.ndarray.__getitem__, np.memmap.__getitem__):
+    if isinstance(dataset, np.ndarray) and _reads_as_numpy(dataset):  # a bare array is a dataset of its rows
         rows = ArrayDataset(rows=dataset)
         return BatchReader(lambda indices, empty: _only(rows.__getbatch__(indices, empty)), draws=False)
     if reads_batches(dataset):
         return BatchReader(dataset.__getbatch__, draws=not _is_plain(dataset))
     return None
+
+
+def _reads_as_numpy(array: Any) -> bool:
+    """Is its `__getitem__` NumPy's? A class of the user's may read its rows in another way."""
+    return getattr(type(array).__getitem__, "__module__", "numpy").partition(".")[0] == "numpy"
 
 
 def _is_plain(dataset: Any) -> bool:
