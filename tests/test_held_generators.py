@@ -205,7 +205,7 @@ def test_without_workers_it_is_the_users_and_worker_processes_do_not_touch_it() 
 
 @every_generator
 def test_threads_share_it_and_that_is_said_once(make: Callable[[], Any]) -> None:
-    with pytest.warns(UserWarning, match=r"dataset\.rng is a random generator that all worker threads draw") as told:
+    with pytest.warns(UserWarning, match=r"dataset\.rng is a random generator that all worker threads share") as told:
         loaded(Noisy(make()), **THREADS)
     assert len(told) == 1
 
@@ -271,5 +271,5 @@ class NotCopied(Files):
 
 
 def test_a_stream_that_cannot_be_copied_is_warned_of_before_its_threads_draw_from_one_generator() -> None:
-    with pytest.warns(UserWarning, match=r"dataset\.rng is a random generator that all worker threads draw from"):
+    with pytest.warns(UserWarning, match=r"dataset\.rng is a random generator that all worker threads share"):
         loaded(NotCopied(np.random.default_rng(0)), **THREADS)

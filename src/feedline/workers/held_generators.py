@@ -33,8 +33,8 @@ from feedline.supervise.walking import Found, is_a, module_of, names_of, plain_a
 from feedline.workers.job import Job
 
 IN_THREADS = (
-    "is a random generator that all worker threads draw from, so which sample gets which draw depends on their timing. "
-    "Draw from feedline.rng() instead: that belongs to the sample."
+    "is a random generator that all worker threads share: if samples draw from it, which gets which draw depends on "
+    "timing. Draw from feedline.rng() instead: that belongs to the sample."
 )
 SEVERAL = (
     "is a random generator that samples draw from while several are read at a time (fetch_threads, async datasets), so "
