@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from feedline.engine.scaling import Scaled, Scaling
 from feedline.observe.meter import Meter
-from feedline.pacing import Pacing
 from feedline.supervise.pace import Pace, Setting
-from feedline.workers.changing import ChangingWorkers
 
 MOST = 6
 
 
-class Scripted(Pacing):
+class Scripted(Scaling):
     """After so many batches (of all epochs) there are so many workers; `None` settles on those there are."""
 
     def __init__(self, script: dict[int, int | None], start: int = 1) -> None:
@@ -21,7 +20,7 @@ class Scripted(Pacing):
         self.seen: list[int] = []
         self.interrupted = False
 
-    def gave(self, meter: Meter, workers: ChangingWorkers) -> bool:
+    def gave(self, meter: Meter, workers: Scaled) -> bool:
         self._total += 1
         self.seen.append(workers.count)
         if self._total not in self.script:
@@ -38,6 +37,6 @@ class Scripted(Pacing):
 def scripted(loader: Any, script: dict[int, int | None], start: int = 1) -> Scripted:
     """Have the loader (of either front) follow the script."""
     feed = loader._feed if hasattr(loader, "_feed") else loader._feedline.feed
-    feed._lasting.pacing = pacing = Scripted(script, start)
-    feed._lasting.chosen = pacing.chosen
+    feed.scaling = pacing = Scripted(script, start)
+    feed.chosen = pacing.chosen
     return pacing

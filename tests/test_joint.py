@@ -19,9 +19,9 @@ from feedline import DataLoader
 from feedline.arena.joint import Astray, Joint, RowMemory, Rows
 from feedline.arena.packing import pack, unpack
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
+from feedline.engine.division import bounds
 from feedline.errors import MemoryShortage
 from feedline.line.pieces import join
-from feedline.workers.division import bounds
 
 ONE_LARGE = SMALL_LEAF // 4
 """Float32 numbers in a sample that is large by itself."""
@@ -265,9 +265,10 @@ def test_memory_is_used_again_epoch_after_epoch() -> None:
             for batch in loader:
                 assert batch["a"].shape == (6, ONE_LARGE)
             del batch
-        workers = loader._feed._lasting.workers
-        assert workers is not None
-        assert workers.pool is not None
-        out, held, free = workers.pool.occupancy()
+        kept = loader._feed.kept
+        assert kept is not None
+        pool = kept.workers.traits.pool
+        assert pool is not None
+        out, held, free = pool.occupancy()
         assert (out, held) == (0, 0)
         assert free <= 24

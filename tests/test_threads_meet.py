@@ -20,7 +20,7 @@ from feedline import DataLoader
 from feedline.ambient import PerThread, _switch
 from feedline.arena.slots import MAX_LEASED, SlotPool, Writer
 from feedline.collated import Collated
-from feedline.lasting import KEPT, Lasting
+from feedline.engine.session import KEPT, Session
 from feedline.messages import BadSample, Outcome, Tally
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter, Spent
@@ -89,29 +89,29 @@ def test_one_lifeline_for_all() -> None:
 
 def test_a_warning_is_said_once() -> None:
     for number in range(20):
-        lasting = Lasting()
+        session = Session()
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            at_once(*[partial(lasting.tell_once, Said(f"number {number}"))] * THREADS)
+            at_once(*[partial(session.tell_once, Said(f"number {number}"))] * THREADS)
         assert len(told) == 1
 
 
 def test_stats_can_be_asked_for_while_epochs_begin() -> None:
-    lasting, begun = Lasting(), [0]
+    session, begun = Session(), [0]
 
     def begin() -> None:
         for epoch in range(2 * KEPT):
             begun[0] += 1
-            meter = lasting.new_meter(Meter(epoch, 1, Spent()))
+            meter = session.new_meter(Meter(epoch, 1, Spent()))
             meter.asked()
             meter.gave(1, None)
 
     def ask() -> None:
         for _ in range(100):
-            assert lasting.stats().total.batches <= begun[0], "none is counted twice"
+            assert session.stats().total.batches <= begun[0], "none is counted twice"
 
     at_once(begin, ask, ask)
-    assert lasting.stats().total.batches == 2 * KEPT
+    assert session.stats().total.batches == 2 * KEPT
 
 
 def test_bad_samples_are_counted_in_several_threads() -> None:

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from feedline.care import Care
 from feedline.datasets import fingerprint_of
-from feedline.feed import Feed
+from feedline.engine.loop import BatchIterator
+from feedline.engine.session import Session
 from feedline.forever import Forever
 from feedline.line.collate import registrations
 from feedline.line.collators import check_collate
@@ -29,7 +30,6 @@ from feedline.line.replay import end_of
 from feedline.line.sampler import follow_epoch, has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.line.turns import ONE_RANK, Turns, turns_for, unshared_ranks
-from feedline.loop import BatchIterator
 from feedline.messages import BadSample
 from feedline.options import Options, check_options
 from feedline.recorder import Recorder
@@ -103,7 +103,7 @@ class DataLoader:
         self.options = check_options(given)
         self._plan = _plan(self.options)
         self._progress = Progress()
-        self._feed = Feed()
+        self._feed = Session()
 
     def __getattr__(self, name: str) -> Any:
         """`dataset`, `batch_size`, `num_workers` and the other options, under their names."""
@@ -118,7 +118,7 @@ class DataLoader:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._feed = Feed()
+        self._feed = Session()
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -181,7 +181,7 @@ class DataLoader:
         if "sampler_epoch" in state:
             follow_epoch(_given_sampler(self.options), epoch_in(state))
         if self.options.stream:
-            self._feed.drop_kept()  # they have read on, which a state does not say of those that had delivered nothing
+            self._feed.drop_workers()  # they have read on; of those that had delivered nothing a state does not say so
         self._progress.load(place)
 
     def forever(self, batches_per_epoch: int) -> Forever:

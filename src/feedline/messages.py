@@ -71,18 +71,9 @@ class Task(NamedTuple):
     stride: int = 1
     """From one index's place in the epoch to the next one's: several ranks take turns. Of a stream, from one of this
     rank's batches to the next one."""
-    piece_of: int = -1
-    """The number of the batch that this is a piece of (workers.splitting); a piece's own number is nobody else's."""
     rows: tuple[int, int, int, int] | None = None
-    """Of a piece whose large leaves go straight to their place in the batch: which (arena.joint.Rows)…"""
-    joint: Any = None
-    """…and where: an arena.joint.Joint, kept so that nobody else gets that meanwhile; in a worker process its slot's
-    number and capacity."""
-
-    @property
-    def batch(self) -> int:
-        """The number of the batch, of which this may be a piece."""
-        return self.seq if self.piece_of < 0 else self.piece_of
+    """Of a part of a batch: its first row and the one after its last, of how many, and how many the smallest part has
+    (arena.joint.Rows). None for a whole batch."""
 
     @property
     def shard(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from feedline.guard import Guard
+from feedline.engine.waiting import Waiting
 from feedline.progress import IDLE, SETTING_UP
 from feedline.supervise.policy import Step
 
@@ -24,25 +24,24 @@ LONG = 100.0
 
 def until(happened: Happened) -> None:
     """In this process, for every loader: `happened(standings, batch)` says whether the fault holds up that batch."""
-    wait, wait_until = Guard.wait, Guard._wait_until
+    receive, wait_until = Waiting.receive, Waiting._until
     waiting_for: dict[int, int | None] = {}
     seen: dict[int, float] = {}
 
-    def noting(self: Guard, patience: Any, seq: int | None) -> Any:
+    def noting(self: Waiting, seq: int | None) -> Any:
         waiting_for[id(self)] = seq
-        seen[id(patience)] = patience.began
-        return wait(self, patience, seq)
+        return receive(self, seq)
 
-    def standing_still(self: Guard, due: float, patience: Any) -> Any:
+    def standing_still(self: Waiting, due: float, patience: Any) -> Any:
         if happened(self.workers.standing(), waiting_for[id(self)]):
             return wait_until(self, due, patience)
-        found = self.workers.wait(MOMENT)
+        found = self.workers.receive(MOMENT)
         now = time.monotonic()
-        patience.put_off(now - seen[id(patience)])
+        patience.put_off(now - seen.get(id(patience), patience.began))
         seen[id(patience)] = now
         return found
 
-    Guard.wait, Guard._wait_until = noting, standing_still  # type: ignore[method-assign]
+    Waiting.receive, Waiting._until = noting, standing_still  # type: ignore[method-assign]
 
 
 def until_there(path: str | Path) -> None:
@@ -52,17 +51,17 @@ def until_there(path: str | Path) -> None:
 
 def answered() -> None:
     """Whoever is asked for its stack and can run has written it when the report is made, on the busiest machine."""
-    take = Guard._take
+    take = Waiting._take
 
-    def waiting(self: Guard, step: Step, patience: Any, seq: int | None) -> None:
+    def waiting(self: Waiting, step: Step, patience: Any, seq: int | None) -> None:
         take(self, step, patience, seq)
         if step is Step.ASK:
             patient_until = time.monotonic() + LONG
             asked = [at.worker for at in self.workers.standing() if not at.state and at.place != SETTING_UP]
-            while not all(map(self.workers.stack_of, asked)) and time.monotonic() < patient_until:
+            while not all(map(self.workers.stacks().get, asked)) and time.monotonic() < patient_until:
                 time.sleep(MOMENT)
 
-    Guard._take = waiting  # type: ignore[method-assign]
+    Waiting._take = waiting  # type: ignore[method-assign]
 
 
 def only_held_up(at_fault: Callable[[Any], bool]) -> Happened:

@@ -167,12 +167,12 @@ def test_alone_is_one_by_one(dataset: Any, on_error: str) -> None:
 
 @pytest.mark.parametrize("care", [{}, {"alone": True}, {"avoid": ((1, "killed"), (2, "stuck"))}])
 def test_the_wire_carries_it(care: dict[str, Any]) -> None:
-    there = load_task(dump_task(task_of(4, 5, 6, **care)))
+    there, _ = load_task(dump_task(task_of(4, 5, 6, **care)))
     assert there._replace(indices=None) == task_of(4, 5, 6, **care)._replace(indices=None)
     assert there.indices is not None
     assert there.indices.tolist() == [4, 5, 6]
     listed = Task(1, 2, 3, ["a"], 7, **care)
-    assert load_task(dump_task(listed)) == listed
+    assert load_task(dump_task(listed, (3, 4096))) == (listed, (3, 4096))
 
 
 def test_which_datasets_are_read_one_by_one() -> None:

@@ -18,7 +18,7 @@ from kinds import FORK
 from feedline import DataLoader, Dataset, StalledSample
 from feedline.diagnose.doctor.carrying import check_fork
 from feedline.diagnose.doctor.evidence import Carried, Evidence
-from feedline.guard import Guard
+from feedline.engine.waiting import Waiting
 from feedline.supervise import fork_hazards
 from feedline.supervise.fork_hazards import _waits_for_lock as waits_for_lock
 
@@ -106,8 +106,8 @@ def test_a_call_that_waits_in_the_library_is_told_with_the_remedy(polars: Any, m
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_sample_that_is_given_up_is_not_simply_blamed(polars: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("wait", "_wait_until", "_take"):  # put back afterwards
-        monkeypatch.setattr(Guard, name, getattr(Guard, name))
+    for name in ("receive", "_until", "_take"):  # put back afterwards
+        monkeypatch.setattr(Waiting, name, getattr(Waiting, name))
     still.until(lambda standings, batch: any(at.place == 0 and waits_for_lock(at.pid) for at in standings))
     still.answered()
     options = {**FORK, "num_workers": 1, "on_stall": "restart", "stall_warning": 0.1, "max_deaths": 1}

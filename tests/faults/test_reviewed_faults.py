@@ -210,7 +210,7 @@ def test_a_stopped_group_is_no_timeout(tmp_path: Path) -> None:
         tmp_path,
         """
         import subprocess
-        from feedline import guard
+        from feedline.engine import waiting
 
         def path(name):
             return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
@@ -230,7 +230,7 @@ def test_a_stopped_group_is_no_timeout(tmp_path: Path) -> None:
 
         if __name__ == "__main__":
             os.setpgrp()
-            guard.OVERSLEPT = 0.3
+            waiting.OVERSLEPT = 0.3
             still.until(is_counted)
             again = (
                 f"until test -e {path('waiting')}; do sleep 0.01; done; sleep 0.02; "

@@ -20,8 +20,8 @@ import pytest
 from kinds import FORK, ours
 
 import feedline
+from feedline.engine.inline_watch import InlineWatch
 from feedline.errors import WorkerTimeout
-from feedline.inline_watch import InlineWatch
 from feedline.supervise import watchdog
 from feedline.supervise.last_words import ASK
 
@@ -203,7 +203,7 @@ def test_what_cannot_be_interrupted_is_said_and_the_error_comes_late(
     how: str, only_when_stuck: Any, told: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = only_when_stuck(Stuck(how))
-    monkeypatch.setattr("feedline.inline_watch.AGAIN_SECONDS", SOON)
+    monkeypatch.setattr("feedline.engine.inline_watch.AGAIN_SECONDS", SOON)
     said = release_when(monkeypatch, dataset, "It could not be interrupted")
     errors: list[BaseException] = []
 

@@ -18,7 +18,7 @@ from kinds import FORK, INLINE, THREADS
 from sameness import Point, Record, Trees, assert_same
 
 import feedline.torch as ours
-from feedline.loop import BatchIterator
+from feedline.engine.loop import BatchIterator
 from feedline.torch.transfer import Transfer, transferred
 
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
@@ -386,7 +386,7 @@ def test_a_batch_that_is_made_ready_ahead_does_not_count_as_delivered(
     kind: dict[str, Any], machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that is under way is waited for: there always is one ahead.
-    monkeypatch.setattr(BatchIterator, "is_ready", lambda self: self.fill() or len(self._delivery) > 0)
+    monkeypatch.setattr(BatchIterator, "is_ready", lambda self: self.fill() or len(self._ledger) > 0)
     with ours.DataLoader(range(12), batch_size=2, pin_memory=True, **kind) as loader:
         iterator = iter(loader)
         for number in range(6):

@@ -5,7 +5,7 @@ very place where they belong; and, once all are made, each leaf in one piece.
 Promises: nothing is copied. Each worker lays out the whole batch for itself, leaf after leaf; if their samples are
 alike, all come to the same places, and that they did is looked at before anything is delivered (`Astray`). The slot is
 not free before everybody who might still write there is done.
-Not its job: who makes which rows (workers.division), small leaves, which travel with their piece and are copied.
+Not its job: who makes which rows (engine.division), small leaves, which travel with their piece and are copied.
 """
 
 from __future__ import annotations

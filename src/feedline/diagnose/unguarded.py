@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any
 
 from feedline.diagnose.deadline import place_of
+from feedline.engine.loop import BatchIterator
 from feedline.foreign import ask
-from feedline.loop import BatchIterator
 from feedline.supervise.walking import is_a
 
 MOVES = 3

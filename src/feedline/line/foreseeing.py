@@ -1,7 +1,7 @@
 """A sampler as it will stand when the next epoch begins.
 
 Takes: one of our samplers. Gives: itself, or a copy that has been told the next epoch; None if it cannot be foreseen.
-Promises: the sampler itself is as it was. Not its job: whether it comes true (feedline.ahead compares).
+Promises: the sampler itself is as it was. Not its job: whether it comes true (engine.next_epoch compares).
 """
 
 from __future__ import annotations

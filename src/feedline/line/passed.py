@@ -1,16 +1,17 @@
 """What has been delivered of an epoch, counted as it happens: batches under way do not count, and are not lost.
 
-Takes: tasks as they are sent out, outcomes as they leave. Gives: the `Place` to go on from.
+Takes: the ledger's entries as they leave. Gives: the `Place` to go on from.
 Promises: a place names the first batch that has not been delivered, whatever was made ahead or out of order. Where a
 further step works ahead of the user (`hold`), what it has taken counts when it is handed on (`settle`).
-Not its job: saving it (state, loader).
+Not its job: saving it (state, loader), what has not been delivered yet (ledger).
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from typing import Any, NamedTuple
 
+from feedline.engine.ledger import Entry
 from feedline.line.source import anew
 from feedline.line.turns import ONE_RANK, Turns
 from feedline.messages import Outcome, Task
@@ -46,10 +47,8 @@ ALONE = Sharing()
 class Passed:
     """One epoch's progress.
 
-    >>> passed = Passed(Place(epoch=2))
-    >>> for seq in range(3):
-    ...     passed.sent(Task(seq, 2, 0, [1, 2]), None)
-    >>> passed.delivered(Outcome(0)); passed.delivered(Outcome(2))
+    >>> passed, entries = Passed(Place(epoch=2)), [Entry(Task(seq, 2, 0, [1, 2]), run=0) for seq in range(3)]
+    >>> passed.delivered(entries[0], oldest=1); passed.delivered(entries[2], oldest=1)
     >>> passed.place.batches, passed.place.samples, passed.place.ahead
     (1, 2, (2,))
     """
@@ -71,43 +70,36 @@ class Passed:
         self.opened: set[int] = set()
         """For a stream: the parts that something was delivered of, or the end."""
         self._finished = False
-        self._held: list[Outcome] | None = None
+        self._held: list[Entry] | None = None
+        self._oldest = math.inf  # the first batch that had not left the loop, when one last did
         self._begin = begin
         self._sharing = sharing
-        self._under_way: deque[tuple[Task, Any]] = deque()  # and the sampler's state after it
-        self._ahead = set(begin.ahead)
+        # Delivered, but not all before them; None if that was before the place it began at, and they come again.
+        self._ahead: dict[int, tuple[Task, Any] | None] = dict.fromkeys(begin.ahead)
         self.came_ahead = bool(begin.ahead)
         """Had later batches been delivered already at the place it began?"""
         # Batches, samples, the sampler's state, the latest indices: stored at once, for another thread may be saving.
         self._counted: tuple[int, int, Any, Any] = (begin.batches, begin.samples, begin.sampler, None)
         self._streams = dict(begin.streams)
 
-    def has(self, task: Task, sampler_state: Any) -> bool:
+    def has(self, task: Task, sampler_state: Any, oldest: float) -> bool:
         """Was this batch delivered before the place was saved? Then it counts now, and is not to be made again."""
         if task.seq not in self._ahead:
             return False
-        self.sent(task, sampler_state)
+        self._ahead[task.seq] = task, sampler_state
+        self._oldest = oldest
         self._advance()
         return True
 
-    def sent(self, task: Task, sampler_state: Any) -> None:
-        """A task has been sent out."""
-        self._under_way.append((task, sampler_state))
-
-    def delivered(self, outcome: Outcome) -> None:
-        """An outcome has left: to the user, or because there was nothing in it."""
+    def delivered(self, entry: Entry, oldest: float) -> None:
+        """A batch has left: to the user, or because there was nothing in it. `oldest` is the first that has not."""
+        self._oldest = oldest
         if self._held is not None:
-            self._held.append(outcome)
+            self._held.append(entry)
+        elif self._ahead or self.shards or oldest < entry.task.seq:
+            self._count([entry])
         else:
-            self._count(outcome)
-
-    def done(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
-        """A task has been sent and its outcome has left, and none other is under way."""
-        if self._held is not None or self.shards or self._ahead:
-            self.sent(task, sampler_state)
-            self.delivered(outcome)
-            return
-        self._take(task, sampler_state)
+            self._take(entry.task, entry.sampler_state)
 
     def _take(self, task: Task, sampler_state: Any) -> None:
         samples = self._sharing.after(self._counted[1], self._size(task))
@@ -125,8 +117,7 @@ class Passed:
         """All that has left the loop is now the user's."""
         if self._held is not None:
             held, self._held = self._held, []
-            for outcome in held:
-                self._count(outcome)
+            self._count(held)
 
     @property
     def untold(self) -> End | None:
@@ -148,11 +139,16 @@ class Passed:
     def finished(self, value: bool) -> None:
         self._finished = value
 
-    def _count(self, outcome: Outcome) -> None:
-        self._ahead.add(outcome.seq)
+    def _count(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self._ahead[entry.task.seq] = entry.task, entry.sampler_state
         self._advance()
-        if not self.shards:
-            return
+        if self.shards:
+            for entry in entries:
+                assert entry.outcome is not None
+                self._count_stream(entry.outcome)
+
+    def _count_stream(self, outcome: Outcome) -> None:
         batches, samples, sampler, _ = self._counted
         self._counted = batches, samples + outcome.size + len(outcome.bad) + outcome.dropped, sampler, None
         if outcome.stream is not None:
@@ -165,10 +161,14 @@ class Passed:
         self.opened.add(outcome.seq % self.shards)
 
     def _advance(self) -> None:
-        while self._under_way and self._under_way[0][0].seq in self._ahead:
-            task, sampler_state = self._under_way.popleft()
-            self._ahead.discard(task.seq)
-            self._take(task, sampler_state)
+        oldest = min(self._oldest, self._held[0].task.seq if self._held else math.inf)
+        while self._ahead:
+            seq = min(self._ahead)
+            delivered = self._ahead[seq]
+            if delivered is None or seq > oldest:
+                return
+            del self._ahead[seq]
+            self._take(*delivered)
 
     @property
     def place(self) -> Place:

@@ -5,9 +5,12 @@ Not its job: gathering them (workers), deciding anything (policy), putting them 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from feedline.engine.ledger import Part
 from feedline.messages import Task
+from feedline.progress import INITIALISING, LEAVING, SETTING_UP
 
 NO_WORKER = -1
 """Instead of a worker's number: the loop makes the batch itself."""
@@ -20,8 +23,9 @@ class Standing(NamedTuple):
     pid: int | None
     """None for a thread."""
     task: Task | None
+    """The whole batch's."""
     place: int
-    """The sample's place in the task, or one of progress's other places."""
+    """The sample's place in that batch, or one of progress's other places."""
     seconds: float
     """Since it has been there."""
     state: str = ""
@@ -36,19 +40,33 @@ class Death(NamedTuple):
     worker: int
     pid: int | None
     exitcode: int | None
-    task: Task | None
+    part: Part | None
+    """What it was at, as far as that is known."""
     place: int
-    """Where it was when it ended."""
+    """Where in that batch it was when it ended, or one of progress's other places."""
     memory: int
     """The most bytes it had in use, as far as is known: of a forked one exactly, of others after their last batch."""
     last_words: str
     """The stack it left when it crashed."""
-    lost: tuple[Task, ...]
-    """Tasks that nobody is working on any more, its own among them, in order."""
+    lost: tuple[Part, ...]
+    """Parts that nobody is working on any more, its own among them, in order; also such as nobody wants."""
     instead: int | None = None
     """The index that was read in the stead of the sample at that place, if one was."""
-    early: tuple[Task, ...] = ()
-    """Tasks of the next epoch that nobody is working on any more; its own may be one of them."""
+
+    @property
+    def task(self) -> Task | None:
+        """The whole batch's."""
+        return None if self.part is None else self.part.entry.task
+
+
+def processes(standings: Iterable[Standing]) -> list[tuple[int, int]]:
+    """Number and pid of each worker that is a process."""
+    return [(at.worker, at.pid) for at in standings if at.pid is not None and at.worker != NO_WORKER]
+
+
+def ready(standings: Iterable[Standing]) -> int:
+    """How many have got as far as their first task."""
+    return sum(at.place not in (SETTING_UP, INITIALISING, LEAVING) for at in standings)
 
 
 def state_of(pid: int) -> str:

@@ -19,12 +19,12 @@ import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
 
 import feedline.datasets
-from feedline.ahead import Foresee
 from feedline.care import Care
 from feedline.counting import counted
 from feedline.datasets import fingerprint_of
+from feedline.engine.next_epoch import Foresee
+from feedline.engine.session import Session
 from feedline.errors import StateError
-from feedline.feed import Feed
 from feedline.line.collate import registrations
 from feedline.line.passed import ALONE, Passed
 from feedline.line.plan import StreamPlan, Tasks
@@ -98,7 +98,7 @@ class Engine:
 
     def __init__(self, own: Own) -> None:
         self.own = own
-        self.feed = Feed()
+        self.feed = Session()
         self._progress = Progress()
         self._put_off = False
         self._behind = Behind()
@@ -203,7 +203,7 @@ class Engine:
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
         if streams(loader.dataset):
-            self.feed.drop_kept()  # they have read on, which a state does not say of those that had delivered nothing
+            self.feed.drop_workers()  # they have read on; of those that had delivered nothing a state does not say so
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class Engine:
         loaded: Drawn | None = place.drawn
         if loaded is not None:
             if self._base_seed != loaded.base_seed:
-                self.feed.drop_kept()  # persistent workers were begun with another seed
+                self.feed.drop_workers()  # persistent workers were begun with another seed
             self._base_seed = loaded.base_seed
             generators.put(loaded.left)
         again = loaded is not None and loaded.begun

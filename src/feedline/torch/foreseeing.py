@@ -3,7 +3,7 @@
 Takes: a loader's sampler, the next epoch's number. Gives: the tasks that epoch begins with if until then nobody draws
 from the generators involved; None for samplers of other kinds than torch's and ours.
 Promises: generators and samplers stay as they are: copies are asked.
-Not its job: the real draws (orders), whether it comes true (feedline.ahead compares).
+Not its job: the real draws (orders), whether it comes true (engine.next_epoch compares).
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch._C._autograd import _profiler_enabled
 
+from feedline.engine.loop import BatchIterator
 from feedline.line.passed import Passed
-from feedline.loop import BatchIterator
 from feedline.state import Place
 
 

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import _utils
 
+from feedline.engine.loop import BatchIterator
 from feedline.foreign import ask
-from feedline.loop import BatchIterator
 from feedline.progress import clock
 from feedline.torch.moving import moved
 

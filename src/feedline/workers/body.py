@@ -131,9 +131,7 @@ class Body:
         began = clock()
         outcome = self._run(task, empty)
         indices = None if task.indices is None else tuple(index_list(task))
-        return with_marks(
-            outcome, Marks(task.batch, task.epoch, self._worker, began, clock(), indices, *marking.take())
-        )
+        return with_marks(outcome, Marks(task.seq, task.epoch, self._worker, began, clock(), indices, *marking.take()))
 
     def _run(self, task: Task, empty: Empty) -> Outcome:
         if self._broken is not None:
@@ -153,7 +151,7 @@ class Body:
     def failed(self, task: Task, error: BaseException) -> Outcome:
         """The outcome of a task that raised."""
         error = _raisable(error)
-        add_note(error, f"feedline: in {self._who}, making batch {task.batch} of epoch {task.epoch}")
+        add_note(error, f"feedline: in {self._who}, making batch {task.seq} of epoch {task.epoch}")
         return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
 
     def _run_gather(self, task: Task, empty: Empty) -> Outcome | None:
@@ -171,7 +169,7 @@ class Body:
             self._seed(task)
         if self._together is not None:
             self._together.begin()
-        if task.piece_of >= 0:
+        if task.rows is not None:
             return self._piecework.run(task, empty, self._seed)
         if self._salvage is not None:
             return self._run_salvage(self._salvage, task, empty)
@@ -277,7 +275,7 @@ class Body:
         return part.reader
 
     def _seed(self, task: Task) -> None:
-        self._ambient.enter(task_seed(task.seed, task.epoch, task.batch))
+        self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))
 
 
 def _said(reader: StreamReader) -> str | None:

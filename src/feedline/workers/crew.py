@@ -21,7 +21,7 @@ from typing import Any
 from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
 from feedline.observe.meter import Spent, spent_by
-from feedline.progress import INITIALISING, LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
+from feedline.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
 from feedline.supervise import fork_hazards, last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
@@ -111,10 +111,6 @@ class Crew:
         """Those that have not been dismissed, as far as they have said."""
         return [number for number in self.members if self.row(number)[PLACE] != LEAVING]
 
-    def ready(self) -> int:
-        """How many have got as far as their first task."""
-        return sum(self.row(number)[PLACE] not in (SETTING_UP, INITIALISING, LEAVING) for number in self.members)
-
     def vacant(self) -> Iterator[int]:
         """Places that nobody has."""
         return (number for number in range(self.count) if number not in self.members)
@@ -186,13 +182,14 @@ class Lane:
         """What no worker may keep."""
         return self.writing, self._recalling
 
-    def post(self, ticket: TaskTicket, urgent: bool) -> None:
-        """Send a ticket; an urgent one goes before those that wait here, with the next flush."""
-        if urgent:
+    def post(self, ticket: TaskTicket, first: bool) -> None:
+        """Send a ticket; before all that no worker has read, if it is to be `first`."""
+        if first:
+            self.recall()
             self.waiting.appendleft(ticket)
         else:
             self.waiting.append(ticket)
-            self.flush()
+        self.flush()
 
     def flush(self) -> None:
         """Send what the pipe has room for."""
@@ -202,6 +199,14 @@ class Lane:
     def recall(self) -> None:
         """Take back what no worker has read: it waits here, in order, until the next flush."""
         self.waiting.extendleft(reversed(unread_tasks(self._recalling)))
+
+    def take_back(self) -> list[int]:
+        """The serial numbers of all parts that no worker has read; they are not sent any more. Leave to go is."""
+        self.recall()
+        taken = [ticket.serial for ticket in self.waiting if not ticket.dismisses]
+        self.waiting = deque(ticket for ticket in self.waiting if ticket.dismisses)
+        self.flush()
+        return taken
 
     def dismiss(self, count: int) -> None:
         """Have so many of those who read here leave after the tasks sent so far; earlier leave unread is taken back."""

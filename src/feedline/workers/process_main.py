@@ -159,10 +159,10 @@ class _Worker:
 
     def _serve(self, ticket: TaskTicket, slot: Slot) -> DoneTicket:
         self._opened = ticket.run
-        task = load_task(slot.mapped(ticket.size).view(0, ticket.size))
-        if task.rows is None:
+        task, place = load_task(slot.mapped(ticket.size).view(0, ticket.size))
+        if place is None or task.rows is None:
             return DoneTicket(ticket.serial, *self._outcome(task, slot))
-        joint = self._slot(*task.joint)
+        joint = self._slot(*place)
         return DoneTicket(ticket.serial, *self._outcome(task, slot, (Rows(*task.rows), joint)), joint.capacity)
 
     def _outcome(self, task: Task, slot: Slot, part: tuple[Rows, Slot] | None = None) -> Packed:

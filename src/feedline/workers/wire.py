@@ -59,6 +59,14 @@ _DONE = struct.Struct("<5q")
 _DONE_MANY = _DONE.size * 64  # what the parent reads at once
 
 
+Place = tuple[int, int]
+"""A slot's number and its capacity."""
+_INDICES = Task._fields.index("indices")
+_USUAL = Task._fields.index("first") + 1
+_RARELY = tuple(Task._field_defaults[name] for name in Task._fields[_USUAL:])
+"""What the other fields of most tasks are."""
+
+
 class Descriptor:
     """A file descriptor that may be an argument of a process under every start method."""
 
@@ -73,25 +81,28 @@ def _received(duplicate: Any) -> Descriptor:
     return Descriptor(duplicate.detach())
 
 
-def dump_task(task: Task, sent: SentByValue | None = None) -> bytes:
-    """A task as bytes. Indices go raw: pickling a small array costs more than all the rest.
+def dump_task(task: Task, joint: Place | None = None, sent: SentByValue | None = None) -> bytes:
+    """A task as bytes, and the place that it is to be written to with others. Indices go raw: pickling a small array
+    costs more than all the rest.
 
     To workers that were `sent` classes by value, indices and places that are no plain numbers go in the same way.
     """
-    seq, epoch, seed, indices, first, avoid, alone, shards, _, stride, piece_of, _, joint = task
+    indices, rare = task.indices, task[_USUAL:]
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
-    place = None if joint is None else (joint.slot.id, joint.slot.capacity)
-    rare = (*task[5:-1], place) if avoid or alone or shards or stride > 1 or piece_of >= 0 else ()
-    parts = (seq, epoch, seed, raw, None if raw is not None else indices, first, rare)
-    if sent is not None and sent.in_use and (raw is None or rare):
-        return sent.dumps(parts)
-    return pickle.dumps(parts, protocol=5)
+    fields = None if rare == _RARELY else rare
+    message = (*task[:_INDICES], raw, None if raw is not None else indices, task.first, fields, joint)
+    if sent is not None and sent.in_use and (raw is None or fields is not None):
+        return sent.dumps(message)
+    return pickle.dumps(message, protocol=5)
 
 
-def load_task(data: Any) -> Task:
-    """The task again, in a worker."""
-    seq, epoch, seed, raw, indices, first, rare = loads(data)
-    return Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), first, *rare)
+def load_task(data: Any) -> tuple[Task, Place | None]:
+    """The same again, in a worker."""
+    seq, epoch, seed, raw, indices, first, fields, joint = loads(data)
+    task = Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), first)
+    if fields is not None:
+        task = task._replace(**dict(zip(Task._fields[_USUAL:], fields, strict=True)))
+    return task, joint
 
 
 def send_task(fd: int, ticket: TaskTicket) -> bool:

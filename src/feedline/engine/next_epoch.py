@@ -1,10 +1,10 @@
 """The next epoch's first batches, made by persistent workers while this epoch's last ones are consumed.
 
-Takes: the tasks the next epoch is foreseen to begin with, then those it does begin with. Gives: tasks sent early, taken
-over or dropped.
+Takes: the tasks the next epoch is foreseen to begin with, then those it does begin with. Gives: which tasks to send
+early; whether those that were sent are the right ones.
 Promises: a batch is a function of its task and of what its worker was started with, so tasks are compared: what was
 foreseen wrong is never delivered. An epoch that could not be foreseen is not foreseen again soon.
-Not its job: foreseeing (line.foreseeing, fronts), whether it may be done at all (feed), how tasks travel (workers).
+Not its job: foreseeing (line.foreseeing, fronts), whether it may be done at all (session), which are out (ledger).
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from feedline.guard import Guard
 from feedline.line.plan import Tasks
 from feedline.messages import Task
-from feedline.supervise.early_losses import EarlyLosses
-from feedline.workers.contract import Workers
 
 Foresee = Callable[[], Tasks | None]
 """The tasks of the next epoch, as far as can be known; None if they cannot. It changes nothing."""
@@ -28,73 +25,44 @@ LONGEST_REST = 64
 """Epochs; work in vain every 64th costs nothing that could be measured, and who began to draw elsewhere may stop."""
 
 
-class Ahead:
+class NextEpoch:
     """One loader's, for all its epochs."""
 
     def __init__(self) -> None:
-        self._workers: Workers | None = None
         self._tasks: Tasks | None = None
-        self._sent: list[Task] = []
-        self._losses = EarlyLosses()
         self._rest = Rest()
         self._has_looked = False
-        self._outdated = False
+        self.is_outdated = False
 
-    def __len__(self) -> int:
-        """Tasks of the next epoch that are out."""
-        return len(self._sent)
+    def begin(self) -> None:
+        """An epoch begins: there is another one to be foreseen."""
+        self._tasks, self._has_looked = None, False
 
-    def send(self, foresee: Foresee, guard: Guard, room: int) -> None:
-        """All tasks of an epoch are out: send those that the next one begins with, so many in all."""
+    def following(self, foresee: Foresee) -> Task | None:
+        """All tasks of this epoch are out: the one that the next epoch begins with, then the one after it."""
         if not self._has_looked:
             self._has_looked = True
-            self._look(foresee, guard)
-        while self._tasks is not None and len(self._sent) < room:
-            try:
-                task = next(self._tasks)
-            except Exception:  # the end, or an error of the sampler's, as below
-                self._tasks = None
-            else:
-                self._sent.append(guard.submit_early(task))
-
-    def _look(self, foresee: Foresee, guard: Guard) -> None:
-        if guard.workers.takes_early and self._rest.over():
-            self._workers, self._losses = guard.workers, guard.early
-            with contextlib.suppress(Exception):  # the sampler's, which it will raise again when its epoch begins
-                self._tasks = foresee()
-
-    def begin(self, workers: Workers) -> None:
-        """An epoch begins on those workers: what was sent early is out now, all else is forgotten."""
-        if workers is not self._workers:
-            self.drop()
-        self._tasks, self._has_looked = None, False
-        workers.forget(keep_early=bool(self._sent))
-
-    def settle(self, tasks: list[Task], guard: Guard) -> None:
-        """The epoch begins with these tasks: have them out, those sent early or, if they are others, these."""
-        sent, lost, outdated = self._sent, self._losses.places, self._outdated
-        for told in self._losses.told:
-            guard.warn(told)
-        self.drop()
-        is_same = len(sent) == len(tasks) and all(map(same, sent, map(guard.careful, tasks)))
-        self._rest.foreseen(is_same)
-        if is_same and not outdated:
-            for task in tasks:
-                if task.seq in lost:
-                    guard.submit_again(task, lost[task.seq])
-            return
-        guard.workers.forget()
-        for task in tasks:
-            guard.submit(task)
+            if self._rest.over():
+                with contextlib.suppress(Exception):  # the sampler's, which it will raise again when its epoch begins
+                    self._tasks = foresee()
+        if self._tasks is None:
+            return None
+        try:
+            return next(self._tasks)
+        except Exception:  # the end, or an error of the sampler's, as above
+            self._tasks = None
+            return None
 
     def outdate(self) -> None:
         """Something else is wanted of the next epoch's batches, so those sent so far will not do."""
-        self._outdated = bool(self._sent)
+        self.is_outdated = True
 
-    def drop(self) -> None:
-        """What was sent is nobody's any more."""
-        self._workers, self._tasks, self._sent, self._outdated = None, None, [], False
-        self._losses = EarlyLosses()
+    def is_right(self, sent: list[Task], tasks: list[Task]) -> bool:
+        """The epoch begins with these tasks: are they those that were sent early?"""
+        is_same = len(sent) == len(tasks) and all(map(same, sent, tasks))
+        self._rest.foreseen(is_same)
+        outdated, self.is_outdated = self.is_outdated, False
+        return is_same and not outdated
 
 
 class Rest:

@@ -2,7 +2,7 @@
 
 Takes: what is known of a loader's samples and of how its tasks come back. Gives: a number of pieces, 1 for the whole.
 Promises: decided from facts alone; samples that take next to no time are never divided once that is known.
-Not its job: sending pieces out and putting them together (splitting).
+Not its job: sending parts out and putting them together (splitting).
 
 A batch is divided where somebody would wait for one worker while others could help: the first batches of an epoch,
 before which nothing has been made ahead, and all batches while some tasks take much longer than others. A steady flow
@@ -112,45 +112,37 @@ class Division:
 
 
 class Race:
-    """Tasks sent out one after the other: does one of them take much longer than those around it?
+    """Parts sent out one after the other: does one of them take much longer than those around it?
 
-    Workers finish equal tasks about in order: while one takes one task, each of the others takes one, too.
+    Workers finish equal parts about in order: while one takes one part, each of the others takes one, too.
 
-    >>> race = Race(workers=2)
-    >>> for number in range(5): race.sent(number)
-    >>> race.back(1); race.is_uneven
+    >>> race = Race()
+    >>> race.back(was_first=False, workers=2); race.is_uneven
     False
-    >>> race.back(2); race.is_uneven
+    >>> race.back(was_first=False, workers=2); race.is_uneven
     True
     """
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._out: dict[int, None] = {}
+    def __init__(self) -> None:
         self._past = 0
         self._uneven_for = 0
 
-    def sent(self, number: int) -> None:
-        """A task goes out."""
-        self._out[number] = None
+    def sent(self) -> None:
+        """A part goes out."""
         if self._uneven_for:
             self._uneven_for -= 1
 
-    def back(self, number: int) -> None:
-        """It is back, or nobody waits for it any more."""
-        if number not in self._out:
-            return
-        if number == next(iter(self._out)):
+    def back(self, was_first: bool, workers: int) -> None:
+        """One is back; was it, of those that were out, the one that was sent first?"""
+        if was_first:
             self._past = 0
-        else:
-            self._past += 1
-            if self._past >= self.workers:
-                self._uneven_for = REMEMBERED
-        del self._out[number]
+            return
+        self._past += 1
+        if self._past >= workers:
+            self._uneven_for = REMEMBERED
 
-    def forget(self) -> None:
-        """None is waited for any more; what has been found stays."""
-        self._out.clear()
+    def begin(self) -> None:
+        """A run begins; what has been found stays."""
         self._past = 0
 
     @property

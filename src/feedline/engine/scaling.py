@@ -4,13 +4,14 @@ Takes: the moments at which batches are asked for and had (the meter's), what wo
 Gives: other numbers of workers, and of batches ahead; what was chosen, and why.
 Promises: what was learnt lasts over epochs; a window of batches is all of one setting, and begins when its workers are
 ready; a batch costs one call and some additions, 2 µs, and where that is much, it is not looked at each.
-Not its job: deciding (supervise.pace), having workers (workers.changing).
+Not its job: deciding (supervise.pace), having workers (worker_set).
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ from feedline.staffing import AutoCount, most_workers
 from feedline.stats import Change, Chosen
 from feedline.supervise.memory import measure
 from feedline.supervise.pace import Means, Pace, Setting, Window
-from feedline.workers.changing import CannotHire, ChangingWorkers, may_be_alone
 from feedline.workers.job import Job
 
 KEPT = 100
@@ -36,7 +36,7 @@ ROUNDS = 4
 STEPS = 1000
 """Of so many steps of a window the median is taken: a pause (a validation, a checkpoint) is no step."""
 SPARSE, QUICK = 31, 200_000
-"""Once it is settled that the loop works alone, and in so few nanoseconds a batch, only every so-manieth is looked at
+"""Once it is settled that the loop works alone, and in so few nanoseconds a batch, only every 31st is looked at
 and stands for all: to look costs 2 µs of 19 (benchmarks/auto_workers.py, in memory). A prime, because steps may take
 turns: of eight whose gradients make one, every eighth would be the same."""
 UNKNOWN_WORKER = 1 << 26
@@ -45,7 +45,34 @@ MEASURED = 2
 """So many workers are weighed when there might be more of them: it takes 16 ms for one of 320 MB."""
 
 
-class Pacing:
+class CannotHire(Exception):
+    """There are no more workers to be had; why."""
+
+
+class Scaled(Protocol):
+    """What is asked of workers whose number changes (worker_set)."""
+
+    @property
+    def count(self) -> int:
+        """How many there are to be."""
+
+    def spent(self) -> Spent:
+        """What they have spent their time on."""
+
+    def processes(self) -> list[tuple[int, int]]:
+        """Number and pid of each."""
+
+    def ready(self) -> int:
+        """How many have got as far as their first task."""
+
+    def resize(self, count: int) -> None:
+        """Have so many, or `CannotHire`."""
+
+    def tidy(self) -> None:
+        """It stays so."""
+
+
+class Scaling:
     """One loader's, for all its epochs."""
 
     def __init__(self, pace: Pace, most: int) -> None:
@@ -77,7 +104,7 @@ class Pacing:
         pace = self._pace
         return Chosen(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
 
-    def begin(self, workers: ChangingWorkers) -> None:
+    def begin(self, workers: Scaled) -> None:
         """An epoch begins with these; its first batches show how it begins, and not how it goes on."""
         if self._unfinished:  # the last one was left, nobody knows when
             self._clear()
@@ -88,14 +115,14 @@ class Pacing:
         self._unfinished = True
         self._look(workers)
 
-    def end(self, workers: ChangingWorkers) -> None:
+    def end(self, workers: Scaled) -> None:
         """The epoch is over; a window that has begun goes on in the next."""
         if not self._skip:
             self._add(workers)
         self._is_short = self._total - self._began <= 1 + workers.count
         self._unfinished = False
 
-    def gave(self, meter: Meter, workers: ChangingWorkers) -> bool:
+    def gave(self, meter: Meter, workers: Scaled) -> bool:
         """The loop has had a batch, or `every` of them. Has the setting changed?"""
         every, self.unseen = self.every, 0
         self._total += every
@@ -114,7 +141,7 @@ class Pacing:
             return False
         return self._judge(meter, workers)
 
-    def _pass_over(self, workers: ChangingWorkers) -> None:
+    def _pass_over(self, workers: Scaled) -> None:
         self._skip -= 1
         if not self._skip:
             if workers.ready() >= workers.count:
@@ -135,7 +162,7 @@ class Pacing:
         self._least = ROUNDS * self._round
         self._least_time = 1e9 * (FIRST_SECONDS if self._is_first else SECONDS)
 
-    def _judge(self, meter: Meter, workers: ChangingWorkers) -> bool:
+    def _judge(self, meter: Meter, workers: Scaled) -> bool:
         before = self.chosen()
         self._pace.judge(self._window(workers), self._means(meter, workers))
         alone = self._pace.settled and not self.setting.workers and self._elapsed < QUICK * self._batches
@@ -143,7 +170,7 @@ class Pacing:
         self._is_first = False
         return self._follow(before, meter, workers)
 
-    def _follow(self, before: Chosen, meter: Meter, workers: ChangingWorkers) -> bool:
+    def _follow(self, before: Chosen, meter: Meter, workers: Scaled) -> bool:
         """Have as many workers as was decided; a new window begins. Has the setting changed?"""
         try:
             if self.setting.workers != workers.count:
@@ -165,24 +192,24 @@ class Pacing:
             self._skip = before.prefetch_factor * before.workers + workers.count + 1
         return has_changed
 
-    def _look(self, workers: ChangingWorkers) -> None:
+    def _look(self, workers: Scaled) -> None:
         """From now on what is spent counts."""
         self._before, self._cpu_before = workers.spent(), self._cpu_time(workers)
 
-    def _add(self, workers: ChangingWorkers) -> None:
+    def _add(self, workers: Scaled) -> None:
         """Up to now."""
         self._spent += sum(workers.spent().minus(self._before))
         now = self._cpu_time(workers)
         if now is not None and self._cpu_before is not None:
             self._computed += max(0.0, now - self._cpu_before)
 
-    def _cpu_time(self, workers: ChangingWorkers) -> float | None:
+    def _cpu_time(self, workers: Scaled) -> float | None:
         """Of this process and its workers, while it matters: to look takes 30 µs a worker."""
         if self._pace.settled:
             return None
         return time.process_time() + sum(cpu_time(f"/proc/{pid}") for _, pid in workers.processes())
 
-    def _window(self, workers: ChangingWorkers) -> Window:
+    def _window(self, workers: Scaled) -> Window:
         self._add(workers)
         spent = self._spent
         busy = spent / (self._elapsed * workers.count) if workers.count else 1.0
@@ -195,7 +222,7 @@ class Pacing:
             computing=self._computed * 1e9 / self._elapsed / self._usable if self._elapsed else 0.0,
         )
 
-    def _means(self, meter: Meter, workers: ChangingWorkers) -> Means:
+    def _means(self, meter: Meter, workers: Scaled) -> Means:
         if not self._pace.settled:
             seen = [measure(number, pid) for number, pid in workers.processes()[:MEASURED]]
             self._worker_bytes = max([self._worker_bytes, *(each.private for each in seen if each is not None)])
@@ -210,16 +237,24 @@ def _error_of(times: npt.NDArray[np.int64]) -> float:
     return float(np.std(times, ddof=1) / np.mean(times) / len(times) ** 0.5) if len(times) > 1 and times.any() else 0.0
 
 
-def pacing_for(options: Options, job: Job) -> Pacing:
+def scaling_for(options: Options, job: Job) -> Scaling:
     """As these options begin."""
     assert isinstance(options.num_workers, AutoCount)
     alone = may_be_alone(job) and not options.timeout and options.care.on_stall != "restart"
     start = Setting(0 if alone else 1, options.prefetch_factor)
     most = most_workers(look().workers)
-    return Pacing(Pace(start, most, alone, options.num_workers.prefetches), most)
+    return Scaling(Pace(start, most, alone, options.num_workers.prefetches), most)
 
 
 def of_a_stream(options: Options) -> Chosen:
     """What there is to say where the number must not change."""
     why = "one for each CPU; a stream is shared out by the number of workers, so that stays what it is"
     return Chosen(options.num_workers, options.prefetch_factor, why, settled=True)
+
+
+def may_be_alone(job: Job) -> bool:
+    """Is a batch nothing but rows of arrays in memory? Then making it runs no code of the user's."""
+    if job.stream or not job.batched or job.collate_fn is not None or job.on_error != "raise":
+        return False
+    reader = job.dialect.batch_reader(job.dataset)
+    return reader is not None and not reader.draws and job.worker_init_fn is None

@@ -16,9 +16,11 @@ from kinds import FORK, THREADS, few
 from noted import Noted, Reads, stacked
 
 from feedline import BatchSampler, DataLoader, DistributedSampler, Sampler, StratifiedBatchSampler
-from feedline.ahead import same
+from feedline.engine.contract import Done
+from feedline.engine.ledger import Ledger
+from feedline.engine.next_epoch import same
 from feedline.loader import _job
-from feedline.messages import Outcome, Task
+from feedline.messages import Task
 from feedline.workers.processes import ProcessWorkers
 
 KEPT: dict[str, Any] = {**FORK, "persistent_workers": True, "collate_fn": stacked}
@@ -254,17 +256,24 @@ def test_a_foreign_sampler_is_asked_once_an_epoch_also_when_it_is_shared_out() -
 
 
 def test_workers_drop_what_was_sent_early_if_it_is_not_wanted() -> None:
-    workers = ProcessWorkers(_job(DataLoader(Noted(4), **KEPT).options), "fork")
-    workers.start()
+    ledger = Ledger()
+    ledger.begin()
+    workers = ProcessWorkers(_job(DataLoader(Noted(4), **KEPT).options), ledger, "fork")
+    workers.resize(1)
     try:
-        workers.submit(Task(0, 1, 0, np.array([0])), early=True)
-        workers.forget()
-        workers.submit(Task(7, 2, 0, np.array([1])))
-        (outcome,) = workers.wait(None)
-        assert isinstance(outcome, Outcome)
-        assert outcome.seq == 7
+        workers.send(ledger.whole(ledger.add_early(Task(0, 1, 0, np.array([0])))))
+        ledger.begin()
+        ledger.drop_early()
+        workers.drop_before(ledger.run)
+        workers.send(ledger.whole(ledger.add(Task(7, 2, 0, np.array([1])))))
+        while ledger.following is None:
+            for done in workers.receive(None):
+                assert isinstance(done, Done)
+                ledger.take(*done)
+        assert ledger.following.task.seq == 7
+        assert not ledger.out
     finally:
-        workers.release()
+        workers.stop()
 
 
 class EndsAfter(Sampler):

@@ -10,6 +10,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,14 @@ from scripted_pace import MOST, scripted
 
 import feedline
 from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionError, OptionTypeError, WorkerDied
+from feedline.engine.division import Division
+from feedline.engine.ledger import Ledger
+from feedline.engine.scaling import CannotHire, Scaling, may_be_alone, scaling_for
+from feedline.engine.worker_set import WorkerSet
 from feedline.messages import Task
-from feedline.pacing import pacing_for
 from feedline.staffing import AutoCount, check_count, most_workers
-from feedline.workers.changing import CannotHire, ChangingWorkers, may_be_alone
+from feedline.supervise.pace import Pace, Setting
+from feedline.supervise.watch import ready
 from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers
 from feedline.workers.threads import ThreadWorkers
@@ -176,17 +182,13 @@ def test_what_was_made_early_is_not_made_again_by_the_loop() -> None:
 
 
 def test_workers_that_nobody_needs_are_there_until_that_is_certain() -> None:
-    job = job_of(Pids(), num_workers=MOST)
-    workers = ChangingWorkers(job, ProcessWorkers(job, "fork", 2), 2)
-    try:
-        workers.start()
+    with set_of(2, FORK) as workers:
         workers.resize(0)
         assert len(workers.processes()) == 2
+        assert workers.has_to_switch
+        assert not workers.switch().traits.work_ahead
         while workers.processes():
             workers.tidy()
-        assert workers.do is not None
-    finally:
-        workers.release()
 
 
 def epochs_of(loader: Any, second: int) -> list[Any]:
@@ -308,22 +310,30 @@ def test_the_loop_is_alone_only_where_no_code_of_the_users_is_run() -> None:
     assert not may_be_alone(job_of(Quick()))
 
 
-def test_a_system_that_refuses_more_workers_has_as_many_as_it_has() -> None:
-    job = job_of(Pids(), num_workers=MOST)
-    workers = ChangingWorkers(job, Refusing(job, 1), 1)
-    try:
-        workers.start()
+def test_a_system_that_refuses_more_workers_has_as_many_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    with set_of(1, THREADS) as workers:
+        monkeypatch.setattr(workers.workers, "resize", partial(refuse, workers.workers.resize))
         with pytest.raises(CannotHire, match="the system refused more: that is enough"):
             workers.resize(4)
         assert workers.count == 2
-    finally:
-        workers.release()
 
 
-class Refusing(ThreadWorkers):
-    def resize(self, count: int) -> None:
-        super().resize(2)
-        raise OSError("that is enough")
+def refuse(resize: Any, count: int) -> None:
+    resize(2)
+    raise OSError("that is enough")
+
+
+@contextmanager
+def set_of(count: int, kind: dict[str, Any]) -> Iterator[WorkerSet]:
+    """So many workers, whose number may change."""
+    scaling = Scaling(Pace(Setting(count, 2), MOST), MOST)
+    with DataLoader(Pids(), num_workers="auto", **kind) as loader:
+        workers = WorkerSet(job_of(Pids(), num_workers=MOST), loader.options, Division(), scaling)
+        try:
+            workers.start()
+            yield workers
+        finally:
+            workers.stop()
 
 
 def test_threads_and_processes_that_were_never_needed_are_never_started() -> None:
@@ -357,7 +367,7 @@ PLAIN: dict[str, Any] = {
 )
 def test_who_sets_something_up_in_workers_has_one_from_the_start(more: dict[str, Any], start: int) -> None:
     with DataLoader(np.arange(8), num_workers="auto", **more) as loader:
-        pacing = pacing_for(loader.options, job_of(np.arange(8), worker_init_fn=more.get("worker_init_fn")))
+        pacing = scaling_for(loader.options, job_of(np.arange(8), worker_init_fn=more.get("worker_init_fn")))
         assert pacing.setting == (start, 2)
         assert pacing.most == most_workers(feedline.cpus.look().workers)
 
@@ -423,43 +433,43 @@ def test_a_wrong_number_is_refused_and_auto_named(wrong: Any) -> None:
         DataLoader(np.arange(8), num_workers=-1)
 
 
-def one_of(kind: dict[str, Any], job: Job) -> Any:
-    return ThreadWorkers(job, 1) if kind is THREADS else ProcessWorkers(job, "fork", 1)
+def one_of(kind: dict[str, Any], job: Job) -> tuple[Any, Ledger]:
+    ledger = Ledger()
+    staff = ThreadWorkers(job, ledger) if kind is THREADS else ProcessWorkers(job, ledger, "fork")
+    staff.resize(1)
+    return staff, ledger
 
 
 @both
 def test_staff_is_as_many_as_was_asked_for(kind: dict[str, Any]) -> None:
     job = job_of(Noisy(), num_workers=MOST)
-    staff = one_of(kind, job)
+    staff, _ = one_of(kind, job)
     try:
-        staff.start()
         for count in (3, 1, 0, 4, 2, 2, 6, 1):
             staff.resize(count)
-            assert staff.count == count
             while len(staff.standing()) > count:
-                assert staff.wait(0.05) == []  # those who leave are seen off, and are no news
+                assert staff.receive(0.05) == []  # those who leave are seen off, and are no news
             assert len(staff.standing()) == count
-            while staff.ready() < count:
-                assert staff.wait(0.01) == []
+            while ready(staff.standing()) < count:
+                assert staff.receive(0.01) == []
     finally:
-        staff.release()
+        staff.stop()
 
 
 @both
 def test_should_more_leave_than_were_to_others_come(kind: dict[str, Any]) -> None:
     job = job_of(Noisy(), num_workers=MOST)
-    staff = one_of(kind, job)
+    staff, ledger = one_of(kind, job)
     try:
-        staff.start()
         if kind is THREADS:
             staff._lanes[0].put(None)
         else:
             staff._crew.lanes[0].dismiss(1)
-        staff.submit(Task(0, 0, 1, [1, 2]))
-        (outcome,) = staff.wait(600)
-        assert (outcome.seq, outcome.size) == (0, 2)
+        staff.send(ledger.whole(ledger.add(Task(0, 0, 1, [1, 2]))))
+        (done,) = staff.receive(600)
+        assert (done.outcome.seq, done.outcome.size) == (0, 2)
     finally:
-        staff.release()
+        staff.stop()
 
 
 class Gated(Dataset[Any]):
@@ -482,16 +492,15 @@ class Gated(Dataset[Any]):
 def test_who_was_dismissed_and_is_wanted_again_stays(kind: dict[str, Any], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     job = job_of(Gated(tmp_path / "gate"), num_workers=MOST)
-    staff = one_of(kind, job)
+    staff, ledger = one_of(kind, job)
     try:
-        staff.start()
-        staff.submit(Task(0, 0, 1, [0]))
+        staff.send(ledger.whole(ledger.add(Task(0, 0, 1, [0]))))
         staff.resize(0)
         staff.resize(1)
         with open(tmp_path / "gate", "w"):
-            first = staff.wait(600)[0]
-        staff.submit(Task(1, 0, 1, [1]))
-        second = staff.wait(600)[0]
+            first = staff.receive(600)[0].outcome
+        staff.send(ledger.whole(ledger.add(Task(1, 0, 1, [1]))))
+        second = staff.receive(600)[0].outcome
         assert (first.seq, second.seq, int(first.batch[0])) == (0, 1, int(second.batch[0]))
     finally:
-        staff.release()
+        staff.stop()

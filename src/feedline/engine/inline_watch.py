@@ -13,11 +13,12 @@ from collections.abc import Callable
 from types import FrameType
 
 from feedline.care import Care
+from feedline.engine.contract import Done
 from feedline.errors import WorkerTimeout
-from feedline.messages import Outcome, Task
 from feedline.supervise import telling
 from feedline.supervise.interrupt import Interrupt, TimeIsUp
 from feedline.supervise.policy import Patience, Step
+from feedline.supervise.watch import Death
 from feedline.supervise.watchdog import Entry
 from feedline.workers.inline import InlineWorkers
 
@@ -46,13 +47,13 @@ class InlineWatch:
         self._error = ""
         workers.entry.watch(self.look, min(filter(None, (care.stall_warning, timeout))))
 
-    def do(self, task: Task) -> Outcome:
-        """Have a task done within `timeout`; without one, there is no need to ask here."""
+    def receive(self) -> list[Done | Death]:
+        """Have a batch made within `timeout`; without one, there is no need to ask here."""
         interrupt, outcome = self._interrupt, None
         try:
             try:
                 interrupt.open()
-                outcome = self._workers.do(task)
+                outcome = self._workers.receive(None)
             finally:
                 interrupt.close()
         except TimeIsUp:
@@ -98,7 +99,7 @@ class InlineWatch:
 
     def _report(self, patience: Patience, entry: Entry, now: float) -> str:
         standings, task = self._workers.standing(), entry.task
-        stacks = {at.worker: self._workers.stack_of(at.worker) for at in standings}
+        stacks = self._workers.stacks()
         return telling.stall(
             now - patience.began, None if task is None else task.seq, standings, stacks, self._describe
         )

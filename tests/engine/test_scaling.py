@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from feedline import DataLoader
 from feedline.arena.limits import room
 from feedline.cpus import look
+from feedline.engine.division import Division
+from feedline.engine.scaling import FIRST_SECONDS, ROUNDS, SECONDS, SPARSE, Scaling
+from feedline.engine.worker_set import WorkerSet
 from feedline.messages import Task
 from feedline.observe.meter import Meter, Spent
-from feedline.pacing import FIRST_SECONDS, ROUNDS, SECONDS, SPARSE, Pacing
 from feedline.supervise.pace import Means, Pace, Setting, Window
-from feedline.workers.changing import ChangingWorkers
 from feedline.workers.job import Job
-from feedline.workers.threads import ThreadWorkers
 
 MS = 1_000_000
 
@@ -33,18 +34,24 @@ class Watched(Pace):
         return self.setting
 
 
-def alone() -> ChangingWorkers:
-    job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
-    workers = ChangingWorkers(job, ThreadWorkers(job, 0), 0)
+def alone() -> WorkerSet:
+    workers = of(0)
     workers.start()
     return workers
 
 
+def of(count: int) -> WorkerSet:
+    """So many, whose number may change."""
+    job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
+    with DataLoader(np.arange(40), num_workers="auto", workers="thread") as loader:
+        return WorkerSet(job, loader.options, Division(), Scaling(Pace(Setting(count, 2), 4), 4))
+
+
 @pytest.fixture
-def workers() -> Iterator[ChangingWorkers]:
+def workers() -> Iterator[WorkerSet]:
     made = alone()
     yield made
-    made.release()
+    made.stop()
 
 
 @pytest.fixture
@@ -52,7 +59,7 @@ def pace() -> Watched:
     return Watched(Setting(0, 2))
 
 
-def give(pacing: Pacing, workers: Any, times: list[tuple[float, float]], meter: Meter | None = None) -> Meter:
+def give(pacing: Scaling, workers: Any, times: list[tuple[float, float]], meter: Meter | None = None) -> Meter:
     """Batches for which the loop took and waited so many milliseconds."""
     meter = meter or Meter(0, 0, Spent())
     for step, wait in times:
@@ -63,8 +70,8 @@ def give(pacing: Pacing, workers: Any, times: list[tuple[float, float]], meter: 
     return meter
 
 
-def test_the_first_batch_is_left_out_and_a_pause_is_no_step(pace: Watched, workers: ChangingWorkers) -> None:
-    pacing = Pacing(pace, 4)
+def test_the_first_batch_is_left_out_and_a_pause_is_no_step(pace: Watched, workers: WorkerSet) -> None:
+    pacing = Scaling(pace, 4)
     pacing.begin(workers)
     give(pacing, workers, [(10**9, 700), (20, 30), (20, 30), (60_000, 0), (20, 30)])
     ((window, _),) = pace.shown
@@ -72,8 +79,8 @@ def test_the_first_batch_is_left_out_and_a_pause_is_no_step(pace: Watched, worke
     assert window.noise > 0.5  # the pause is in that
 
 
-def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: ChangingWorkers) -> None:
-    pacing = Pacing(pace, 4)
+def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: WorkerSet) -> None:
+    pacing = Scaling(pace, 4)
     pacing.begin(workers)
     meter = give(pacing, workers, [(0, 1), *[(0, 1000)] * (ROUNDS - 1)])
     assert not pace.shown  # long enough, and too few
@@ -86,17 +93,17 @@ def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: ChangingWo
     assert pace.shown[1][0].noise == 0.0
 
 
-def test_the_first_window_is_short(pace: Watched, workers: ChangingWorkers) -> None:
-    pacing = Pacing(pace, 4)
+def test_the_first_window_is_short(pace: Watched, workers: WorkerSet) -> None:
+    pacing = Scaling(pace, 4)
     pacing.begin(workers)
     give(pacing, workers, [(0, 10), *[(0, 10)] * round(100 * FIRST_SECONDS)])
     assert len(pace.shown) == 1
 
 
 def test_where_batches_take_next_to_no_time_few_are_looked_at_and_stand_for_all(
-    pace: Watched, workers: ChangingWorkers
+    pace: Watched, workers: WorkerSet
 ) -> None:
-    pacing = Pacing(pace, 4)
+    pacing = Scaling(pace, 4)
     pacing.begin(workers)
     pace.settled = True
     meter = give(pacing, workers, [(0, 1), *[(0, 100)] * ROUNDS])
@@ -113,7 +120,7 @@ def test_where_batches_take_next_to_no_time_few_are_looked_at_and_stand_for_all(
     assert pacing.every == 1  # as before
 
 
-def epochs(pacing: Pacing, workers: Any, count: int, size: int, wait: float, slow: int = 1) -> None:
+def epochs(pacing: Scaling, workers: Any, count: int, size: int, wait: float, slow: int = 1) -> None:
     """Of so many batches each, as the loop has them; the first ones come late."""
     meter = Meter(0, 0, Spent())
     for _ in range(count):
@@ -126,10 +133,8 @@ def epochs(pacing: Pacing, workers: Any, count: int, size: int, wait: float, slo
 
 
 @pytest.mark.parametrize("size", [2, 6, 13, 15])
-def test_where_few_are_looked_at_short_epochs_are_looked_at_too(
-    pace: Watched, workers: ChangingWorkers, size: int
-) -> None:
-    pacing = Pacing(pace, 4)
+def test_where_few_are_looked_at_short_epochs_are_looked_at_too(pace: Watched, workers: WorkerSet, size: int) -> None:
+    pacing = Scaling(pace, 4)
     pacing.every, pacing._is_first = SPARSE, False
     pacing._clear()
     epochs(pacing, workers, 8 * SPARSE, size, 10)
@@ -150,16 +155,16 @@ class Four:
 @pytest.mark.parametrize(("size", "slow"), [(2, 1), (5, 1), (6, 5), (20, 5)])
 def test_epochs_shorter_than_what_is_left_out_are_measured(size: int, slow: int) -> None:
     pace = Watched(Setting(4, 2))
-    epochs(Pacing(pace, 4), Four(), 40, size, 100, slow)
+    epochs(Scaling(pace, 4), Four(), 40, size, 100, slow)
     assert pace.shown
     assert {round(window.wait, 4) for window, _ in pace.shown} == {0.1}
 
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_window_goes_on_in_the_next_epoch_unless_the_last_was_left(
-    pace: Watched, workers: ChangingWorkers, ended: bool
+    pace: Watched, workers: WorkerSet, ended: bool
 ) -> None:
-    pacing = Pacing(pace, 4)
+    pacing = Scaling(pace, 4)
     pacing.begin(workers)
     give(pacing, workers, [(0, 1), (0, 30), (0, 30), (0, 30)])
     if ended:
@@ -170,11 +175,12 @@ def test_a_window_goes_on_in_the_next_epoch_unless_the_last_was_left(
     assert not ended or pace.shown[0][0].wait == pytest.approx(0.030)
 
 
-def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: ChangingWorkers) -> None:
-    pacing = Pacing(pace, 4)
+def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: WorkerSet) -> None:
+    pacing = Scaling(pace, 4)
     pacing.begin(workers)
-    assert workers.do is not None
-    workers.do(Task(0, 0, 1, np.arange(4)))
+    workers.begin(in_order=True)
+    workers.workers.send(workers.ledger.whole(workers.ledger.add(Task(0, 0, 1, np.arange(4)))))
+    workers.workers.receive(None)
     assert sum(workers.spent())
     pacing.end(workers)
     pacing.begin(workers)
@@ -182,12 +188,10 @@ def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: C
     assert pace.shown[0][0].making == 0.0
 
 
-def test_it_knows_how_busy_the_cpus_are(
-    pace: Watched, workers: ChangingWorkers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_knows_how_busy_the_cpus_are(pace: Watched, workers: WorkerSet, monkeypatch: pytest.MonkeyPatch) -> None:
     used = 0.0
     monkeypatch.setattr("time.process_time", lambda: used)
-    pacing, half = Pacing(pace, 4), 0.05 * ROUNDS * look().usable
+    pacing, half = Scaling(pace, 4), 0.05 * ROUNDS * look().usable
     pacing.begin(workers)
     used = 1000.0  # before the window
     meter = give(pacing, workers, [(0, 1), *[(0, 100)] * (ROUNDS // 2)])
@@ -206,8 +210,8 @@ def test_it_knows_how_busy_the_cpus_are(
     assert pace.shown[-1][0].computing == 0.0
 
 
-def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, workers: ChangingWorkers) -> None:
-    pacing, meter = Pacing(pace, 4), Meter(0, 0, Spent())
+def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, workers: WorkerSet) -> None:
+    pacing, meter = Scaling(pace, 4), Meter(0, 0, Spent())
     pacing.begin(workers)
     meter.asked()
     meter.gave(4, np.zeros(1000))
@@ -219,18 +223,17 @@ def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, wor
 
 
 def test_a_worker_that_is_not_ready_is_not_measured() -> None:
-    job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
-    staff, pace = ThreadWorkers(job, 2), Watched(Setting(2, 2))
-    workers = ChangingWorkers(job, staff, 2)  # and not started yet
-    pacing = Pacing(pace, 4)
+    pace = Watched(Setting(2, 2))
+    workers = of(2)  # and not started yet
+    pacing = Scaling(pace, 4)
     pacing.begin(workers)
     meter = give(pacing, workers, [(0, 100)] * 30)
     assert not pace.shown
     workers.start()
     while workers.ready() < 2:
-        staff.wait(0.001)
+        workers.workers.receive(0.001)
     try:
         give(pacing, workers, [(0, 100)] * (1 + 2 * ROUNDS), meter)
         assert len(pace.shown) == 1
     finally:
-        workers.release()
+        workers.stop()

@@ -21,12 +21,12 @@ from kinds import FORK, SPAWN, THREADS, few
 
 import feedline
 from feedline import DataLoader
+from feedline.engine.division import REMEMBERED, UNKNOWN, Facts, Race, bounds, pieces_for
+from feedline.engine.splitting import may_split
 from feedline.errors import MemoryShortage
 from feedline.line.collate import default_collate
 from feedline.line.pieces import Misfit, collate_piece, join
 from feedline.loader import _job
-from feedline.workers.division import REMEMBERED, UNKNOWN, Facts, Race, bounds, pieces_for
-from feedline.workers.splitting import may_split
 
 FOUR: dict[str, Any] = {"num_workers": 4, "workers": "thread"}
 WAIT = 600
@@ -153,22 +153,17 @@ def test_how_many_pieces() -> None:
 
 
 def test_a_task_that_many_overtake_is_noticed_and_forgotten_again() -> None:
-    race = Race(workers=2)
-    for number in range(4):
-        race.sent(number)
-    for number in (1, 0, 3, 2):  # side by side
-        race.back(number)
+    race = Race()
+    for was_first in (False, True, False, True):  # side by side
+        race.back(was_first, workers=2)
     assert not race.is_uneven
-    for number in range(4, 8):
-        race.sent(number)
-    race.back(5)
-    race.back(6)
+    race.back(was_first=False, workers=2)
+    race.back(was_first=False, workers=2)
     assert race.is_uneven
-    race.back(99)  # of an epoch that was left
-    for number in range(8, 7 + REMEMBERED):
-        race.sent(number)
+    for _ in range(REMEMBERED - 1):
+        race.sent()
     assert race.is_uneven
-    race.sent(0)
+    race.sent()
     assert not race.is_uneven
 
 
@@ -304,7 +299,7 @@ def test_what_took_long_once_does_not_make_pieces_of_all_that_follows() -> None:
     """As on a machine with more workers than CPUs, where most of the time that passes is others'."""
     with DataLoader(OneWaits(), batch_size=6, **FOUR) as loader:
         list(loader)
-        flow, division = loader.stats().epoch, loader._feed._lasting.division
+        flow, division = loader.stats().epoch, loader._feed._division
         assert flow.fetching / flow.samples > 0.005
         assert division.seconds == division.quickest < 0.002
 

@@ -1,0 +1,448 @@
+"""The loop, written once for every kind of worker and every front.
+
+Takes: a session, an epoch's tasks. Gives: an iterator over batches.
+Promises: at most `prefetch_factor × num_workers` batches out; every batch once; an error is raised by `next()` and
+nowhere else; whatever way the loop is left, nothing is left behind.
+Not its job: what is out (ledger), deaths (recovery), stalls (waiting, inline_watch), what lasts longer than an epoch
+(session), what a stream's outcomes tell (stream_ends), anything a stop on the line does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from feedline.collated import nothing_valid
+from feedline.datasets import described
+from feedline.engine.contract import Done
+from feedline.engine.inline_watch import watch_for
+from feedline.engine.ledger import Entry
+from feedline.engine.next_epoch import Foresee
+from feedline.engine.recovery import Recovery
+from feedline.engine.stream_ends import StreamEnds
+from feedline.engine.waiting import Waiting
+from feedline.engine.worker_set import WorkerSet
+from feedline.errors import add_note
+from feedline.line.passed import Passed
+from feedline.line.plan import Tasks
+from feedline.messages import Outcome, Task
+from feedline.observe.meter import Meter, Spent
+from feedline.observe.recording import Recording, Slots
+from feedline.options import Options
+from feedline.progress import clock
+from feedline.stats import Flow
+from feedline.supervise.memory import Setting
+from feedline.supervise.watch import Death, processes
+
+if TYPE_CHECKING:
+    from feedline.engine.session import Session
+
+
+class State(Enum):
+    """Of an epoch; the text is what `next()` says to whoever asks for more."""
+
+    RUNNING = "it goes on"
+    FINISHED = "all batches have been delivered"
+    CLOSED = "this iteration was closed before its end; begin another with iter(loader)"
+    GIVEN_UP = "this iterator was given up when iter() was called again on its loader (persistent_workers=True)"
+    FAILED = (
+        "this iteration was ended by an error ({error}), and its remaining batches have not been delivered; begin "
+        "another with iter(loader)"
+    )
+
+
+class BatchIterator(Iterator[Any]):
+    """One epoch under way."""
+
+    def __init__(
+        self,
+        session: Session,
+        options: Options,
+        tasks: Tasks,
+        passed: Passed,
+        length: Callable[[], int],
+        crew: WorkerSet,
+        foresee: Foresee | None = None,
+    ) -> None:
+        self._session = session  # keeps it, and with it persistent workers, alive while the loop runs
+        self._options = options
+        self._tasks = tasks
+        self._passed = passed
+        self._length = length
+        self._foresee = foresee
+        self._crew = crew  # not `_workers`: whoever finds that name has torch's iterator, they think (Ultralytics)
+        self._ledger, self._splitting = crew.ledger, crew.splitting
+        self._recording = session.recording
+        self._meter = session.new_meter(Meter(passed.epoch, crew.count, crew.spent()))
+        describe = partial(described, options.dataset)
+        workers, care, timeout = crew.workers, options.care, options.timeout
+        self._recovery = Recovery(workers, crew.ledger, care, describe, session.say, session.quarantine, self._meter)
+        self._waiting = Waiting(workers, self._recovery, care, timeout, describe, session.say)
+        self._watch = watch_for(workers, care, timeout, describe, session.say)
+        self._ends = StreamEnds(options, passed) if options.stream else None
+        self._begun = False
+        self._inside: dict[int, object] = {}
+        """The call of next() that is under way, if one is; entered and left in single steps."""
+        self._more = True
+        self._sampler_error: Exception | None = None
+        self._state = State.RUNNING
+        self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
+        self._passes_over = care.on_error != "raise"
+        self._dropped = 0
+        self._is_whole = passed.place.batches == 0
+        self.samples_given: int | None = None
+        """How many the latest batch was made of; None if the dataset gives batches of its own."""
+        self._setting = Setting(options.dataset, options.stream, workers.traits.forked)
+        # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
+        stop = None if options.persistent_workers else crew.stop
+        self._end = weakref.finalize(self, _end, self._meter, crew.spent, stop, weakref.ref(session))
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> Any:
+        mine = object()
+        try:
+            if self._inside.setdefault(0, mine) is not mine:
+                self._enter(mine)
+            if self._state is not State.RUNNING:
+                self._refuse()
+            self._meter.asked(self._ledger.back)
+            try:
+                outcome = self._next_outcome()
+            except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
+                self._abandon(error)
+                raise
+            if outcome is None:
+                self._passed.finished = self._sampler_error is None
+                self._finish()
+                raise StopIteration
+            if outcome.failure is not None:
+                self._meter.gave_none()
+                raise outcome.failure.exception()
+            self._gave(outcome)
+            return outcome.batch
+        finally:
+            if self._inside.get(0) is mine:
+                self._inside.clear()
+
+    def _next_outcome(self) -> Outcome | None:
+        """What comes next for the user; None at the end of the epoch."""
+        ledger = self._ledger
+        while True:
+            self.fill()
+            entry = ledger.following
+            if entry is not None:
+                outcome = self._hand_over(entry)
+                if self._is_for_the_user(outcome):
+                    if self._crew.works_ahead:
+                        self.fill()  # the place just freed is used while the user computes
+                    return outcome
+            elif not len(ledger):
+                return None
+            else:
+                self._receive()
+
+    def fill(self) -> None:
+        """Send out batches as far as there is room; `next()` does this by itself."""
+        crew, ledger = self._crew, self._ledger
+        if not self._begun:
+            self._begin()
+        if crew.has_to_switch and not len(ledger) and not ledger.early:
+            self._recovery.workers = self._waiting.workers = crew.switch()
+        while len(ledger) < crew.room and (task := self._next_task()) is not None:
+            self._send(ledger.add(self._recovery.careful(task), self._tasks.sampler_state()))
+        # Places that are free from now on are the next epoch's.
+        if not self._more and self._foresee is not None and crew.works_ahead:
+            while len(ledger) + len(ledger.early) < crew.room:
+                following = self._session.next_epoch.following(self._foresee)
+                if following is None:
+                    return
+                crew.workers.send(ledger.whole(ledger.add_early(self._recovery.careful(following))))
+
+    def _send(self, entry: Entry) -> None:
+        splitting, workers = self._splitting, self._crew.workers
+        parts = 1 if splitting is None else splitting.parts_for(entry.task, self._crew.count)
+        if parts == 1:
+            workers.send(self._ledger.whole(entry))
+        elif parts > 1 and splitting is not None:
+            for part in splitting.divide(entry, parts):
+                workers.send(part)
+
+    def _begin(self) -> None:
+        """Take over what the epoch before has sent early for this one, if it is what this one begins with."""
+        self._begun, ledger = True, self._ledger
+        early = ledger.early
+        if not early:
+            return
+        if self._passed.came_ahead:  # it goes on in its middle, which nobody has foreseen
+            ledger.drop_early()
+            self._crew.workers.drop_before(ledger.run)
+            return
+        tasks: list[tuple[Task, Any]] = []
+        while len(tasks) < len(early) and (task := self._next_task()) is not None:
+            tasks.append((self._recovery.careful(task), self._tasks.sampler_state()))
+        for told in self._crew.untold:
+            self._session.say(told)
+        self._crew.untold.clear()
+        if not self._session.next_epoch.is_right([entry.task for entry in early], [task for task, _ in tasks]):
+            ledger.drop_early()
+            self._crew.workers.drop_before(ledger.run)
+            for task, state in tasks:
+                self._send(ledger.add(task, state))
+            return
+        ledger.early = []
+        for entry, (task, state) in zip(early, tasks, strict=True):
+            ledger.adopt(entry, task, state)
+            if not entry.parts and entry.outcome is None:  # its worker died
+                self._recovery.send_first(entry)
+
+    def _receive(self) -> None:
+        """Wait for workers, and take in what they say; without workers, have the batch made."""
+        began = clock()
+        if self._crew.works_ahead:
+            self._look_at_memory()
+            if self._splitting is not None:
+                self._splitting.rest()
+            self._take(self._waiting.receive(self._ledger.awaited))
+        elif self._watch is not None and self._options.timeout:
+            self._take(self._watch.receive())
+        else:
+            self._take(self._crew.workers.receive(None))
+        self._meter.blocked += clock() - began
+
+    def _take(self, events: list[Done | Death]) -> None:
+        for event in events:
+            if isinstance(event, Done):
+                self._take_answer(*event)
+            else:
+                for entry in self._recovery.after(event):
+                    self._note(entry)
+                self._waiting.hired()
+        if self._splitting is not None and self._splitting.holds and events:
+            self._splitting.holds = False
+            for entry in self._ledger.unsent():
+                self._send(entry)
+
+    def _take_answer(self, serial: int, outcome: Outcome | None) -> None:
+        ledger, splitting = self._ledger, self._splitting
+        if splitting is not None and splitting.refuses(serial, outcome, self._crew.count):
+            ledger.take(serial, outcome)
+            for divided in reversed(ledger.divided()):
+                self._recovery.send_first(divided)
+            return
+        entry = ledger.take(serial, outcome)
+        if entry is None:
+            return
+        if entry.outcome is None and splitting is not None:
+            joined = splitting.joined(entry)
+            if joined is None:
+                self._recovery.send_first(entry)
+                return
+            ledger.settle(entry, joined)
+        self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        """Take in, as soon as it is known, what an outcome says of its stream and its worker."""
+        assert entry.outcome is not None
+        if self._crew.works_ahead:
+            self._recovery.note(entry.outcome)
+        if self._ends is not None:
+            self._ends.note(entry.outcome, self._tasks)
+
+    def _hand_over(self, entry: Entry) -> Outcome:
+        """The batch leaves; its place is free again, and the run stands after it."""
+        self._ledger.deliver(entry)
+        self._passed.delivered(entry, self._ledger.oldest())
+        self._waiting.over()
+        assert entry.outcome is not None
+        return entry.outcome
+
+    def _is_for_the_user(self, outcome: Outcome) -> bool:
+        """Take note of what is said beside the batch. Is there one, or an error?"""
+        if outcome.notice is not None:
+            self._session.note(outcome.notice)
+            self._dropped += outcome.dropped
+        if self._passes_over:
+            self._session.mishaps.take(outcome, self._options.care)
+        if self._ends is not None:
+            self._ends.left(outcome)
+        return outcome.size > 0 or outcome.failure is not None
+
+    def _gave(self, outcome: Outcome) -> None:
+        self._meter.gave(outcome.size, outcome.batch)
+        self.samples_given = outcome.size if self._options.batched else None
+        if self._recording is not None:
+            self._record(self._recording, outcome)
+        if self._crew.scaling is not None:
+            try:
+                if self._crew.scale(self._meter):
+                    self._waiting.hired()
+                    self.fill()
+            except BaseException as error:
+                self._abandon(error)
+                raise
+
+    def _next_task(self) -> Task | None:
+        while self._more:
+            try:
+                task = next(self._tasks)
+            except StopIteration:
+                self._more = False
+            except Exception as error:  # raised after the batches before it
+                add_note(error, "feedline: raised by the sampler")
+                self._sampler_error, self._more = error, False
+            else:
+                passed = self._passed
+                if not passed.came_ahead or not passed.has(task, self._tasks.sampler_state(), self._ledger.oldest()):
+                    return task
+        return None
+
+    def _record(self, recording: Recording, outcome: Outcome) -> None:
+        epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
+        pool, run = self._crew.workers.traits.pool, recording.meters.index(self._meter) + 1
+        slots = Slots() if pool is None else Slots(*pool.occupancy())
+        recording.gave(run, epoch, outcome.seq, outcome.size, asked, queued, slots, outcome.batch)
+
+    def _look_at_memory(self) -> None:
+        for warning in self._session.memory.look(self.processes, self._setting, ended=False):
+            self._session.tell_once(warning)
+
+    def is_ready(self) -> bool:
+        """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
+        if self._state is not State.RUNNING or not self._crew.works_ahead:
+            return False
+        try:
+            self.fill()
+            if self._ledger.following is None:
+                self._take(self._crew.workers.receive(0))
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        entry = self._ledger.following
+        if entry is None or entry.outcome is None:
+            return False
+        return entry.outcome.size > 0 or entry.outcome.failure is not None
+
+    def processes(self) -> list[tuple[int, int]]:
+        """Number and pid of the worker processes there are."""
+        return processes(self._crew.workers.standing())
+
+    def flow(self) -> Flow:
+        """How this epoch goes."""
+        if self._state is State.RUNNING:
+            self._meter.take(self._crew.spent())
+        return self._meter.flow()
+
+    def started(self, nanoseconds: int) -> None:
+        """Workers were started for it; so long the user has waited before asking."""
+        self._meter.starting = nanoseconds
+
+    def moved(self, nanoseconds: int) -> None:
+        """A further step between us and the user has kept the user waiting."""
+        self._meter.moved(nanoseconds)
+
+    def close(self) -> None:
+        """Leave the epoch; its workers end unless they are persistent."""
+        self._leave(State.CLOSED)
+
+    def give_up(self) -> None:
+        """A newer iteration has taken over the persistent workers."""
+        if self._state is State.RUNNING:
+            self._end()
+            self._crew.untold += self._recovery.untold
+            self._state = State.GIVEN_UP
+
+    def _leave(self, state: State) -> None:
+        if self._state is not State.RUNNING:
+            return
+        self._crew.leave()
+        self._state = state
+        if self._watch is not None:
+            self._watch.end()
+        self._crew.untold += self._recovery.untold
+        self._ledger.end()  # batches made ahead are nobody's any more
+        self._end()
+        if self._options.persistent_workers:
+            self._crew.workers.drop_before(self._ledger.run)
+
+    def _finish(self) -> None:
+        session, options = self._session, self._options
+        grown = session.memory.look(self.processes, self._setting, ended=True)
+        self._leave(State.FINISHED)
+        for warning in grown:
+            session.tell_once(warning)
+        if self._sampler_error is not None:
+            error, self._sampler_error = self._sampler_error, None
+            raise error
+        session.mishaps.judge(options.care, at_end=True)
+        if self._dropped and self._is_whole and not self._meter.flow().batches:
+            session.tell_once(nothing_valid(self._dropped))
+        if self._ends is not None and (wrong := self._ends.wrong_length()) is not None:
+            session.tell_once(wrong)
+        if options.on_epoch_end is not None:
+            options.on_epoch_end(session.stats())
+
+    def _abandon(self, error: BaseException) -> None:
+        self._error = type(error).__name__
+        self._leave(State.FAILED)
+        if self._options.persistent_workers:
+            self._session.drop_workers()
+
+    def _refuse(self) -> None:
+        if self._state is State.FINISHED or (self._state is State.FAILED and not self._error):
+            raise StopIteration
+        error, self._error = self._error, ""
+        raise RuntimeError(self._state.value.format(error=error))
+
+    def _enter(self, mine: object) -> None:
+        """Another call of `next()` is under way: an error, unless Ctrl-C came as it was about to leave."""
+        while (theirs := self._inside.setdefault(0, mine)) is not mine:
+            if (ident := self._who_is_inside(sys._getframe(1))) is not None:
+                raise RuntimeError(_taken_by(ident))
+            if self._inside.get(0) is theirs:  # it was so all the time that we looked, and nobody is there
+                self._inside.clear()
+
+    def _who_is_inside(self, own: FrameType) -> int | None:
+        for ident, frame in sys._current_frames().items():
+            at: FrameType | None = frame
+            while at is not None:
+                if at.f_code is own.f_code and at is not own and at.f_locals.get("self") is self:
+                    return ident
+                at = at.f_back
+        return None
+
+
+def _taken_by(ident: int) -> str:
+    if ident == threading.get_ident():
+        return "next() was called on this iterator by its own dataset, sampler or collate_fn, while it makes a batch"
+    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
+    return (
+        f"this iterator is being read by another thread ({next(names, ident)}) at this moment. Let one thread take the "
+        "batches and hand them on through a queue.Queue, or give each thread its own with iter(loader)"
+    )
+
+
+def _end(
+    meter: Meter, spent: Callable[[], Spent], stop: Callable[[], None] | None, session: Callable[[], Session | None]
+) -> None:
+    """Count up an iteration that is over, end its workers if they are its own, and have the recordings written.
+
+    A loop that was left by `break` gets here when its iterator is collected, so nothing here refers to that, and
+    nothing to what lasts: persistent workers may, through their dataset, refer to the loader.
+    """
+    meter.gave_none()
+    meter.take(spent())
+    if stop is not None:
+        stop()
+    if (kept := session()) is not None:
+        kept.write_recordings()

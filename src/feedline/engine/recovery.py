@@ -1,0 +1,256 @@
+"""After a worker has died: its batches are made by others, the sample that did it is found, its place is filled again.
+
+Takes: deaths, the ledger, the user's wishes (`Care`). Gives: the entries that end in an error because of it; all others
+are sent out again.
+Promises: every batch still has exactly one outcome; a sample that kills worker after worker is named, and left out if
+the user wants that; what is said is said once.
+Not its job: noticing a death (workers), ending who is stuck (waiting), the decision about a batch (supervise.policy),
+the sentences (supervise.telling).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from feedline.care import Care
+from feedline.counting import counted
+from feedline.engine.contract import Workers
+from feedline.engine.ledger import Entry, Ledger
+from feedline.errors import StalledSample, WorkerDied, add_note
+from feedline.messages import Failure, Outcome, Task
+from feedline.observe.meter import Meter
+from feedline.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
+from feedline.supervise import telling
+from feedline.supervise.policy import What, judge
+from feedline.supervise.shutdown import words_for
+from feedline.supervise.watch import Death
+from feedline.workers.main_guard import EXPLANATION, UNGUARDED
+
+Warn = Callable[[str], None]
+TAKEN = "A new worker takes its place; no batch is lost."
+ANEW = " What the dataset had kept in the old one (a counter, a cache, a generator made there) begins anew."
+AGAIN_SECONDS = 1.0
+"""Until a worker that could not be started is tried again."""
+
+
+class Recovery:
+    """One iteration's."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        ledger: Ledger,
+        care: Care,
+        describe: telling.Describe,
+        warn: Warn,
+        quarantine: dict[Any, str],
+        meter: Meter,
+    ) -> None:
+        self.workers = workers
+        self._ledger = ledger
+        self._care = care
+        self._describe = describe
+        self._warn = warn
+        self._quarantine = quarantine
+        self._meter = meter
+        self.ended: dict[int, str] = {}
+        """Workers that we have ended, and why."""
+        self.untold: list[str] = []
+        """What is said of deaths at batches of the next epoch, when it begins: perhaps it never does."""
+        self._streams: dict[int, dict[str, Any]] = {}  # a stream's part → where it stands after its latest outcome
+        self._stillborn: dict[int, int] = {}  # a worker's number → how many died there before their first task
+        self._empty: dict[int, bool] = {}  # places without a worker, and whether it is to be started in another way
+        self.again_at = math.inf
+        """When empty places are to be filled."""
+
+    def careful(self, task: Task) -> Task:
+        """The task, told which of its samples are known to be deadly."""
+        if not self._quarantine or task.indices is None:
+            return task
+        known = dict(task.avoid)
+        more = tuple((place, why) for place, why in self._avoided(task).items() if place not in known)
+        return task._replace(avoid=task.avoid + more) if more else task
+
+    def _avoided(self, task: Task) -> dict[int, str]:
+        assert task.indices is not None
+        known = ((place, self._known(index)) for place, index in enumerate(task.indices))
+        return {place: why for place, why in known if why}
+
+    def _known(self, index: Any) -> str:
+        try:
+            return self._quarantine.get(_key(index), "")
+        except Exception:  # it cannot be a key
+            return ""
+
+    def note(self, outcome: Outcome) -> None:
+        """Somebody has made a batch."""
+        if self._stillborn:
+            self._stillborn.clear()
+        if outcome.stream is not None:
+            self._streams[outcome.stream[0]] = outcome.stream[1]
+
+    def after(self, death: Death) -> list[Entry]:
+        """Put a new worker in its place, see to its batches, and say so. Gives those that are settled by an error."""
+        why = self.ended.pop(death.worker, None)
+        first = place_among(death.place)
+        if first is not None:  # one that is stuck is known; which of several has killed its worker is not
+            death = death._replace(place=AT_ONCE if why is None else first)
+        told = self._told(death, why)
+        had_begun = death.pid is not None and death.place not in (SETTING_UP, INITIALISING)
+        taken = TAKEN + ANEW if had_begun else TAKEN  # threads share one dataset, which has what it had
+        entries = list(dict.fromkeys(part.entry for part in death.lost if self._ledger.is_wanted(part)))
+        own = death.part.entry if death.part is not None else None
+        failed, blamed = None, ""
+        if own is not None and own in self._ledger.early:
+            own.deaths += (death.place,)
+            self.untold.append(f"{told}\n{taken}")
+        elif own is not None:
+            failed, blamed = self._blamed(own, death, why)
+        settled = self._send_again(entries, own, failed)
+        self._check_birth(death, told)
+        self._empty[death.worker] = death.place == SETTING_UP and why is not None
+        self.again_at = 0.0
+        self.fill_places()
+        if failed is None and (own is None or own not in self._ledger.early):
+            self._warn(f"{told}\n{blamed or taken}")
+        return settled
+
+    def _send_again(self, entries: list[Entry], own: Entry | None, failed: Outcome | None) -> list[Entry]:
+        """All that the dead worker had, before anything else; early batches only when their epoch begins."""
+        settled: list[Entry] = []
+        entries = sorted(entries, key=lambda entry: entry.task.seq)
+        for entry in entries:
+            self._ledger.recall(entry)
+        now = [entry for entry in entries if entry not in self._ledger.early]
+        self._place(now)
+        for entry in reversed(now):
+            if failed is not None and entry is own:
+                self._ledger.settle(entry, failed)
+                settled.append(entry)
+            elif failed is not None and failed.ended and own is not None and entry.task.shard == own.task.shard:
+                # The part's new reader would come past that element again.
+                self._ledger.settle(entry, Outcome(entry.task.seq, ended=True))
+                settled.append(entry)
+            else:
+                self.send_first(entry)
+        return settled
+
+    def send_first(self, entry: Entry) -> None:
+        """Have one worker make the batch, before all that nobody has taken yet."""
+        self._ledger.recall(entry)
+        entry.task = self.careful(entry.task)
+        self.workers.send(self._ledger.whole(entry), first=True)
+
+    def fill_places(self) -> bool:
+        """New workers for empty places, if there are any. Where the system refuses one, the others go on, and it is
+        tried again."""
+        if not self._empty or time.monotonic() < self.again_at:
+            return False
+        self.again_at = math.inf
+        for worker, elsewhere in list(self._empty.items()):
+            try:
+                self.workers.revive(worker, elsewhere)
+                self._meter.restarts += 1
+            except OSError as error:
+                if not self.workers.standing():
+                    add_note(error, "feedline: no worker is left, and no new one could be started in its place")
+                    raise
+                self.again_at = time.monotonic() + AGAIN_SECONDS
+                refused = f"no new worker {worker} could be started ({error})"
+                self._warn(f"{refused}; the others go on, and it is tried again")
+            else:
+                del self._empty[worker]
+        return True
+
+    def _place(self, entries: list[Entry]) -> None:
+        """Of each part of a stream the first says where that stands, for whoever opens it now."""
+        seen: set[int] = set()
+        for entry in entries:
+            task = entry.task
+            if task.shards and task.shard not in seen:
+                seen.add(task.shard)
+                place = self._streams.get(task.shard, task.place) or {}
+                entry.task = task._replace(place=None if "problem" in place or "ended" in place else place or None)
+
+    def _told(self, death: Death, why: str | None) -> str:
+        if why is None:
+            return telling.obituary(death, self._describe)
+        name = telling.name_of(death.worker, death.pid)
+        first, _, rest = why.partition("\n")
+        doing = telling.where(death.task, death.place, self._describe, death.instead)
+        return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")
+
+    def _check_birth(self, death: Death, told: str) -> None:
+        if death.place not in (SETTING_UP, INITIALISING):
+            return
+        if death.exitcode == UNGUARDED:
+            raise WorkerDied(EXPLANATION)
+        count = self._stillborn[death.worker] = self._stillborn.get(death.worker, 0) + 1
+        if count > self._care.max_deaths:
+            raise WorkerDied(
+                f"{told}\nSo did {count - 1} before it in this place, and none had taken a task: look at "
+                "worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use num_workers=0."
+            )
+
+    def _blamed(self, entry: Entry, death: Death, why: str | None) -> tuple[Outcome | None, str]:
+        """What becomes of the batch in a dead worker's hands: an error instead of it, if any, and what to say."""
+        entry.deaths += (death.place,)
+        task = entry.task
+        size = 1 if task.indices is None else len(task.indices)
+        verdict = judge(entry.deaths, size, self._care.max_deaths, task.alone)
+        if verdict.what is What.RETRY:
+            return None, ""
+        if verdict.what is What.NARROW:
+            entry.task = task._replace(alone=True)
+            return None, "Its samples are now read one by one, to find the one that does it."
+        if verdict.what is What.SAMPLE and task.indices is not None and self._care.on_error != "raise":
+            return None, self._leave_out(entry, verdict.place, death, why)
+        return self._failure(entry, death, verdict.place, why), ""
+
+    def _leave_out(self, entry: Entry, place: int, death: Death, why: str | None) -> str:
+        task = entry.task
+        assert task.indices is not None
+        deaths = _deaths_at(place, entry)
+        last = why.splitlines()[0] if why else words_for(death.exitcode)
+        reason = f"{counted(deaths, 'worker')} ended at it; the last {last}"
+        if death.instead is not None:
+            reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
+        with contextlib.suppress(Exception):  # an index that cannot be a key is found out anew each time
+            self._quarantine[_key(task.indices[place] if death.instead is None else death.instead)] = reason
+        if death.instead is not None:  # what stood in for it did it: named twice, it is not replaced again
+            entry.task = task._replace(avoid=(*task.avoid, (place, reason), (place, reason)))
+            return f"dataset[{death.instead}], read in its stead, is left out from now on, and so is this one here."
+        avoid = {place: reason, **self._avoided(task), **dict(task.avoid)}
+        entry.task = task._replace(avoid=tuple(sorted(avoid.items())))
+        said = f"{telling.sample_name(task, place, self._describe)} is left out from now on"
+        return f"{said} (on_error={self._care.on_error!r})."
+
+    def _failure(self, entry: Entry, death: Death, place: int, why: str | None) -> Outcome:
+        task = entry.task
+        if place >= 0:
+            culprit = telling.sample_name(task, place, self._describe)
+        else:
+            culprit = f"batch {task.seq} of epoch {task.epoch}{telling.indices_of(task)}"
+        kind, did = (WorkerDied, "killed") if why is None else (StalledSample, "stalled")
+        remedy = "Repair or leave out the sample"
+        if task.indices is None:
+            remedy += ". on_error cannot pass it over, and the rest of what that worker reads is not read"
+        elif place >= 0:
+            remedy += ", or set on_error='skip' or 'replace' to go on without it"
+        deaths = _deaths_at(place, entry)
+        error = kind(f"{culprit} has {did} {counted(deaths, 'worker')}. The last: {self._told(death, why)}\n{remedy}.")
+        return Outcome(task.seq, failure=Failure.of(error, same_process=True), ended=task.indices is None)
+
+
+def _deaths_at(place: int, entry: Entry) -> int:
+    """How many have ended at that sample, or read it with others then; which are forgotten with all the others."""
+    places, entry.deaths = entry.deaths, ()
+    return len(places) if place < 0 else places.count(place) + places.count(AT_ONCE)
+
+
+def _key(index: Any) -> Any:
+    return int(index) if hasattr(index, "__index__") else index

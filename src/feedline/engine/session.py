@@ -1,0 +1,267 @@
+"""A loader's session: what lasts as long as the loader, and the epochs one after another.
+
+Takes: checked options, an epoch's tasks, a job for workers. Gives: iterators over batches, statistics, recordings.
+Promises: persistent workers serve one epoch at a time, the latest; they end with their loader, and never in a forked
+child of its process; a warning is said once, as if from the line of the user's loop; closing ends whatever is under
+way.
+Not its job: what happens in an epoch (loop), what the options mean (loader and fronts), having workers (worker_set).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial, reduce
+from types import FrameType
+from typing import Any
+
+from feedline.collated import Collated
+from feedline.engine.division import Division
+from feedline.engine.loop import BatchIterator
+from feedline.engine.next_epoch import Foresee, NextEpoch
+from feedline.engine.scaling import Scaling, of_a_stream, scaling_for
+from feedline.engine.user_line import tell, tell_of
+from feedline.engine.worker_set import WorkerSet
+from feedline.line.passed import Passed
+from feedline.line.plan import Tasks
+from feedline.messages import BadSample, Notice
+from feedline.mishaps import Mishaps
+from feedline.observe.meter import Meter
+from feedline.observe.recording import Recording
+from feedline.observe.report import page_of
+from feedline.observe.trace import trace_of
+from feedline.options import Options
+from feedline.progress import clock
+from feedline.recorder import Known, Recorder, Render
+from feedline.staffing import AutoCount
+from feedline.stats import Chosen, Flow, Stats
+from feedline.supervise.memory import MemoryWatch
+from feedline.workers.carried import warnings_about
+from feedline.workers.changeable import changeable
+from feedline.workers.held_generators import Repeats
+from feedline.workers.job import Job
+
+KEPT = 100
+"""Epochs that are kept one by one."""
+
+
+class Session:
+    """One loader's."""
+
+    def __init__(self) -> None:
+        self.quarantine: dict[Any, str] = {}
+        """Samples that have cost several workers their lives, and how."""
+        self.mishaps = Mishaps()
+        self.memory = MemoryWatch()
+        self.next_epoch = NextEpoch()
+        self.scaling: Scaling | None = None
+        """With num_workers="auto", of data with indices: how many workers there are."""
+        self.chosen: Callable[[], Chosen | None] = lambda: None
+        self._division = Division()
+        self._collated = Collated()
+        self._repeats = Repeats()
+        self._warned: dict[str, object] = {}
+        self._kind = ""  # of the workers; empty if there are none
+        self._meters: deque[Meter] = deque(maxlen=KEPT)
+        self._flow_before = Flow()  # of all epochs whose meters are not kept any more
+        self._recorders: list[Recorder] = []
+        # In the same thread, too, if the garbage collector ends an iteration that is recorded while it is held.
+        self._lock = threading.RLock()  # a loader may be read, and asked for its stats, in several threads at once
+        self._owner = os.getpid()
+        self._kept: WorkerSet | None = None
+        self._stop_kept: Callable[[], object] | None = None
+        self._marks = False  # do the workers that are kept mark what they do, for a recording?
+        self._may_work_ahead = False
+        self._latest: Callable[[], BatchIterator | None] = lambda: None
+        self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
+
+    def begin(
+        self,
+        options: Options,
+        tasks: Tasks,
+        passed: Passed,
+        length: Callable[[], int],
+        job: Job,
+        kind: type[BatchIterator] = BatchIterator,
+        foresee: Foresee | None = None,
+    ) -> BatchIterator:
+        """Start an iteration; with persistent workers one still under way on them is given up."""
+        began = clock()
+        job = replace(job, marked=self.recording is not None)
+        self._scale(options, job)
+        if self.kept is None:
+            self._kind = options.workers if job.num_workers else ""
+            for message in warnings_about(job, self._kind, options.multiprocessing_context):
+                self.tell_once(message)
+        kept = self._kept_for(options, job) if options.persistent_workers else None
+        workers = kept or WorkerSet(job, options, self._division, self.scaling)
+        workers.begin(options.in_order)
+        # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
+        iterator = kind(self, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None)
+        self._iterators.add(iterator)
+        self._latest = weakref.ref(iterator)
+        try:
+            if kept is None:
+                workers.start()
+            if self.scaling is not None:
+                self.scaling.begin(workers)
+            self.memory.begin(workers.processes())
+        except BaseException:
+            iterator.close()
+            raise
+        if workers.processes():  # the start of threads is nothing to speak of
+            iterator.started(clock() - began)
+        return iterator
+
+    def _scale(self, options: Options, job: Job) -> None:
+        if not isinstance(options.num_workers, AutoCount):  # perhaps no longer: torch's loaders can be told another
+            self.scaling, self.chosen = None, lambda: None
+        elif options.stream:
+            self.chosen = partial(of_a_stream, options)
+        elif self.scaling is None:
+            self.scaling = scaling_for(options, job)
+            self.chosen = self.scaling.chosen
+
+    def _kept_for(self, options: Options, job: Job) -> WorkerSet:
+        if (latest := self._latest()) is not None:
+            latest.give_up()
+        if job.marked and not self._marks:
+            self.drop_workers()  # those there are were told to mark nothing
+        self._marks = job.marked
+        self.next_epoch.begin()
+        if (kept := self.kept) is not None:
+            return kept
+        kept = WorkerSet(job, options, self._division, self.scaling)
+        self.next_epoch.is_outdated = False
+        may = options.across_epochs and options.workers == "process" and not job.stream and not job.in_turn
+        self._may_work_ahead = may and changeable(job) is None
+        self._kept = kept
+        self._stop_kept = weakref.finalize(self, kept.stop)  # whatever becomes of the loader
+        try:
+            kept.start()
+        except BaseException:
+            self.drop_workers()
+            raise
+        return kept
+
+    @property
+    def kept(self) -> WorkerSet | None:
+        """The persistent workers, if there are any."""
+        if self._owner != os.getpid():  # a forked child: the workers are the parent's
+            self._kept, self._owner = None, os.getpid()
+        return self._kept
+
+    def drop_workers(self) -> None:
+        """End the persistent workers."""
+        self._kept = None
+        if self._stop_kept is not None:
+            self._stop_kept()
+
+    def close(self) -> None:
+        """End all workers and give back their memory."""
+        for iterator in list(self._iterators):
+            iterator.close()
+        self.drop_workers()
+
+    def say(self, message: str, frame: FrameType | None = None) -> None:
+        """Warn of something that has happened, which is part of a recording; as if from that frame's loop."""
+        if (recording := self.recording) is not None:
+            recording.happened(message)
+        if frame is None:
+            tell(message)
+        else:
+            tell_of(message, frame)
+
+    def tell_once(self, message: str) -> None:
+        """Warn, unless that has been said before."""
+        mine = object()
+        if self._warned.setdefault(message, mine) is mine:  # in one step: of two threads one says it
+            tell(message)
+
+    def note(self, notice: Notice) -> None:
+        """Take in what a worker said beside its batch."""
+        if notice.marks and (recording := self.recording) is not None:
+            for marks in notice.marks:
+                recording.made(marks)
+        if notice.warning is not None:
+            self.tell_once(notice.warning)
+        if notice.ranks:
+            self.tell_once(notice.ranks)
+        for repeated in self._repeats.take(notice.drawing):
+            self.tell_once(repeated)
+        if notice.tally is not None and (hint := self._collated.take(notice.tally)) is not None:
+            tell(hint)
+
+    def new_meter(self, meter: Meter) -> Meter:
+        """The next epoch's."""
+        with self._lock:
+            if len(self._meters) == KEPT:
+                self._flow_before = self._flow_before.plus(self._meters[0].flow())
+            self._meters.append(meter)
+        if (recording := self.recording) is not None:
+            recording.meters.append(meter)
+        return meter
+
+    @property
+    def errors(self) -> list[BadSample]:
+        """The samples that failed and were passed over."""
+        return self.mishaps.samples
+
+    def stats(self) -> Stats:
+        """How the loader is doing."""
+        latest, kept = self._latest(), self.kept
+        processes = latest.processes() if latest is not None else kept.processes() if kept is not None else []
+        ended = not processes and self._kind == "thread"  # those there may have been are none of the workers
+        with self._lock:
+            before, meters = self._flow_before, list(self._meters)
+        epochs = [meter.flow() for meter in meters]
+        if latest is not None:
+            epochs[-1] = latest.flow()
+        return Stats(
+            epoch=epochs[-1] if epochs else Flow(),
+            total=reduce(Flow.plus, epochs, before),
+            epochs=tuple(epochs),
+            workers=() if ended else self.memory.now(processes),
+            collate=self._collated.stats(),
+            errors=self.mishaps.count,
+            kind=self._kind,
+            chosen=self.chosen(),
+        )
+
+    def trace(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs to come as trace events."""
+        return self._record(path, lambda recording, known: trace_of(recording))
+
+    def report(self, path: str | os.PathLike[str]) -> Recorder:
+        """Record the epochs to come as a page."""
+        return self._record(path, lambda recording, known: page_of(recording, known.stats, known.errors))
+
+    def _record(self, path: str | os.PathLike[str], render: Render) -> Recorder:
+        if self.recording is None and self.kept is not None and self.kept.ledger.early:
+            self.next_epoch.outdate()  # what is made already is no part of a recording that begins now
+        recorder = Recorder(path, self.recording or Recording(), render, self._known)
+        self._recorders.append(recorder)
+        return recorder
+
+    def _known(self) -> Known:
+        """What a recording does not have."""
+        return Known(self.stats(), self.errors)
+
+    @property
+    def recording(self) -> Recording | None:
+        """Where to write down what happens, if somebody wants to know."""
+        self._recorders = [recorder for recorder in self._recorders if recorder.on]
+        return self._recorders[0].recording if self._recorders else None
+
+    def write_recordings(self) -> None:
+        """An epoch is over: have the files there, whatever becomes of the process."""
+        for recorder in self._recorders:
+            try:
+                if recorder.on:
+                    recorder.write()
+            except Exception as error:  # a full disk, or a fault of ours: no reason to end a training
+                self.tell_once(f"the recording could not be written to {recorder.path}: {error!r}")

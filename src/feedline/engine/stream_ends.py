@@ -1,0 +1,86 @@
+"""What the outcomes of a stream's batches tell of it: where it ends, and whether all workers read the same.
+
+Takes: outcomes, as soon as they are known and when they leave. Gives: errors, and at the end what is wrong with the
+dataset's length.
+Promises: a stream that workers read in different ways, or that ends elsewhere in each, is an error and loses nothing
+in silence.
+Not its job: reading it (line.stream), which tasks are left (plan).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from feedline.counting import counted
+from feedline.errors import StateError
+from feedline.line.passed import Passed
+from feedline.line.plan import Tasks
+from feedline.line.stream import DISAGREE, ENDED_BY, UNEQUAL
+from feedline.line.turns import OTHER_RANKS
+from feedline.messages import Outcome
+from feedline.options import Options
+
+
+class StreamEnds:
+    """One epoch's."""
+
+    def __init__(self, options: Options, passed: Passed) -> None:
+        self._options = options
+        self._passed = passed
+        self._samples = passed.place.samples
+        self._read_whole: set[bool] = set()
+        self._last, self._latest = sys.maxsize, -1  # of a stream read whole: its last batch, the latest seen
+        self._ended_by = ""
+        self._counts: set[int] = set()  # of such a stream: how many elements workers found in it
+
+    def note(self, outcome: Outcome, tasks: Tasks) -> None:
+        """An outcome has come."""
+        if outcome.ended:
+            tasks.ended(outcome.seq)
+        if outcome.whole is not None:
+            if not outcome.whole and self._passed.others is not None:
+                ranks, rank = self._passed.others
+                raise StateError(OTHER_RANKS.format(ranks=ranks, rank=rank))
+            self._read_whole.add(outcome.whole)
+            if len(self._read_whole) > 1:
+                raise RuntimeError(DISAGREE)
+
+    def left(self, outcome: Outcome) -> None:
+        """It leaves."""
+        if True in self._read_whole:
+            self._check(outcome)
+        self._samples += outcome.size + outcome.dropped
+        if self._options.care.on_error != "raise":
+            self._samples += len(outcome.bad)
+
+    def _check(self, outcome: Outcome) -> None:
+        """Of a stream that every worker reads whole no batch comes after one that is the last for another worker, and
+        all find the same number of elements."""
+        if outcome.ended:
+            self._last = min(self._last, outcome.seq)
+            if outcome.notice is not None and outcome.notice.ended_by:
+                self._ended_by = outcome.notice.ended_by
+        if outcome.size:
+            self._latest = max(self._latest, outcome.seq)
+        count = -1 if outcome.notice is None else outcome.notice.elements
+        if count >= 0:
+            self._counts.add(count)
+        if self._latest > self._last or len(self._counts) > 1:
+            raise RuntimeError(ENDED_BY.format(error=self._ended_by) if self._ended_by else UNEQUAL)
+
+    def wrong_length(self) -> str | None:
+        """At the end: what to say of a dataset that has another length than it says."""
+        options, passed = self._options, self._passed
+        if passed.is_shared:
+            return None  # how many the other ranks had is not known here
+        try:
+            said = len(options.dataset)
+        except Exception:  # it has no length, or none that can be had
+            return None
+        short_batches = (options.batch_size or 1) * max(1, passed.shards) if options.drop_last else 0
+        if said - short_batches < self._samples <= said or self._samples == said:
+            return None
+        return (
+            f"the IterableDataset's __len__ says {said} but it gave {counted(self._samples, 'element')}, so "
+            "len(loader) is wrong too; let __len__ return the true count, or leave it out"
+        )

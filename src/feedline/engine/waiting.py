@@ -1,0 +1,140 @@
+"""Waiting for workers: whoever waits long is told why, and who is stuck is ended if the user wants that.
+
+Takes: workers, the user's wishes (`Care`, `timeout`). Gives: what workers have to say, as it comes; else warnings, and
+`WorkerTimeout`.
+Promises: a wait that lasts is explained; a worker that does not come to life is replaced; time in which this process
+could not run itself is nobody's fault.
+Not its job: what follows from a death (recovery), when to do what (supervise.policy), the sentences
+(supervise.telling), batches that the loop makes itself (inline_watch).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+from feedline.care import Care
+from feedline.engine.contract import Done, Workers
+from feedline.engine.recovery import Recovery, Warn
+from feedline.errors import WorkerTimeout
+from feedline.supervise import fork_hazards, telling
+from feedline.supervise.policy import Patience, Step, birth_due, stuck, unborn, until_stuck
+from feedline.supervise.watch import Death, Standing
+
+OVERSLEPT = 1.0
+"""Seconds; a wait that ends later than that was not ours to end: the whole process had been stopped."""
+
+
+class Waiting:
+    """One iteration's."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        recovery: Recovery,
+        care: Care,
+        timeout: float,
+        describe: telling.Describe,
+        warn: Warn,
+    ) -> None:
+        self.workers = workers
+        self._recovery = recovery
+        self._care = care
+        self.timeout = timeout
+        self._describe = describe
+        self._warn = warn
+        self._restarts = care.on_stall == "restart"
+        self._may_be_unborn = True
+        self._patience: Patience | None = None
+
+    def hired(self) -> None:
+        """There are new workers: whether they come to life is to be seen."""
+        self._may_be_unborn = True
+
+    def over(self) -> None:
+        """A batch has come; the next wait is another one."""
+        self._patience = None
+
+    def receive(self, seq: int | None) -> list[Done | Death]:
+        """What workers say; `seq` is the batch that is waited for. Empty if it is time to look again."""
+        if self._patience is None:
+            limit = self.timeout or (self._care.stall_warning if self._restarts else 0.0)
+            self._patience = Patience(time.monotonic(), self._care.stall_warning, limit)
+        patience = self._patience
+        found = self._until(min(patience.due, self._birth_due(), self._recovery.again_at), patience)
+        if not found:
+            self._replace_unborn()
+            if self._recovery.fill_places():
+                self.hired()
+            self._take(patience.step(time.monotonic()), patience, seq)
+        return found
+
+    def _until(self, due: float, patience: Patience) -> list[Done | Death]:
+        began = time.monotonic()
+        seconds = None if math.isinf(due) else max(0.0, due - began)
+        found = self.workers.receive(seconds)
+        if seconds is not None and not found:
+            overslept = time.monotonic() - began - seconds
+            if overslept > OVERSLEPT:
+                patience.put_off(overslept)
+        return found
+
+    def _take(self, step: Step, patience: Patience, seq: int | None) -> None:
+        if step is Step.ASK:
+            self.workers.stacks(ask=True)
+        elif step is Step.TELL:
+            remedy = telling.RESTARTS if self._restarts else telling.STILL_WAITING
+            self._warn(f"{self._report(patience, seq)}\n{remedy}")
+        elif step is Step.LIMIT:
+            if not self._restarts:
+                raise WorkerTimeout(
+                    f"no batch came within timeout={self.timeout:g} s: {self._report(patience, seq)}\n"
+                    f"{telling.TIMEOUT_REMEDY}"
+                )
+            self._restart_stuck(patience)
+
+    def _report(self, patience: Patience, seq: int | None) -> str:
+        standings = [self._with_end(at) for at in self.workers.standing()]
+        stacks = self.workers.stacks()
+        told = telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
+        likely = fork_hazards.hint(standings, stacks) if self.workers.traits.forked else ""
+        return f"{told}\n{likely}" if likely else told
+
+    def _with_end(self, at: Standing) -> Standing:
+        if at.worker not in self._recovery.ended:
+            return at
+        return at._replace(state=f"still there although it has been killed{': ' if at.state else ''}{at.state}")
+
+    def _restart_stuck(self, patience: Patience) -> None:
+        limit = self.timeout or self._care.stall_warning
+        standings = self.workers.standing()
+        now = time.monotonic()
+        for at in stuck(standings, limit):
+            end = "is left behind" if at.pid is None else "has been ended"
+            if self._kill(at, f"was stuck for {telling.seconds(at.seconds)} and {end}", with_stack=True):
+                patience.told(now)
+        patience.limit_again(now + max(0.05, until_stuck(standings, limit)))
+
+    def _birth_due(self) -> float:
+        """When a worker that is being started should be ready; looked at only until all have been."""
+        if not self._may_be_unborn or not self.workers.traits.forked:
+            return math.inf
+        seconds = birth_due(self.workers.standing())
+        self._may_be_unborn = not math.isinf(seconds)
+        return time.monotonic() + seconds
+
+    def _replace_unborn(self) -> None:
+        if self._may_be_unborn and self.workers.traits.forked:
+            for at in unborn(self.workers.standing()):
+                why = f"was not ready {telling.seconds(at.seconds)} after its start and has been ended"
+                self._kill(at, why, with_stack=False)
+
+    def _kill(self, at: Standing, why: str, with_stack: bool) -> bool:
+        if at.worker in self._recovery.ended:
+            return False
+        stack = self.workers.stacks().get(at.worker, "") if with_stack else ""
+        likely = fork_hazards.hint([at], {at.worker: stack}) if with_stack and self.workers.traits.forked else ""
+        told = why + (":\n" + telling.stack(stack) if stack else "") + (likely and f"\n{likely}")
+        self._recovery.ended[at.worker] = told
+        self.workers.kill(at.worker)
+        return True

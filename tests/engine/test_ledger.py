@@ -1,0 +1,234 @@
+"""The ledger: any interleaving of sending, answers, deaths, leaving and new runs delivers each batch once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kinds import few
+
+from feedline.engine.ledger import Entry, Ledger, Part
+from feedline.messages import Outcome, Task
+
+WORKERS = 3
+
+
+def task(seq: int, size: int = 4) -> Task:
+    return Task(seq, 0, 0, list(range(size)))
+
+
+def parts_of(ledger: Ledger, entry: Entry, count: int) -> list[Part]:
+    """The entry, sent out in so many parts."""
+    if count == 1:
+        return [ledger.whole(entry)]
+    edges = [4 * number // count for number in range(count + 1)]
+    tasks = [
+        (start, entry.task._replace(indices=list(range(start, stop)), rows=(start, stop, 4, 1)))
+        for start, stop in pairwise(edges)
+    ]
+    return list(ledger.divide(entry, tasks))
+
+
+class Workers(RuleBasedStateMachine):
+    """Whoever is free reads the next part; some die, and some of those had just read one without a trace."""
+
+    in_order = True
+    own_lanes = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger()
+        self.ledger.begin(self.in_order)
+        self.seq = 0
+        self.unread: list[Part] = []
+        self.at: dict[int, Part] = {}
+        self.read: dict[int, Part] = {}  # read, and nothing says so yet
+        self.pids = dict(enumerate(range(100, 100 + WORKERS)))
+        self.planned: list[int] = []
+        self.settled: list[int] = []
+        self.delivered: list[int] = []
+        self.made: dict[int, int] = {}
+
+    def send(self, entry: Entry, count: int, first: bool = False) -> None:
+        parts = parts_of(self.ledger, entry, count)
+        for part in parts:
+            part.worker = part.task.seq % WORKERS if self.own_lanes else part.worker
+        self.unread = [*parts, *self.unread] if first else [*self.unread, *parts]
+
+    @rule(count=st.integers(1, 3), skip=st.integers(0, 2))
+    def plan(self, count: int, skip: int) -> None:
+        self.seq += 1 + skip
+        self.planned.append(self.seq)
+        self.send(self.ledger.add(task(self.seq)), count)
+
+    @rule()
+    def plan_and_keep_back(self) -> None:
+        self.seq += 1
+        self.planned.append(self.seq)
+        self.ledger.add(task(self.seq))
+
+    @rule(count=st.integers(1, 2))
+    def send_what_was_kept_back(self, count: int) -> None:
+        for entry in self.ledger.unsent():
+            self.send(entry, count)
+
+    @precondition(lambda self: self.unread)
+    @rule(worker=st.integers(0, WORKERS - 1), says_so=st.booleans())
+    def begin_one(self, worker: int, says_so: bool) -> None:
+        mine = [part for part in self.unread if not self.own_lanes or part.worker == worker]
+        if mine and worker not in self.at and worker not in self.read:
+            self.unread.remove(mine[0])
+            (self.at if says_so else self.read)[worker] = mine[0]
+
+    @rule(worker=st.integers(0, WORKERS - 1))
+    def finish_one(self, worker: int) -> None:
+        part = self.at.pop(worker, None) or self.read.pop(worker, None)
+        if part is not None:
+            assert part.serial in self.ledger.out, "its place might have been somebody else's"
+            self.answer(part)
+
+    def answer(self, part: Part) -> None:
+        entry = self.ledger.take(part.serial, Outcome(part.task.seq, size=1))
+        if entry is None:
+            return
+        if entry.outcome is None:
+            self.ledger.settle(entry, Outcome(entry.task.seq, size=len(entry.parts)))
+        if entry.run == self.ledger.run:
+            self.settled.append(entry.task.seq)
+
+    @rule(worker=st.integers(0, WORKERS - 1))
+    def die(self, worker: int) -> None:
+        own = self.at.pop(worker, None)
+        silent = self.read.pop(worker, None)
+        self.pids[worker] += 100
+        if self.own_lanes:
+            lost = self.ledger.held_by(worker)
+            assert {part.serial for part in lost} >= {part.serial for part in (own, silent) if part is not None}
+            self.unread = [part for part in self.unread if part.worker != worker]
+        else:
+            at = {
+                other: (self.pids[other], self.at[other].serial if other in self.at else 0)
+                for other in range(WORKERS)
+                if other != worker
+            }
+            lost, freed = self.ledger.missing(own.serial if own else 0, {part.serial for part in self.unread}, at)
+            self.unread = []
+            in_use = {part.serial for part in (*self.at.values(), *self.read.values())}
+            assert not in_use & {part.serial for part in freed}, "somebody still writes there"
+        for entry in {part.entry: None for part in lost if self.ledger.is_wanted(part)}:
+            self.ledger.recall(entry)
+            self.send(entry, 1, first=True)
+
+    @precondition(lambda self: self.ledger.following is not None)
+    @rule()
+    def deliver(self) -> None:
+        entry = self.ledger.following
+        assert entry is not None
+        waiting = [seq for seq in self.planned if seq not in self.delivered]
+        assert entry.task.seq == (waiting[0] if self.in_order else self.settled[0])
+        self.ledger.deliver(entry)
+        self.delivered.append(entry.task.seq)
+        self.settled.remove(entry.task.seq)
+
+    @rule()
+    def leave(self) -> None:
+        self.ledger.begin(self.in_order)
+        self.planned, self.settled, self.delivered = [], [], []
+
+    @invariant()
+    def nothing_is_lost_or_twice(self) -> None:
+        assert len(self.ledger) == len(self.planned) - len(self.delivered)
+        assert len(set(self.delivered)) == len(self.delivered)
+        assert self.ledger.back == len(self.settled)
+        assert self.ledger.has_divided == any(part.task.rows is not None for part in self.ledger.out.values())
+
+    def teardown(self) -> None:
+        """In the end all come to life, do what there is to do, and nothing is out."""
+        self.send_what_was_kept_back(1)
+        while self.at or self.read or self.unread:
+            for worker in range(WORKERS):
+                self.finish_one(worker)
+                self.begin_one(worker, True)
+        while self.ledger.following is not None:
+            self.deliver()
+        assert self.delivered == self.planned if self.in_order else sorted(self.delivered) == self.planned
+        self.die(0)  # after which all that may still be missing is accounted for, because the others are at rest
+        for worker in range(WORKERS):
+            self.pids[worker] += 100
+        self.die(0)
+        assert not self.ledger.out
+
+
+class AsTheyCome(Workers):
+    in_order = False
+
+
+class EachItsOwn(Workers):
+    own_lanes = True
+
+
+for _machine in (Workers, AsTheyCome, EachItsOwn):
+    _machine.TestCase.settings = settings(max_examples=few(300), deadline=None, stateful_step_count=40)
+TestInOrder = Workers.TestCase
+TestAsTheyCome = AsTheyCome.TestCase
+TestEachItsOwn = EachItsOwn.TestCase
+
+
+@given(st.integers(1, 5), st.data())
+def test_what_was_sent_early_is_delivered_in_the_next_run_or_never(count: int, data: st.DataObject) -> None:
+    ledger = Ledger()
+    ledger.begin()
+    now = ledger.whole(ledger.add(task(7)))
+    early = [ledger.whole(ledger.add_early(task(seq))) for seq in range(count)]
+    before = data.draw(st.lists(st.sampled_from(early), unique=True))
+    for part in before:
+        ledger.take(part.serial, Outcome(part.task.seq, size=1))
+    assert ledger.following is None
+    assert ledger.back == 0
+    left_early = data.draw(st.booleans())
+    if not left_early:
+        ledger.take(now.serial, Outcome(7, size=1))
+        ledger.deliver(ledger.following or pytest.fail("it is back"))
+    ledger.begin()
+    adopted = data.draw(st.booleans())
+    if adopted:
+        for entry in ledger.early:
+            ledger.adopt(entry, entry.task, "state")
+        ledger.early = []
+    else:
+        ledger.drop_early()
+    for part in early:
+        if part not in before:
+            ledger.take(part.serial, Outcome(part.task.seq, size=1))
+    ledger.take(now.serial, Outcome(7, size=1))
+    seen: list[Any] = []
+    while (entry := ledger.following) is not None:
+        ledger.deliver(entry)
+        seen.append(entry.task.seq)
+    assert seen == (list(range(count)) if adopted else [])
+    assert not ledger.out
+
+
+def test_a_second_answer_and_one_of_nobody_are_dropped() -> None:
+    ledger = Ledger()
+    ledger.begin()
+    entry = ledger.add(task(0))
+    first = ledger.whole(entry)
+    ledger.recall(entry)
+    again = ledger.whole(entry)
+    assert ledger.take(first.serial, Outcome(0, "late")) is None
+    assert ledger.take(99, Outcome(0)) is None
+    assert ledger.take(again.serial, Outcome(0, "right")) is entry
+    assert ledger.take(again.serial, Outcome(0, "twice")) is None
+    assert entry.outcome == Outcome(0, "right")
+
+
+def test_a_sample_is_named_by_its_place_in_the_batch() -> None:
+    ledger = Ledger()
+    ledger.begin()
+    _, second = parts_of(ledger, ledger.add(task(0)), 2)
+    assert (second.place(1), second.place(-3)) == (3, -3)
