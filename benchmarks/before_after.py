@@ -36,7 +36,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from before_after_verdict import Verdict, judge, row, table, unmeasured
+from before_after_verdict import BLIND, Verdict, judge, row, table, unmeasured, unseen
 from before_after_workloads import CORE, TORCH, WORKLOADS, Workload
 from feedline.diagnose.bench.command import say
 from feedline.diagnose.bench.comparing import noise_of
@@ -192,6 +192,8 @@ def page(found: list[Measured], checkouts: dict[str, str], repeats: int, seconds
             notes.append(each.failure)
         else:
             rows.append(row(each.workload.title, each.verdict, noise_of(*each.others.values())))
+    blind = [each.workload.title for each in found if each.verdict and each.verdict.noise > BLIND]
+    notes += [unseen(blind)] if blind else []
     heads = [f"{side}: {name}" for side, name in checkouts.items()]
     return "\n".join([*heads, "", table(rows), "", *notes, f"{repeats} rounds, {seconds:.0f} s"])
 

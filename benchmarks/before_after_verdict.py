@@ -21,6 +21,9 @@ from feedline.diagnose.bench.noise import BUSY
 FLOOR = 0.01
 """The noise is never taken to be less: where code happens to lie in memory makes as much of a difference."""
 
+BLIND = 0.1
+"""With more noise than this a workload has not been held to anything, and that is said."""
+
 HEADER = ("workload", "before", "after", "before/after", "spread", "noise", "")
 RULE = (
     "before/after: above 1 the checkout after is faster (median of the rounds; the spread is their quartiles).\n"
@@ -57,8 +60,8 @@ def row(title: str, verdict: Verdict, others: float | None) -> tuple[str, ...]:
     doubt = " ?" if is_noisy(others) else ""
     return (
         title,
-        f"{verdict.before * 1000:.3g} ms",
-        f"{verdict.after * 1000:.3g} ms",
+        _milliseconds(verdict.before),
+        _milliseconds(verdict.after),
         f"{verdict.ratio:.3f}{doubt}",
         f"{verdict.low:.3f}…{verdict.high:.3f}",
         f"±{verdict.noise:.1%}",
@@ -66,9 +69,19 @@ def row(title: str, verdict: Verdict, others: float | None) -> tuple[str, ...]:
     )
 
 
+def _milliseconds(seconds: float) -> str:
+    found = seconds * 1000
+    return f"{found:,.0f} ms" if found >= 100 else f"{found:.3g} ms"
+
+
 def unmeasured(title: str) -> tuple[str, ...]:
     """The cells of a workload that a side could not run."""
     return (title, *[""] * (len(HEADER) - 2), "**not measured**")
+
+
+def unseen(titles: Sequence[str]) -> str:
+    """A sentence about workloads with more noise than BLIND."""
+    return f"A slowdown of {BLIND:.0%} would not have been seen in: {'; '.join(titles)}."
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

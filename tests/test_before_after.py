@@ -129,6 +129,12 @@ def test_what_a_side_could_not_run_is_in_the_table_with_the_reason(of, made):
     assert "after: it crashed" in page
 
 
+@pytest.mark.parametrize(("again", "blind"), [(1.05, False), (1.5, True)])
+def test_noise_that_would_hide_a_slowdown_is_told(of, made, again, blind):
+    found = made(range(3), {"before": 1.0, "again": again, "after": 1.0})
+    assert ("would not have been seen in: texts" in of.before_after.page(found, {}, 3, 1.0)) == blind
+
+
 def test_more_rounds_are_added_to_those_that_were(of, made):
     found = made(range(3), {"before": 1.0, "again": 1.0, "after": 2.0})
     made(range(3, 6), {"before": 1.0, "again": 1.0, "after": 1.0}, found)
