@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-sources test-diagnose \
-	test-core lint bench bench-peers bench-growth pictures soak clean
+	test-core lint bench bench-peers bench-growth bench-before-after pictures soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -89,6 +89,12 @@ bench-peers: .venv-peers/peers.done .venv-peers/ffmpeg.done
 
 bench-growth: .venv/test.done
 	PYTHONPATH=src:benchmarks $(BIN)/python benchmarks/growth.py $(ARGS)
+
+# Is anything slower than it was? BEFORE and AFTER are folders of checkouts (git worktree add /tmp/before main). ARGS="--only text".
+BEFORE ?= $(error BEFORE=… is missing: the folder of the checkout to compare with)
+AFTER ?= .
+bench-before-after: .venv/test.done
+	$(BIN)/python benchmarks/before_after.py $(BEFORE) $(AFTER) $(ARGS)
 
 # The report is tried in a real browser. Where none can be installed, those tests are skipped and say so.
 .venv/browser.done:
