@@ -24,7 +24,7 @@ import feedline
 from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionError, OptionTypeError, WorkerDied
 from feedline.messages import Task
 from feedline.pacing import pacing_for
-from feedline.staffing import AutoCount, check_count, most_workers
+from feedline.staffing import AutoCount, as_number, check_count, most_workers
 from feedline.workers.changing import CannotHire, ChangingWorkers, may_be_alone
 from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers
@@ -407,7 +407,7 @@ def test_auto_is_a_number_that_stays_auto() -> None:
     count = loader.num_workers
     assert isinstance(count, int)
     assert 1 <= count <= feedline.cpus.look().workers
-    assert check_count(count, None) is count
+    assert check_count("num_workers", count) is as_number(count, 3) is count
     for again in (pickle.loads(pickle.dumps(count)), copy.deepcopy(count)):
         assert (type(again), again, again.prefetches) == (AutoCount, count, False)
     assert DataLoader(np.arange(8), num_workers="auto").num_workers.prefetches
