@@ -59,7 +59,7 @@ class TorchsOptions:
         0,
         check_count,
         'The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).',
-        takes='int | Literal["auto"]',
+        takes="int | Literal['auto']",
     )
     collate_fn: Callable[[Any], Any] | None = option(
         None, check_function, "A function that makes a batch of a list of samples; None stacks each field."
