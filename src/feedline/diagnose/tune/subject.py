@@ -136,7 +136,7 @@ def _of_ours(loader: DataLoader) -> Subject:
 
 
 def _carried(of: Any) -> dict[str, Any]:
-    """Options of a loader of ours, or of its own in torch's front; `collate` has become its collate_fn."""
+    """Of checked options those that are not tuned; `collate` has become the collate_fn."""
     return {name: getattr(of, name) for name in rows(type(of)) if name not in _TUNED and name != "collate"}
 
 
@@ -148,7 +148,8 @@ def _of_torchs(loader: Any) -> Subject:
     torch: Any = sys.modules["torch"]
     data, front = torch.utils.data, importlib.import_module("feedline.torch")
     given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
-    given |= _carried(loader)
+    if hasattr(loader, "_feedline"):
+        given |= _carried(loader._feedline.own)
     if loader.collate_fn not in (data.default_collate, data.default_convert):
         given["collate_fn"] = loader.collate_fn
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
