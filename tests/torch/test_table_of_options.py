@@ -76,8 +76,8 @@ def test_a_loader_has_its_options_as_attributes(loader: Any) -> None:
     for again in (made, copy.copy(made), pickle.loads(pickle.dumps(made))):
         values = {name: getattr(again, name) for name in LOADERS[loader].keys() - without}
         assert [name for name, value in values.items() if value is LOADERS[loader][name]] == []
-        chosen = ("batch_size", "timeout", "on_error", "max_errors", "workers", "max_deaths", "assignment")
-        assert [values[name] for name in chosen[:6]] == [2, 7, "skip", 4, "thread", 2]
+        chosen = ("batch_size", "timeout", "on_error", "max_errors", "workers", "max_deaths")
+        assert [values[name] for name in chosen] == [2, 7, "skip", 4, "thread", 2]
     for name in ("collate", "no_such_option"):  # the first has become the collate_fn
         with pytest.raises(AttributeError, match=name):
             getattr(made, name)

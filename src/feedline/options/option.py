@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from inspect import Parameter
 from typing import Any, TypeVar
 
@@ -55,7 +56,7 @@ def option(default: Any, check: Check | None, doc: str, takes: str = "") -> Any:
     return Option(default, check, doc, takes)
 
 
-def rows(table: type) -> Mapping[str, Option]:
+def rows(table: Any) -> Mapping[str, Option]:
     """The options of a table and of those it derives from.
 
     >>> class Plain:
@@ -66,6 +67,11 @@ def rows(table: type) -> Mapping[str, Option]:
     >>> [(row.name, row.takes, row.default) for row in rows(More).values()]
     [('size', 'int', 2), ('name', 'str', '')]
     """
+    return _rows(table)
+
+
+@cache
+def _rows(table: Any) -> Mapping[str, Option]:
     found: dict[str, Option] = {}
     for each in table.__mro__:
         found |= {name: row for name, row in vars(each).items() if isinstance(row, Option) and name not in found}
@@ -81,8 +87,8 @@ class Checked:
     """Options that have been checked, as attributes that stay as they are; those not given have their defaults."""
 
     def __init__(self, **values: Any) -> None:
-        vars(self).update({name: row.default for name, row in rows(type(self)).items() if row.check is not None})
-        vars(self).update(values)
+        usual = {name: row.default for name, row in rows(type(self)).items() if row.check is not None}
+        vars(self).update(usual | values)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name} has been checked, and stays what it is: make another loader")
