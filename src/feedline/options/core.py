@@ -16,7 +16,7 @@ from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
 from feedline.options.option import Checked, check_each, picked
 from feedline.options.table import Care, CoreOptions
-from feedline.options.together import check_together
+from feedline.options.together import check_together, uneven_end
 from feedline.options.values import is_stream
 from feedline.staffing import as_number
 
@@ -58,7 +58,7 @@ def _following(values: dict[str, Any]) -> dict[str, Any]:
         "seeded": values["seed"] is not None,
         "care": picked(Care, values),
         "assignment": values["assignment"] or "free",
-        "uneven": values["uneven"] or ("pad" if values["ranks"] == "shard" else None),  # as DistributedSampler
+        "uneven": uneven_end(values["ranks"], values["uneven"]),
     }
 
 

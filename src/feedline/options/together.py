@@ -42,6 +42,11 @@ def check_assignment(assignment: str | None, num_workers: int, stream: bool) -> 
         )
 
 
+def uneven_end(ranks: str | None, uneven: str | None) -> str | None:
+    """What `uneven` means: where ranks share a stream, DistributedSampler's default."""
+    return uneven or ("pad" if ranks == "shard" else None)
+
+
 def check_sampler(sampler: Any) -> None:
     """A sampler of whole batches has an option of its own."""
     if ask(sampler, "makes_batches", False) is True:

@@ -15,7 +15,7 @@ import torch
 
 from feedline.options.option import Checked, check_each, option, rows
 from feedline.options.table import ASSIGNMENTS, CommonOptions, OwnOptions, TorchsOptions
-from feedline.options.together import check_together
+from feedline.options.together import check_together, uneven_end
 from feedline.options.values import choice, or_none, whole
 from feedline.torch.known import check_ranks
 from feedline.torch.reading import reads_many
@@ -65,7 +65,8 @@ class _All(Checked, CommonOptions):
 
 def check_own(given: Mapping[str, Any], stream: bool) -> Own:
     """Check what was passed to DataLoader."""
-    own = Own(**check_each(OwnTorchOptions, given))
+    values = check_each(OwnTorchOptions, given)
+    own = Own(**values | {"uneven": uneven_end(values["ranks"], values["uneven"])})
     check_together(_All(**{name: given[name] for name in TORCHS}, **vars(own)), stream, reads_many)
     check_ranks(given["sampler"])
     check_ranks(given["batch_sampler"])
