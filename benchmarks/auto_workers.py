@@ -85,7 +85,7 @@ class Side:
 
     def _rest(self) -> None:
         """Until all that may be made ahead is made: for 16 workers that is half a second, of the next one's turn."""
-        workers, before = self.loader._feed.kept, -1.0
+        workers, before = self.loader._session.kept, -1.0
         until = time.perf_counter() + LONGEST_REST
         while workers is not None and time.perf_counter() < until:
             used = sum(cpu_time(f"/proc/{pid}") for _, pid in workers.processes())

@@ -36,7 +36,7 @@ class Scripted(Scaling):
 
 def scripted(loader: Any, script: dict[int, int | None], start: int = 1) -> Scripted:
     """Have the loader (of either front) follow the script."""
-    feed = loader._feed if hasattr(loader, "_feed") else loader._feedline.feed
+    feed = loader._session if hasattr(loader, "_session") else loader._feedline.session
     feed.scaling = pacing = Scripted(script, start)
     feed.chosen = pacing.chosen
     return pacing

@@ -265,7 +265,7 @@ def test_memory_is_used_again_epoch_after_epoch() -> None:
             for batch in loader:
                 assert batch["a"].shape == (6, ONE_LARGE)
             del batch
-        kept = loader._feed.kept
+        kept = loader._session.kept
         assert kept is not None
         pool = kept.workers.traits.pool
         assert pool is not None

@@ -174,7 +174,7 @@ def test_a_loop_that_is_left_lets_its_workers_go_at_once_and_is_counted():
     gc.disable()
     try:
         for _ in loader:
-            pids = [pid for _, pid in loader._feed._latest().processes()]
+            pids = [pid for _, pid in loader._session._latest().processes()]
             break
         assert len(pids) == 2
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

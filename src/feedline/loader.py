@@ -15,7 +15,6 @@ from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any, Literal
 
-from feedline.care import Care
 from feedline.datasets import fingerprint_of
 from feedline.engine.loop import BatchIterator
 from feedline.engine.session import Session
@@ -31,7 +30,10 @@ from feedline.line.sampler import follow_epoch, has_batches, has_order, is_ours
 from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.line.turns import ONE_RANK, Turns, turns_for, unshared_ranks
 from feedline.messages import BadSample
-from feedline.options import Options, check_options
+from feedline.options import Options
+from feedline.options.core import LoaderOptions, check_options
+from feedline.options.option import picked
+from feedline.options.table import CoreOptions
 from feedline.recorder import Recorder
 from feedline.resuming import Progress, lacking, read_again
 from feedline.rng import mix
@@ -40,19 +42,42 @@ from feedline.stats import Stats
 from feedline.workers.job import Job
 
 
-class DataLoader:
+class DataLoader(CoreOptions):
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
-    Options have torch's names, defaults and meanings. feedline's own: `seed` (order and augmentation are a function of
-    seed and epoch; drawn at random if None), `num_workers="auto"` (as many as it takes, found out while it runs:
-    `print(loader.stats())`), `workers` ("process" or "thread", see docs/workers.md),
-    `shuffle_buffer` (for streams), `collate` (how each field becomes a batch:
-    `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn), `across_epochs` (False: persistent workers
-    read nothing of an epoch before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a
-    time, for samples that wait; docs/latency.md), `assignment` ("in_turn": each worker makes every Nth batch, for
-    datasets that keep something from one sample to the next; docs/workers.md), `ranks` (for streams under several
-    ranks: "shard" shares the elements out, `uneven` says how it ends; "all": each rank reads all it has;
-    docs/streams.md).
+    Options that torch has, too, have its names, defaults and meanings. The loader has each as an attribute.
+
+    Options:
+        dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
+        batch_size: The number of samples in a batch; None hands on single samples.
+        shuffle: True reads the samples in a random order, a new one in each epoch.
+        sampler: An iterable of indices, one for each sample; it decides the order.
+        batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
+        num_workers: The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).
+        collate_fn: A function that makes a batch of a list of samples; None stacks each field.
+        drop_last: True leaves out a last batch that is not full.
+        timeout: The loop waits this many seconds for a batch, then raises an error; 0 waits as long as it takes.
+        worker_init_fn: A function that each worker calls with its number before its first sample.
+        multiprocessing_context: How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.
+        prefetch_factor: The number of batches that are made ahead for each worker; None means 2.
+        persistent_workers: True keeps the workers from one epoch to the next.
+        in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
+        seed: Order and random draws follow from the seed and the epoch; None draws a seed.
+        workers: The kind of workers: "process", or "thread" for samples that wait (docs/workers.md).
+        shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
+        collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
+        fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).
+        stall_warning: After this many seconds without a batch a warning shows what each worker does; 0: never.
+        on_stall: "restart" replaces a worker stuck in one sample for `timeout` (or else `stall_warning`) seconds.
+        on_error: "skip" makes a batch without a sample that fails, "replace" puts its nearest good neighbour there.
+        max_errors: This many samples may fail under "skip" and "replace"; below 1 it is a share of the samples read.
+        max_deaths: This many workers may die at one sample before the sample is given up.
+        error_log: A file that gets one JSON line for each sample that fails.
+        on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
+        across_epochs: False has persistent workers read nothing of an epoch before it begins (docs/across-epochs.md).
+        assignment: "free": any free worker makes the next batch; "in_turn": each makes every Nth (docs/workers.md).
+        ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
+        uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -97,28 +122,17 @@ class DataLoader:
         ranks: str | None = None,
         uneven: str | None = None,
     ) -> None:
-        collate_fn = check_collate(collate, collate_fn)
-        given = dict(locals())
-        del given["self"]
-        self.options = check_options(given)
+        self.options = check_options(locals() | {"collate_fn": check_collate(collate, collate_fn)})
         self._plan = _plan(self.options)
         self._progress = Progress()
-        self._feed = Session()
-
-    def __getattr__(self, name: str) -> Any:
-        """`dataset`, `batch_size`, `num_workers` and the other options, under their names."""
-        if name in Options.__dataclass_fields__:
-            return getattr(self.options, name)
-        if name in Care.__dataclass_fields__:
-            return getattr(self.options.care, name)
-        raise AttributeError(f"DataLoader has no attribute {name!r}")
+        self._session = Session()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_feed"}
+        return {name: value for name, value in self.__dict__.items() if name != "_session"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._feed = Session()
+        self._session = Session()
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -127,7 +141,7 @@ class DataLoader:
     def __iter__(self) -> BatchIterator:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
         if (hint := _hint(self.options)) is not None:
-            self._feed.tell_once(hint)
+            self._session.tell_once(hint)
         turns = turns_for(self.options.ranks, self.options.uneven)
         shards = max(1, self.options.num_workers) * turns.ranks if self.options.stream else 0
         lasting = self.options.persistent_workers or not self.options.num_workers
@@ -136,10 +150,10 @@ class DataLoader:
         try:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
-                self._feed.tell_once(again)
+                self._session.tell_once(again)
             length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
-            job = _job(self.options, turns, passed.epoch)
-            return self._feed.begin(self.options, tasks, passed, length, job, foresee=foresee)
+            needed, job = picked(Options, vars(self.options)), _job(self.options, turns, passed.epoch)
+            return self._session.begin(needed, tasks, passed, length, job, foresee=foresee)
         except BaseException:
             self._progress.take_back()
             raise
@@ -169,19 +183,19 @@ class DataLoader:
         given = given_epoch(sampler)
         state = to_dict(self._progress.place(lambda: end_of(sampler)), self._kind(self.options.seed))
         for message in lacking(state, self.options.dataset):
-            self._feed.tell_once(message)
+            self._session.tell_once(message)
         return state if given is None else {**state, "sampler_epoch": given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Have the next iteration go on where the state was saved; refused if it would not be the same."""
         place = from_dict(state, self._kind(self.options.seed if self.options.seeded else None))
         if (seed := seed_in(state)) != self.options.seed:
-            self.options = replace(self.options, seed=seed)
+            self.options = LoaderOptions(**vars(self.options) | {"seed": seed})
             self._plan = _plan(self.options)
         if "sampler_epoch" in state:
             follow_epoch(_given_sampler(self.options), epoch_in(state))
         if self.options.stream:
-            self._feed.drop_workers()  # they have read on; of those that had delivered nothing a state does not say so
+            self._session.drop_workers()  # they have read on, of which a state says only what was delivered
         self._progress.load(place)
 
     def forever(self, batches_per_epoch: int) -> Forever:
@@ -210,7 +224,7 @@ class DataLoader:
         >>> [(bad.index, bad.error[:10], bad.replacement) for bad in loader.errors]
         [(2, 'ValueError', 3)]
         """
-        return self._feed.errors
+        return self._session.errors
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next: it decides the order and every random draw, together with the seed.
@@ -224,7 +238,7 @@ class DataLoader:
 
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
-        return self._feed.stats()
+        return self._session.stats()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record the epochs from the next one on, in Chrome's trace format: open the file in https://ui.perfetto.dev.
@@ -232,7 +246,7 @@ class DataLoader:
         There is one row per worker (fetch, each sample, collate) and one for the training loop (wait, compute). The
         file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
         """
-        return self._feed.trace(path)
+        return self._session.trace(path)
 
     def report(self, path: str | os.PathLike[str]) -> Recorder:
         """Record the epochs from the next one on, as one HTML page: is the loader the bottleneck, and what to do.
@@ -240,11 +254,11 @@ class DataLoader:
         The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
         worker, labels per batch, padding and errors. Written as `trace` writes: `with loader.report("run.html"): ...`
         """
-        return self._feed.report(path)
+        return self._session.report(path)
 
     def close(self) -> None:
         """End all workers and give back their memory. Batches in the user's hands stay valid; the loader usable."""
-        self._feed.close()
+        self._session.close()
 
     def __enter__(self) -> DataLoader:
         return self
@@ -255,7 +269,7 @@ class DataLoader:
         self.close()
 
 
-def _hint(options: Options) -> str | None:
+def _hint(options: LoaderOptions) -> str | None:
     if options.stream:
         return None
     chosen = options.batch_sampler
@@ -264,7 +278,7 @@ def _hint(options: Options) -> str | None:
     return lone_sample(_sampler(options), options.batch_size, options.drop_last) if chosen is None else None
 
 
-def _plan(options: Options) -> Plan:
+def _plan(options: LoaderOptions) -> Plan:
     size, drop, seed = options.batch_size, options.drop_last, options.seed
     if options.stream:
         turns = partial(turns_for, options.ranks, options.uneven)
@@ -277,18 +291,18 @@ def _plan(options: Options) -> Plan:
     return IterablePlan(sampler, size, drop, seed)
 
 
-def _sampler(options: Options) -> Any:
+def _sampler(options: LoaderOptions) -> Any:
     """What picks the indices when no batch sampler does."""
     if options.sampler is not None:
         return options.sampler
     return RandomSampler(options.dataset) if options.shuffle else SequentialSampler(options.dataset)
 
 
-def _given_sampler(options: Options) -> Any:
+def _given_sampler(options: LoaderOptions) -> Any:
     return options.sampler if options.batch_sampler is None else options.batch_sampler
 
 
-def _sharing(options: Options) -> Sharing:
+def _sharing(options: LoaderOptions) -> Sharing:
     """How the order is shared out over ranks."""
     sampler = _given_sampler(options)
     if options.stream or sampler is None:
@@ -298,7 +312,7 @@ def _sharing(options: Options) -> Sharing:
     return Sharing(ranks_of(sampler), has_batches(sampler), size, global_length(inner))
 
 
-def kind_of(options: Options, seed: int | None) -> Kind:
+def kind_of(options: LoaderOptions, seed: int | None) -> Kind:
     """What a state must agree with to be continued."""
     if options.stream:
         reading = f"batch_size={options.batch_size}, shuffle_buffer={options.shuffle_buffer}"
@@ -313,21 +327,13 @@ def kind_of(options: Options, seed: int | None) -> Kind:
     return Kind(seed, global_length(sampler), name_of(sampler), by, batch_size=options.batch_size)
 
 
-def _job(options: Options, turns: Turns = ONE_RANK, epoch: int = 0) -> Job:
-    return Job(
-        dataset=options.dataset,
-        stream=options.stream,
-        batched=options.batched,
+def _job(options: LoaderOptions, turns: Turns = ONE_RANK, epoch: int = 0) -> Job:
+    return picked(
+        Job,
+        vars(options),
         batch_size=options.batch_size or 1,
-        drop_last=options.drop_last,
-        collate_fn=options.collate_fn,
-        worker_init_fn=options.worker_init_fn,
-        shuffle_buffer=options.shuffle_buffer,
         seed=mix(options.seed, epoch) >> 2,  # 62 bits; like torch's base seed another one in each epoch
-        num_workers=options.num_workers,
         registrations=registrations(),
-        on_error=options.care.on_error,
-        fetch_threads=options.fetch_threads,
         in_turn=options.assignment == "in_turn",
         turns=turns,
         unshared=unshared_ranks(options.ranks) if options.stream else 0,

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from feedline.care import Care
 from feedline.counting import counted
 from feedline.errors import TooManyErrors
 from feedline.messages import BadSample, Outcome
+from feedline.options import Care
 
 log = logging.getLogger("feedline")
 

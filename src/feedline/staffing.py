@@ -39,17 +39,23 @@ class AutoCount(int):
         return count
 
 
-def check_count(value: Any, prefetch_factor: Any) -> int:
-    """A number of workers, or "auto".
+def check_count(name: str, value: Any) -> int | str:
+    """A number of workers, or "auto"."""
+    if isinstance(value, AutoCount) or (isinstance(value, str) and value == "auto"):
+        return value
+    return check_whole(name, value, least=0, otherwise=', or "auto"')
 
-    >>> check_count(2, None), type(check_count("auto", None)).__name__
+
+def as_number(count: Any, prefetch_factor: int | None) -> Any:
+    """The usual number for "auto", or else what was given.
+
+    >>> as_number(2, None), type(as_number("auto", None)).__name__
     (2, 'AutoCount')
     """
-    if isinstance(value, str) and value == "auto":
-        return AutoCount.here(prefetch_factor is None)
-    if isinstance(value, AutoCount):
-        return value
-    return check_whole("num_workers", value, least=0, otherwise=', or "auto"')
+    if not isinstance(count, str):
+        return count
+    check_count("num_workers", count)
+    return AutoCount.here(prefetch_factor is None)
 
 
 def most_workers(cpus: int) -> int:

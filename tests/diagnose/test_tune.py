@@ -253,6 +253,13 @@ def test_the_call_has_what_the_users_loader_had(options: dict[str, Any], setting
         assert init is options.get("worker_init_fn")
 
 
+def test_ranks_that_share_a_stream_still_do() -> None:
+    loader = DataLoader(iter([1, 2]), ranks="shard")
+    subject = subject_of(loader, None, None)
+    assert "DataLoader(dataset, ranks='shard', uneven='pad', num_workers=0)" in subject.code(Setting(0))
+    assert subject.loader(Setting(0), seed=1, timeout=LONG).ranks == "shard"
+
+
 def test_the_users_threads_per_worker_do_not_overrule_what_is_tried() -> None:
     loader = DataLoader(Squares(), num_workers=1, worker_init_fn=threads_per_worker(4, then=prepare))
     subject = subject_of(loader, None, None)

@@ -29,7 +29,7 @@ from feedline.engine.ledger import Ledger
 from feedline.engine.scaling import CannotHire, Scaling, may_be_alone, scaling_for
 from feedline.engine.worker_set import WorkerSet
 from feedline.messages import Task
-from feedline.staffing import AutoCount, check_count, most_workers
+from feedline.staffing import AutoCount, as_number, check_count, most_workers
 from feedline.supervise.pace import Pace, Setting
 from feedline.supervise.watch import ready
 from feedline.workers.job import Job
@@ -417,7 +417,7 @@ def test_auto_is_a_number_that_stays_auto() -> None:
     count = loader.num_workers
     assert isinstance(count, int)
     assert 1 <= count <= feedline.cpus.look().workers
-    assert check_count(count, None) is count
+    assert check_count("num_workers", count) is as_number(count, 3) is count
     for again in (pickle.loads(pickle.dumps(count)), copy.deepcopy(count)):
         assert (type(again), again, again.prefetches) == (AutoCount, count, False)
     assert DataLoader(np.arange(8), num_workers="auto").num_workers.prefetches

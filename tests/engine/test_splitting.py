@@ -299,7 +299,7 @@ def test_what_took_long_once_does_not_make_pieces_of_all_that_follows() -> None:
     """As on a machine with more workers than CPUs, where most of the time that passes is others'."""
     with DataLoader(OneWaits(), batch_size=6, **FOUR) as loader:
         list(loader)
-        flow, division = loader.stats().epoch, loader._feed._division
+        flow, division = loader.stats().epoch, loader._session._division
         assert flow.fetching / flow.samples > 0.005
         assert division.seconds == division.quickest < 0.002
 

@@ -20,9 +20,9 @@ from kinds import FORK, INLINE, four_kinds
 import feedline
 import feedline.torch
 from feedline import FeedlineError, OptionError, TooManyErrors
-from feedline.care import Care
 from feedline.messages import BadSample, Outcome
 from feedline.mishaps import KEPT, Mishaps
+from feedline.options import Care
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -132,6 +132,15 @@ def test_a_loader_made_anew_for_predicting_is_still_ours_with_our_options(option
         assert getattr(noting.loader, name) == value
 
 
+def test_a_stateful_loader_made_anew_has_our_options():
+    noting, given = Noting(), {"max_deaths": 5, "snapshot_every_n_steps": 3}
+    loader = feedline.torch.StatefulDataLoader(Images(), batch_size=BATCH, **given)
+    trainer(callbacks=[noting]).predict(Module(), loader, return_predictions=False)
+    assert noting.loader is not loader
+    assert type(noting.loader) is feedline.torch.StatefulDataLoader
+    assert {name: getattr(noting.loader._feedline.own, name) for name in given} == given
+
+
 @pytest.mark.parametrize("way", ["passed", "from a hook"])
 def test_a_loader_made_anew_collates_as_before(way):
     noting, options = Noting(), {"collate": feedline.torch.stack}

@@ -56,7 +56,8 @@ def listed(batches: Any) -> list[list[int]]:
 def test_it_takes_what_torchdatas_takes_in_that_order() -> None:
     torchs_names = list(inspect.signature(torchs.DataLoader.__init__).parameters)
     names = list(inspect.signature(StatefulDataLoader.__init__).parameters)
-    assert names == [*torchs_names, "snapshot_every_n_steps", "own"]
+    assert names[: len(torchs_names)] == torchs_names
+    assert inspect.signature(StatefulDataLoader).parameters["snapshot_every_n_steps"].default == 1
     loader = StatefulDataLoader(list(range(4)), 2, snapshot_every_n_steps=7, on_error="skip")
     assert isinstance(loader, DataLoader)
     assert (loader.snapshot_every_n_steps, loader.on_error) == (7, "skip")
@@ -109,5 +110,6 @@ def test_states_are_those_of_the_other_loader() -> None:
 
 def test_copies_and_loaders_made_of_it_know_how_often() -> None:
     loader = made(5)
-    for other in (copy.copy(loader), with_feedline(loader), pickle.loads(pickle.dumps(made(5)))):
-        assert other.snapshot_every_n_steps == other._feedline.own.snapshot_every == 5
+    again = with_feedline(loader, in_order=False)
+    for other in (copy.copy(loader), with_feedline(loader), again, pickle.loads(pickle.dumps(made(5)))):
+        assert other.snapshot_every_n_steps == other._feedline.own.snapshot_every_n_steps == 5

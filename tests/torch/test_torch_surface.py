@@ -230,7 +230,7 @@ def colliding(base: Any, before: dict[str, Any], after: dict[str, Any]) -> Any:
 
 
 NAMES = ["device", "workers", "shuffle_buffer", "on_error", "error_log", "max_errors", "stall_warning"]
-PRIVATE = ["_seed", "_options", "_job", "_tasks", "_feed", "_epochs", "_base_seed", "_streams", "_begin_anew"]
+PRIVATE = ["_seed", "_options", "_job", "_tasks", "_session", "_epochs", "_base_seed", "_streams", "_begin_anew"]
 
 
 @pytest.mark.parametrize("name", NAMES + PRIVATE)

@@ -60,6 +60,11 @@ def first_of(samples: list[Any]) -> Any:
             ours.DataLoader(Numbers(), num_workers=1, timeout=9, stall_warning=5, on_epoch_end=print),
             "on_epoch_end=print, stall_warning=5.0",
         ),
+        (
+            ours.StatefulDataLoader(Stream(), ranks="shard", uneven="drop", snapshot_every_n_steps=3),
+            "snapshot_every_n_steps=3, ranks='shard', uneven='drop'",
+        ),
+        (type("Loader", (ours.DataLoader,), {"device": "mine"})(Numbers(), max_deaths=3), "max_deaths=3"),
         (Numbers(), "batch_size=32, shuffle=True"),
         (Stream(), "batch_size=32"),
     ],

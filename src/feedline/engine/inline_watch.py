@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from feedline.care import Care
 from feedline.engine.contract import Done
 from feedline.errors import WorkerTimeout
+from feedline.options import Care
 from feedline.supervise import telling
 from feedline.supervise.interrupt import Interrupt, TimeIsUp
 from feedline.supervise.policy import Patience, Step

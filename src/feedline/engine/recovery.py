@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from feedline.care import Care
 from feedline.counting import counted
 from feedline.engine.contract import Workers
 from feedline.engine.ledger import Entry, Ledger
 from feedline.errors import StalledSample, WorkerDied, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter
+from feedline.options import Care
 from feedline.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
 from feedline.supervise import telling
 from feedline.supervise.policy import What, judge

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 import time
 
-from feedline.care import Care
 from feedline.engine.contract import Done, Workers
 from feedline.engine.recovery import Recovery, Warn
 from feedline.errors import WorkerTimeout
+from feedline.options import Care
 from feedline.supervise import fork_hazards, telling
 from feedline.supervise.policy import Patience, Step, birth_due, stuck, unborn, until_stuck
 from feedline.supervise.watch import Death, Standing

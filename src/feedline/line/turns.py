@@ -46,12 +46,12 @@ class Turns(NamedTuple):
 ONE_RANK = Turns()
 
 
-def turns_for(ranks: str | None, uneven: str) -> Turns:
+def turns_for(ranks: str | None, uneven: str | None) -> Turns:
     """This rank's, as things stand now: torch.distributed may be initialised after the loader was made."""
     if ranks != "shard":
         return ONE_RANK
     count, rank = find_ranks(None, None, alone=True)
-    return Turns(count, rank, uneven) if count > 1 else ONE_RANK
+    return Turns(count, rank, uneven or "pad") if count > 1 else ONE_RANK
 
 
 def unshared_ranks(ranks: str | None) -> int:

@@ -15,20 +15,10 @@ from torch.utils.data import BatchSampler, IterableDataset
 
 from feedline.errors import OptionError
 from feedline.torch.loader import DataLoader
+from feedline.torch.options import TORCHS
 
-_CARRIED = (
-    "num_workers",
-    "collate_fn",
-    "pin_memory",
-    "timeout",
-    "worker_init_fn",
-    "multiprocessing_context",
-    "generator",
-    "prefetch_factor",
-    "persistent_workers",
-    "pin_memory_device",
-    "in_order",
-)
+_BATCHING = {"dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"}
+_CARRIED = [name for name in TORCHS if name not in _BATCHING]
 
 
 def with_feedline(loader: Any, **options: Any) -> Any:
@@ -63,7 +53,7 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     batching = _batching(loader, options)
     _check_ends(loader, batching)
     _warn_of_what_is_lost(type(loader))
-    ours = loader._feedline.own.by_name() if isinstance(loader, DataLoader) else {}
+    ours = vars(loader._feedline.own) if isinstance(loader, DataLoader) else {}
     carried = {name: getattr(loader, name) for name in _CARRIED} | ours
     return DataLoader(loader.dataset, **batching | carried | options)
 

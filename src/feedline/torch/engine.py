@@ -10,8 +10,8 @@ Not its job: torch's options and their checks (loader), the order (orders), the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
 
 import feedline.datasets
-from feedline.care import Care
 from feedline.counting import counted
 from feedline.datasets import fingerprint_of
 from feedline.engine.next_epoch import Foresee
@@ -31,16 +30,18 @@ from feedline.line.plan import StreamPlan, Tasks
 from feedline.line.replay import end_of
 from feedline.line.sampler import follow_epoch, is_ours, samplers_in
 from feedline.line.turns import Turns, turns_for, unshared_ranks
-from feedline.options import Options, check_assignment
+from feedline.options import Care, Options
+from feedline.options.option import picked
+from feedline.options.together import check_assignment
 from feedline.resuming import Progress, after, lacking, read_again
 from feedline.staffing import AutoCount
 from feedline.state import End, Kind, Place, Unsaid, from_dict, to_dict
-from feedline.stats import Stats
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.foreseeing import foreseen
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
 from feedline.torch.known import hint_about, kind_of, sharing_in
+from feedline.torch.options import TORCHS, Own
 from feedline.torch.orders import Asking, generators_of
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
@@ -48,39 +49,6 @@ from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_it
 from feedline.workers.job import Job
 
 Loader = torch.utils.data.DataLoader[Any]
-
-
-@dataclass(frozen=True)
-class Own:
-    """The options that torch does not have."""
-
-    workers: str
-    shuffle_buffer: int
-    device: torch.device | None
-    care: Care
-    on_epoch_end: Callable[[Stats], object] | None
-    across_epochs: bool
-    fetch_threads: int = 0
-    assignment: str | None = None
-    ranks: str | None = None
-    uneven: str = "pad"
-    snapshot_every: int = 1
-    """Of StatefulDataLoader alone."""
-
-    def by_name(self) -> dict[str, Any]:
-        """As they were given."""
-        return {
-            "workers": self.workers,
-            "shuffle_buffer": self.shuffle_buffer,
-            "device": self.device,
-            "on_epoch_end": self.on_epoch_end,
-            "across_epochs": self.across_epochs,
-            "fetch_threads": self.fetch_threads,
-            "assignment": self.assignment,
-            "ranks": self.ranks,
-            "uneven": self.uneven if self.ranks == "shard" else None,
-            **vars(self.care),
-        }
 
 
 # The sources' streams are NumPy's, and know nothing of torch. By this torch's loader too, and all who ask about a
@@ -98,7 +66,7 @@ class Engine:
 
     def __init__(self, own: Own) -> None:
         self.own = own
-        self.feed = Session()
+        self.session = Session()
         self._progress = Progress()
         self._put_off = False
         self._behind = Behind()
@@ -124,7 +92,7 @@ class Engine:
             raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
         is_given = loader.batch_size is None
         if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler, is_given)) is not None:
-            self.feed.tell_once(hint)
+            self.session.tell_once(hint)
         turns = self._turns()
         shards = max(1, loader.num_workers) * turns.ranks if streams(loader.dataset) else 0
         lasting = loader.persistent_workers or not loader.num_workers
@@ -139,13 +107,13 @@ class Engine:
     def _begin(self, loader: Loader, place: Place, passed: Passed, turns: Turns) -> Iterator[Any]:
         tasks = self._tasks(loader, place, passed)
         if (again := read_again(place, type(loader.dataset).__name__)) is not None:
-            self.feed.tell_once(again)
+            self.session.tell_once(again)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
         if transfer is not None:
             passed.hold()
-        options, job = self._options(loader), self._job(loader, turns)
+        options, job = self._needed(loader, turns)
         foresee = self._foresee(loader, passed)
-        batches = self.feed.begin(options, tasks, passed, loader.__len__, job, TorchIterator, foresee)
+        batches = self.session.begin(options, tasks, passed, loader.__len__, job, TorchIterator, foresee)
         if loader.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
         delivered = transferred(batches, transfer, passed.settle)
@@ -177,7 +145,7 @@ class Engine:
             drawn = replace(drawn, now=_generators(loader).users_states())
         state = {**to_dict(place, _kind(loader, drawn.base_seed)), "torch": drawn.to_json()}
         for message in lacking(state, loader.dataset):
-            self.feed.tell_once(message)
+            self.session.tell_once(message)
         return state
 
     def load(self, loader: Loader, state: dict[str, Any]) -> None:
@@ -203,16 +171,16 @@ class Engine:
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
         if streams(loader.dataset):
-            self.feed.drop_workers()  # they have read on; of those that had delivered nothing a state does not say so
+            self.session.drop_workers()  # they have read on, of which a state says only what was delivered
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
         """End all workers now."""
-        self.feed.close()
+        self.session.close()
 
     def forget(self) -> None:
         """End all workers; the next epoch draws a base seed even if they are persistent."""
-        self.feed.close()
+        self.session.close()
         self._base_seed = None
 
     def _tasks(self, loader: Loader, place: Place, passed: Passed) -> Tasks:
@@ -220,7 +188,7 @@ class Engine:
         loaded: Drawn | None = place.drawn
         if loaded is not None:
             if self._base_seed != loaded.base_seed:
-                self.feed.drop_workers()  # persistent workers were begun with another seed
+                self.session.drop_workers()  # persistent workers were begun with another seed
             self._base_seed = loaded.base_seed
             generators.put(loaded.left)
         again = loaded is not None and loaded.begun
@@ -273,70 +241,46 @@ class Engine:
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         return self._base_seed, True
 
-    def _options(self, loader: Loader) -> Options:
-        assert self._base_seed is not None
-        return Options(
-            dataset=loader.dataset,
-            stream=streams(loader.dataset),
-            batch_size=loader.batch_size,
-            shuffle=False,
-            sampler=None,
-            batch_sampler=loader.batch_sampler,
-            num_workers=loader.num_workers,
-            collate_fn=None,
-            drop_last=loader.drop_last,
-            timeout=loader.timeout,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context,
+    def _needed(self, loader: Loader, turns: Turns) -> tuple[Options, Job]:
+        """Of the loader's options: what the loop needs, and what workers do."""
+        values = {name: getattr(loader, name) for name in TORCHS if name != "shuffle"} | vars(self.own)
+        stream, batched = streams(loader.dataset), loader._auto_collation
+        stock = default_collate if batched else default_convert
+        options = picked(
+            Options,
+            values,
+            stream=stream,
+            batched=batched,
             prefetch_factor=loader.prefetch_factor or 2,
             persistent_workers=loader.persistent_workers and loader.num_workers > 0,
-            in_order=loader.in_order,
-            seed=self._base_seed,
-            seeded=False,
-            workers=self.own.workers,
-            shuffle_buffer=self.own.shuffle_buffer,
-            care=self.own.care,
-            fetch_threads=self.own.fetch_threads,
-            on_epoch_end=self.own.on_epoch_end,
-            across_epochs=self.own.across_epochs,
-            ranks=self.own.ranks,
-            uneven=self.own.uneven,
-            assignment=self._assignment(loader),
+            care=picked(Care, values),
         )
+        job = picked(
+            Job,
+            values,
+            stream=stream,
+            batched=batched,
+            batch_size=loader.batch_size or 1,
+            collate_fn=None if values["collate_fn"] is stock else values["collate_fn"],
+            seed=self._base_seed,
+            registrations=registrations(),
+            dialect=TORCH,
+            in_turn=self._assignment(loader) == "in_turn",
+            turns=turns,
+            unshared=unshared_ranks(self.own.ranks) if stream else 0,
+            snapshot_every=self.own.snapshot_every_n_steps or 0,
+        )
+        return options, job
 
     def _assignment(self, loader: Loader) -> str:
         """As torch does it, which does not keep to the turn either where batches may come in any order. Workers that
         come and go have none, either."""
-        given = check_assignment(self.own.assignment, loader.num_workers, streams(loader.dataset))
-        if given is not None:
-            return given
-        may = streams(loader.dataset) or (loader.in_order and not isinstance(loader.num_workers, AutoCount))
+        stream = streams(loader.dataset)
+        check_assignment(self.own.assignment, loader.num_workers, stream)  # the number may be another by now
+        if self.own.assignment is not None:
+            return self.own.assignment
+        may = stream or (loader.in_order and not isinstance(loader.num_workers, AutoCount))
         return "in_turn" if may else "free"
-
-    def _job(self, loader: Loader, turns: Turns) -> Job:
-        assert self._base_seed is not None
-        collate_fn: Any = loader.collate_fn
-        stock = default_collate if loader._auto_collation else default_convert
-        return Job(
-            dataset=loader.dataset,
-            stream=streams(loader.dataset),
-            batched=loader._auto_collation,
-            batch_size=loader.batch_size or 1,
-            drop_last=loader.drop_last,
-            collate_fn=None if collate_fn is stock else collate_fn,
-            worker_init_fn=loader.worker_init_fn,
-            shuffle_buffer=self.own.shuffle_buffer,
-            seed=self._base_seed,
-            num_workers=loader.num_workers,
-            registrations=registrations(),
-            dialect=TORCH,
-            on_error=self.own.care.on_error,
-            fetch_threads=self.own.fetch_threads,
-            in_turn=self._assignment(loader) == "in_turn",
-            turns=turns,
-            unshared=unshared_ranks(self.own.ranks) if streams(loader.dataset) else 0,
-            snapshot_every=self.own.snapshot_every,
-        )
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:

@@ -12,6 +12,7 @@ import copy
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -19,31 +20,15 @@ import torch
 import torch.utils.data
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
-from feedline.care import check_care
-from feedline.checks import check_flag, check_function, check_whole
 from feedline.forever import Forever
 from feedline.line.collators import check_collate
 from feedline.messages import BadSample
-from feedline.options import (
-    check_assignment,
-    check_buffer,
-    check_fetch_threads,
-    check_fetching,
-    check_kind,
-    check_population,
-    check_restart,
-    check_sampler,
-    check_start_method,
-    check_uneven,
-)
-from feedline.options import check_ranks as check_stream_ranks
 from feedline.recorder import Recorder
-from feedline.staffing import check_count
+from feedline.staffing import as_number
 from feedline.stats import Stats
 from feedline.torch.collators import compose
-from feedline.torch.engine import Engine, Own, streams
-from feedline.torch.known import check_ranks
-from feedline.torch.reading import reads_many
+from feedline.torch.engine import Engine, streams
+from feedline.torch.options import TORCHS, OwnTorchOptions, check_own
 
 T = TypeVar("T", covariant=True)
 
@@ -55,18 +40,47 @@ class _Epoch:
         return self if loader is None else loader._feedline.epoch
 
 
-class DataLoader(torch.utils.data.DataLoader[T]):
+class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     """A drop-in for `torch.utils.data.DataLoader`: the same options and the same order, another engine.
 
-    feedline's own options are keyword-only: `workers` ("process" or "thread", see docs/workers.md), `assignment`
-    ("in_turn", as torch does and the default: each worker makes every Nth batch; "free": whoever is free makes the next
-    one; docs/workers.md), `shuffle_buffer` (for streams), `device` (batches arrive there, copied one ahead), `collate`
-    (how each field becomes a batch: `collate={"tokens": pad(0), "boxes": keep}`, instead of a collate_fn; it then is
-    `loader.collate_fn`), `across_epochs` (False: persistent workers whose assignment is free read nothing of an epoch
-    before it begins), `fetch_threads` (so many of a batch's samples each worker reads at a time, for samples that wait;
-    docs/latency.md), `ranks` (for streams under several ranks: "shard" shares the elements out, `uneven` says how it
-    ends; "all": each rank reads all it has; docs/streams.md). `num_workers="auto"`: as many as it takes, found out
-    while it runs (`print(loader.stats())`); `loader.num_workers` then is the usual number.
+    feedline's own options are keyword-only. With `collate` the function made from it is `loader.collate_fn`; with
+    `num_workers="auto"` the usual number is `loader.num_workers`.
+
+    Options:
+        dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
+        batch_size: The number of samples in a batch; None hands on single samples.
+        shuffle: True reads the samples in a random order, a new one in each epoch.
+        sampler: An iterable of indices, one for each sample; it decides the order.
+        batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
+        num_workers: The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).
+        collate_fn: A function that makes a batch of a list of samples; None stacks each field.
+        pin_memory: True copies each batch into pinned memory, from which GPUs are filled.
+        drop_last: True leaves out a last batch that is not full.
+        timeout: The loop waits this many seconds for a batch, then raises an error; 0 waits as long as it takes.
+        worker_init_fn: A function that each worker calls with its number before its first sample.
+        multiprocessing_context: How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.
+        generator: The generator that the order and the seed of the workers are drawn from; None is torch's default.
+        prefetch_factor: The number of batches that are made ahead for each worker; None means 2.
+        persistent_workers: True keeps the workers from one epoch to the next.
+        pin_memory_device: The kind of device that memory is pinned for; torch finds it if empty.
+        in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
+        workers: The kind of workers: "process", or "thread" for samples that wait (docs/workers.md).
+        shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
+        collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
+        fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).
+        stall_warning: After this many seconds without a batch a warning shows what each worker does; 0: never.
+        on_stall: "restart" replaces a worker stuck in one sample for `timeout` (or else `stall_warning`) seconds.
+        on_error: "skip" makes a batch without a sample that fails, "replace" puts its nearest good neighbour there.
+        max_errors: This many samples may fail under "skip" and "replace"; below 1 it is a share of the samples read.
+        max_deaths: This many workers may die at one sample before the sample is given up.
+        error_log: A file that gets one JSON line for each sample that fails.
+        on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
+        across_epochs: False has persistent workers read nothing of an epoch before it begins (docs/across-epochs.md).
+        assignment: "in_turn": each makes every Nth batch; "free": any free one does; None: as torch (docs/workers.md).
+        ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
+        uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
+        device: Batches arrive on this device; each is copied there while the one before is in use.
+        snapshot_every_n_steps: A stream is asked for its state after every Nth batch of a worker; 0 or None: once.
 
     >>> import torch
     >>> from feedline.torch import DataLoader, TensorDataset
@@ -76,13 +90,6 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     tensor([ 0, 10, 20]) tensor([0, 1, 2])
     tensor([30]) tensor([3])
     """
-
-    workers: str
-    shuffle_buffer: int
-    fetch_threads: int
-    ranks: str | None
-    uneven: str | None
-    device: torch.device | None
 
     def __init__(
         self,
@@ -97,7 +104,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: str | BaseContext | None = None,
         generator: torch.Generator | None = None,
         *,
         prefetch_factor: int | None = None,
@@ -120,53 +127,16 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         ranks: str | None = None,
         uneven: str | None = None,
         device: str | torch.device | None = None,
+        snapshot_every_n_steps: int | None = 1,
     ) -> None:
-        own = Own(
-            check_kind(workers),
-            check_whole("shuffle_buffer", shuffle_buffer, least=0),
-            None if device is None else torch.device(device),
-            check_care(locals()),
-            check_function("on_epoch_end", on_epoch_end),
-            check_flag("across_epochs", across_epochs),
-            check_fetch_threads(fetch_threads),
-            assignment,
-            check_stream_ranks(ranks, streams(dataset)),
-            check_uneven(uneven, ranks),
-        )
-        if isinstance(num_workers, str):  # else torch's checks are the ones
-            num_workers = check_count(num_workers, prefetch_factor)
-        check_assignment(assignment, num_workers, streams(dataset))
-        collate_fn = check_collate(collate, collate_fn, compose)
-        check_start_method(own.workers, multiprocessing_context)
-        check_restart(own.care, timeout)
-        check_buffer(own.shuffle_buffer, streams(dataset))
-        batched = batch_size is not None or batch_sampler is not None
-        check_fetching(own.fetch_threads, dataset, streams(dataset), batched, reads_many)
-        check_sampler(sampler)
-        check_ranks(sampler)
-        check_ranks(batch_sampler)
-        check_population(batch_sampler, dataset)
-        super().__init__(
-            dataset,
-            batch_size,
-            shuffle,
-            sampler,
-            batch_sampler,
-            num_workers,
-            collate_fn,
-            pin_memory,
-            drop_last,
-            timeout,
-            worker_init_fn,
-            multiprocessing_context,
-            generator,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
-            in_order=in_order,
-        )
+        given = locals() | {
+            "num_workers": as_number(num_workers, prefetch_factor),
+            "collate_fn": check_collate(collate, collate_fn, compose),
+        }
+        own = check_own(given, streams(dataset))
+        super().__init__(**{name: given[name] for name in TORCHS})
         self._feedline = Engine(own)
-        for name, value in own.by_name().items():
+        for name, value in vars(own).items():
             vars(self).setdefault(name, value)  # for reading; a subclass may use such a name for its own
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -234,11 +204,11 @@ class DataLoader(torch.utils.data.DataLoader[T]):
     @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000."""
-        return self._feedline.feed.errors
+        return self._feedline.session.errors
 
     def stats(self) -> Stats:
         """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
-        return self._feedline.feed.stats()
+        return self._feedline.session.stats()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record the epochs from the next one on, in Chrome's trace format: open the file in https://ui.perfetto.dev.
@@ -246,7 +216,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         There is one row per worker (fetch, each sample, collate) and one for the training loop (wait, compute). The
         file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
         """
-        return self._feedline.feed.trace(path)
+        return self._feedline.session.trace(path)
 
     def report(self, path: str | os.PathLike[str]) -> Recorder:
         """Record the epochs from the next one on, as one HTML page: is the loader the bottleneck, and what to do.
@@ -254,7 +224,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):
         The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
         worker, labels per batch, padding and errors. Written as `trace` writes: `with loader.report("run.html"): ...`
         """
-        return self._feedline.feed.report(path)
+        return self._feedline.session.report(path)
 
     def close(self) -> None:
         """End all workers now; batches in hand stay valid and the loader can be used again."""

@@ -8,13 +8,8 @@ Not its job: all the rest (loader, engine).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, TypeVar
 
-import torch
-
-from feedline.checks import check_whole
 from feedline.errors import StateError
 from feedline.torch.loader import DataLoader
 
@@ -24,9 +19,44 @@ T = TypeVar("T", covariant=True)
 class StatefulDataLoader(DataLoader[T]):
     """`DataLoader`, for who comes from torchdata: `from feedline.torch import StatefulDataLoader`.
 
-    `snapshot_every_n_steps`: the state of an iterable dataset is asked for after each such number of its worker's
-    batches, and not after each. That is for states that take long to make: what lies between the latest one and the
-    place is read again on resuming. (0 or None: it is asked for once, after the first batch.)
+    The options are those of `DataLoader`. torchdata's `snapshot_every_n_steps` is for states that take long to make:
+    what lies between the latest one and the place is read again on resuming.
+
+    Options:
+        dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
+        batch_size: The number of samples in a batch; None hands on single samples.
+        shuffle: True reads the samples in a random order, a new one in each epoch.
+        sampler: An iterable of indices, one for each sample; it decides the order.
+        batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
+        num_workers: The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).
+        collate_fn: A function that makes a batch of a list of samples; None stacks each field.
+        pin_memory: True copies each batch into pinned memory, from which GPUs are filled.
+        drop_last: True leaves out a last batch that is not full.
+        timeout: The loop waits this many seconds for a batch, then raises an error; 0 waits as long as it takes.
+        worker_init_fn: A function that each worker calls with its number before its first sample.
+        multiprocessing_context: How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.
+        generator: The generator that the order and the seed of the workers are drawn from; None is torch's default.
+        prefetch_factor: The number of batches that are made ahead for each worker; None means 2.
+        persistent_workers: True keeps the workers from one epoch to the next.
+        pin_memory_device: The kind of device that memory is pinned for; torch finds it if empty.
+        in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
+        workers: The kind of workers: "process", or "thread" for samples that wait (docs/workers.md).
+        shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
+        collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
+        fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).
+        stall_warning: After this many seconds without a batch a warning shows what each worker does; 0: never.
+        on_stall: "restart" replaces a worker stuck in one sample for `timeout` (or else `stall_warning`) seconds.
+        on_error: "skip" makes a batch without a sample that fails, "replace" puts its nearest good neighbour there.
+        max_errors: This many samples may fail under "skip" and "replace"; below 1 it is a share of the samples read.
+        max_deaths: This many workers may die at one sample before the sample is given up.
+        error_log: A file that gets one JSON line for each sample that fails.
+        on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
+        across_epochs: False has persistent workers read nothing of an epoch before it begins (docs/across-epochs.md).
+        assignment: "in_turn": each makes every Nth batch; "free": any free one does; None: as torch (docs/workers.md).
+        ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
+        uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
+        device: Batches arrive on this device; each is copied there while the one before is in use.
+        snapshot_every_n_steps: A stream is asked for its state after every Nth batch of a worker; 0 or None: once.
 
     >>> from feedline.torch import StatefulDataLoader
     >>> loader = StatefulDataLoader(range(6), batch_size=2, snapshot_every_n_steps=3)
@@ -37,55 +67,6 @@ class StatefulDataLoader(DataLoader[T]):
     >>> list(again)
     [tensor([2, 3]), tensor([4, 5])]
     """
-
-    snapshot_every_n_steps: int | None
-
-    def __init__(
-        self,
-        dataset: Any,
-        batch_size: int | None = 1,
-        shuffle: bool | None = None,
-        sampler: Iterable[Any] | None = None,
-        batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool = False,
-        drop_last: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
-        generator: torch.Generator | None = None,
-        *,
-        prefetch_factor: int | None = None,
-        persistent_workers: bool = False,
-        pin_memory_device: str = "",
-        in_order: bool = True,
-        snapshot_every_n_steps: int | None = 1,
-        **own: Any,
-    ) -> None:
-        every = check_whole("snapshot_every_n_steps", snapshot_every_n_steps or 0, least=0)
-        super().__init__(
-            dataset,
-            batch_size,
-            shuffle,
-            sampler,
-            batch_sampler,
-            num_workers,
-            collate_fn,
-            pin_memory,
-            drop_last,
-            timeout,
-            worker_init_fn,
-            multiprocessing_context,
-            generator,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
-            in_order=in_order,
-            **own,
-        )
-        self.snapshot_every_n_steps = snapshot_every_n_steps
-        self._feedline.own = replace(self._feedline.own, snapshot_every=every)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Have the next iteration go on where the state was saved; an empty state is none, as in torchdata."""

@@ -18,6 +18,7 @@ from feedline.counting import counted
 from feedline.diagnose.target import constructed, is_loader, loaded, loaded_within
 from feedline.errors import OptionError, OptionTypeError
 from feedline.loader import DataLoader
+from feedline.options.option import rows
 
 FEEDLINE, TORCH = SIDES = ("feedline", "torch")
 MODULES = {FEEDLINE: "feedline.torch", TORCH: "torch.utils.data"}
@@ -176,19 +177,16 @@ def _attributes(of: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(of, name) for name in names}
 
 
+_TORCH_HAS_NOT = {
+    *("workers", "shuffle_buffer", "fetch_threads", "across_epochs", "assignment", "ranks", "device"),
+    *("on_error", "on_stall"),
+}
+
+
 def _left_out(loader: Any) -> list[str]:
-    """Options that only feedline has."""
-    own = {
-        "workers": "process",
-        "shuffle_buffer": 0,
-        "fetch_threads": 0,
-        "across_epochs": True,
-        "assignment": "free" if isinstance(loader, DataLoader) else None,
-        "device": None,
-        "on_error": "raise",
-        "on_stall": "wait",
-    }
-    given = {name: getattr(loader, name, usual) for name, usual in own.items()}
+    """Options that only feedline has, and that decide what is loaded or how fast."""
+    own = {name: row.default for name, row in rows(type(loader)).items() if name in _TORCH_HAS_NOT}
+    given = {name: getattr(loader, name) for name in own}
     differ = [f"{name}={value!r}" for name, value in given.items() if value != own[name]]
     return [f"{', '.join(differ)} left out on both sides: torch has no such option"] if differ else []
 

@@ -20,6 +20,7 @@ from typing import Any
 from feedline.diagnose.tune.trial import USUAL_PREFETCH, Setting
 from feedline.errors import OptionError
 from feedline.loader import DataLoader
+from feedline.options.option import rows
 from feedline.workers.one_thread import threads_per_worker
 
 GUESSED_BATCH = 32
@@ -112,39 +113,43 @@ def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> Subject:
     return Subject(dataset, "feedline.torch" if is_torchs else "feedline", options, shown)
 
 
-_CARE = ("on_error", "max_errors", "max_deaths")
-_KEPT_CARE = ("stall_warning", "on_stall", "error_log")
-"""…and of the user's care what trials have their own way with, but whoever pastes the line wants to keep."""
+_TUNED = {
+    *("dataset", "num_workers", "workers", "prefetch_factor", "persistent_workers", "multiprocessing_context"),
+    *("timeout", "worker_init_fn", "seed"),
+}
+"""What trials set themselves. All other options go to them as they are in the user's loader…"""
+_KEPT = {"stall_warning", "on_stall", "error_log", "on_epoch_end"}
+"""…but for these, which trials have their own way with, and whoever pastes the line wants to keep."""
 
 
 def _of_ours(loader: DataLoader) -> Subject:
     options = loader.options
-    plain = ("batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "in_order")
-    given = {
-        name: getattr(options, name)
-        for name in (*plain, "shuffle_buffer", "fetch_threads", "across_epochs", "assignment")
-    }
-    given |= {name: getattr(options.care, name) for name in _CARE}
+    given = _carried(options)
     if options.batch_sampler is not None:
         given["batch_size"] = 1  # its default: the batch sampler decides
-    kept: dict[str, Any] = {"on_epoch_end": options.on_epoch_end}
-    kept |= {name: getattr(options.care, name) for name in _KEPT_CARE}
-    shown = _shown(given | kept, _defaults(DataLoader))
+    shown = _shown(given, _defaults(DataLoader))
     if options.seeded:
         shown["seed"] = str(options.seed)
     init = _without_threads(options.worker_init_fn)
+    given = _for_trials(given)
     return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, init, options.timeout)
+
+
+def _carried(of: Any) -> dict[str, Any]:
+    """Of checked options those that are not tuned; `collate` has become the collate_fn."""
+    return {name: getattr(of, name) for name in rows(type(of)) if name not in _TUNED and name != "collate"}
+
+
+def _for_trials(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in _KEPT}
 
 
 def _of_torchs(loader: Any) -> Subject:
     torch: Any = sys.modules["torch"]
     data, front = torch.utils.data, importlib.import_module("feedline.torch")
     given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
-    kept: dict[str, Any] = {}
-    if type(loader).__module__.startswith("feedline"):
-        own = ("shuffle_buffer", "fetch_threads", "across_epochs", "assignment", "device")
-        given |= {name: getattr(loader, name) for name in (*_CARE, *own)}
-        kept |= {name: getattr(loader, name) for name in ("on_epoch_end", *_KEPT_CARE)}
+    if hasattr(loader, "_feedline"):
+        given |= _carried(loader._feedline.own)
     if loader.collate_fn not in (data.default_collate, data.default_convert):
         given["collate_fn"] = loader.collate_fn
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
@@ -152,10 +157,10 @@ def _of_torchs(loader: Any) -> Subject:
     else:
         given |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
         given |= _order(loader, data)
-    shown = _shown(given | kept, _defaults(front.DataLoader))
+    shown = _shown(given, _defaults(front.DataLoader))
     init = _without_threads(loader.worker_init_fn)
     start_method, timeout = loader.multiprocessing_context, loader.timeout
-    return Subject(loader.dataset, "feedline.torch", given, shown, start_method, init, timeout)
+    return Subject(loader.dataset, "feedline.torch", _for_trials(given), shown, start_method, init, timeout)
 
 
 def _without_threads(init: Any) -> Any:

@@ -1,0 +1,11 @@
+"""The loader's options. Each is declared once (table), checked alone (values) and with the others (together, core).
+
+What other packages need of them is here; whoever makes a front imports from the files.
+"""
+
+from feedline.options.needed import Options
+from feedline.options.table import Care
+from feedline.options.together import check_sampler
+from feedline.options.values import KINDS
+
+__all__ = ["KINDS", "Care", "Options", "check_sampler"]

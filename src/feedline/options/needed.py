@@ -1,0 +1,40 @@
+"""What the engine needs of a loader's options, whatever its front.
+
+Takes: checked options, from a front. Gives: `Options`.
+Promises: every field is read by the loop, by what starts workers or by what decides how many there are.
+Not its job: what workers need (workers.job), what only a front needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from feedline.options.table import Care
+from feedline.stats import Stats
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of one epoch: those of torch's loaders may be changed between two epochs."""
+
+    dataset: Any
+    stream: bool
+    """Is the dataset read by iterating?"""
+    batched: bool
+    """Does a task make a batch, or hand on a single sample?"""
+    batch_size: int | None
+    """None for no batching, or where a batch sampler decides."""
+    drop_last: bool
+    num_workers: int
+    workers: str
+    multiprocessing_context: str | BaseContext | None
+    prefetch_factor: int
+    persistent_workers: bool
+    across_epochs: bool
+    in_order: bool
+    timeout: float
+    care: Care
+    on_epoch_end: Callable[[Stats], object] | None

@@ -1,0 +1,103 @@
+"""An option, declared once, and values of options.
+
+Takes: classes whose body is a table: `batch_size: int | None = option(1, check, "A sentence.")`. Gives: their rows as
+`Option` values; objects that have checked options as attributes.
+Promises: whatever derives from a table has its options as attributes that type checkers and editors know, and the value
+is found in the object itself or in its `options`.
+Not its job: which options there are (table), what a value must be (values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from inspect import Parameter
+from typing import Any, TypeVar
+
+REQUIRED = Parameter.empty
+Check = Callable[[str, Any], Any]
+"""Called with an option's name and what was given. It returns the value to use, or raises an `OptionError`."""
+V = TypeVar("V")
+
+
+class Option:
+    """A row of the table."""
+
+    name: str
+
+    def __init__(self, default: Any, check: Check | None, doc: str, takes: str) -> None:
+        self.default = default
+        self.check = check
+        """None: whoever takes the option checks it, and keeps what it makes of it."""
+        self.doc = doc
+        self.takes = takes
+        """Its type, as signatures have it."""
+
+    def __set_name__(self, table: type, name: str) -> None:
+        self.name = name
+        self.takes = self.takes or table.__annotations__[name]
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        """Called only where the object itself has no such value: a class's attribute is second to the object's."""
+        if owner is None:
+            return self
+        options = vars(owner).get("options")
+        if isinstance(options, Checked) and self.name in vars(options):
+            return vars(options)[self.name]
+        raise AttributeError(f"{kind.__name__} has no attribute {self.name!r}")
+
+    def __repr__(self) -> str:
+        return f"<option {self.name}: {self.doc}>"
+
+
+def option(default: Any, check: Check | None, doc: str, takes: str = "") -> Any:
+    """A row, in the body of a table. `takes` is its type in signatures, where another one is kept."""
+    return Option(default, check, doc, takes)
+
+
+def rows(table: Any) -> Mapping[str, Option]:
+    """The options of a table and of those it derives from.
+
+    >>> class Plain:
+    ...     size: int = option(1, None, "The size.")
+    >>> class More(Plain):
+    ...     size: int = option(2, None, "Another default.")
+    ...     name: str = option("", None, "The name.")
+    >>> [(row.name, row.takes, row.default) for row in rows(More).values()]
+    [('size', 'int', 2), ('name', 'str', '')]
+    """
+    return _rows(table)
+
+
+@cache
+def _rows(table: Any) -> Mapping[str, Option]:
+    found: dict[str, Option] = {}
+    for each in table.__mro__:
+        found |= {name: row for name, row in vars(each).items() if isinstance(row, Option) and name not in found}
+    return found
+
+
+def check_each(table: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Each option's value, checked for itself."""
+    return {name: row.check(name, given[name]) for name, row in rows(table).items() if row.check is not None}
+
+
+class Checked:
+    """Options that have been checked, as attributes that stay as they are; those not given have their defaults."""
+
+    def __init__(self, **values: Any) -> None:
+        usual = {name: row.default for name, row in rows(type(self)).items() if row.check is not None}
+        vars(self).update(usual | values)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name} has been checked, and stays what it is: make another loader")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+def picked(kind: type[V], values: Mapping[str, Any], **settled: Any) -> V:
+    """A dataclass's fields, or a table's options, from among `values`; `settled` has what is no option, or another."""
+    names = [each.name for each in fields(kind)] if hasattr(kind, "__dataclass_fields__") else rows(kind)  # type: ignore[arg-type]
+    return kind(**{**{name: values[name] for name in names if name in values}, **settled})

@@ -1,0 +1,110 @@
+"""Options that must fit each other, in every front.
+
+Takes: options, each of which is right for itself. Gives: nothing, or an `OptionError` that says which do not fit and
+what to do.
+Not its job: single values (values), what torch refuses by itself (core says the same for feedline.DataLoader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from feedline.errors import OptionError
+from feedline.foreign import ask
+from feedline.options.table import CommonOptions
+from feedline.staffing import AutoCount
+
+
+def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:
+    """All of this module. `reads_many` tells whether a dataset reads many samples at once in its own way."""
+    if options.workers == "thread" and options.multiprocessing_context is not None:
+        raise OptionError(
+            "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
+        )
+    if options.shuffle_buffer and not stream:
+        raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
+    _check_care(options)
+    _check_ranks(options, stream)
+    check_assignment(options.assignment, options.num_workers, stream)
+    if options.fetch_threads:
+        _check_fetching(options, stream, reads_many)
+    check_sampler(options.sampler)
+    _check_population(options.batch_sampler, options.dataset)
+
+
+def check_assignment(assignment: str | None, num_workers: int, stream: bool) -> None:
+    """Workers that come and go cannot take turns."""
+    if assignment == "in_turn" and isinstance(num_workers, AutoCount) and not stream:
+        raise OptionError(
+            "assignment='in_turn' gives every Nth batch to the same worker, and with num_workers='auto' their number "
+            "changes: give a number of workers, or leave out assignment"
+        )
+
+
+def uneven_end(ranks: str | None, uneven: str | None) -> str | None:
+    """What `uneven` means: where ranks share a stream, DistributedSampler's default."""
+    return uneven or ("pad" if ranks == "shard" else None)
+
+
+def check_sampler(sampler: Any) -> None:
+    """A sampler of whole batches has an option of its own."""
+    if ask(sampler, "makes_batches", False) is True:
+        raise OptionError(
+            f"{type(sampler).__name__} makes whole batches: pass it as batch_sampler instead of sampler, and leave out "
+            "batch_size"
+        )
+
+
+def _check_care(options: CommonOptions) -> None:
+    if options.max_errors is not None and options.on_error == "raise":
+        raise OptionError("max_errors needs on_error='skip' or 'replace': with 'raise' the first error is raised")
+    if options.on_stall == "restart" and not options.timeout and not options.stall_warning:
+        raise OptionError(
+            "on_stall='restart' needs timeout or stall_warning above 0: after how long is a worker stuck?"
+        )
+
+
+def _check_ranks(options: CommonOptions, stream: bool) -> None:
+    """Only of a stream is it unknown what each rank reads: samplers share out indices."""
+    if options.ranks is not None and not stream:
+        raise OptionError(
+            "ranks is for an IterableDataset; a map-style dataset is shared out over ranks by its sampler: "
+            "sampler=DistributedSampler(dataset)"
+        )
+    if options.uneven is not None and options.ranks != "shard":
+        raise OptionError(
+            "uneven says how an IterableDataset ends that is shared out over ranks: say ranks='shard', too"
+        )
+
+
+def _check_fetching(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:
+    """Only a batch of samples that are read one by one can be read several at a time."""
+    if stream:
+        raise OptionError("fetch_threads is for a map-style dataset: a stream gives one element after the other")
+    if options.batch_size is None and options.batch_sampler is None:
+        raise OptionError(
+            "fetch_threads reads the samples of a batch at a time, and with batch_size=None there is but one: set "
+            "batch_size, or use more workers (workers='thread' for samples that wait)"
+        )
+    if reads_many(options.dataset):
+        raise OptionError(
+            f"fetch_threads is for samples that are read one by one, but {type(options.dataset).__name__} reads many "
+            "at once (__getitems__) and decides itself how: leave out fetch_threads"
+        )
+
+
+def _check_population(batch_sampler: Any, dataset: Any) -> None:
+    """A sampler made of one label or length per sample must have been made for this dataset."""
+    population = ask(batch_sampler, "population")
+    if population is None:
+        return
+    try:
+        size = len(dataset)
+    except Exception:  # it need not have a length, where a sampler says what there is
+        return
+    if size != population:
+        raise OptionError(
+            f"batch_sampler was made for {population} samples, but the dataset has {size}: give it one label or length "
+            "for each sample; to load only some of them, make a Subset(dataset, indices)"
+        )

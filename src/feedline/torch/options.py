@@ -1,0 +1,73 @@
+"""The options of feedline.torch.DataLoader: what its table has beside that of every front, and its checks.
+
+Takes: what the user passed. Gives: `Own`, feedline's own options, checked and otherwise as they were given: a loader
+that Lightning or Accelerate makes again from this one's attributes has the same.
+Promises: they are refused as in feedline.DataLoader. Torch's options are torch's to check, and keep its messages.
+Not its job: acting on the options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from feedline.options.option import Checked, check_each, option, rows
+from feedline.options.table import ASSIGNMENTS, CommonOptions, OwnOptions, TorchsOptions
+from feedline.options.together import check_together, uneven_end
+from feedline.options.values import choice, or_none, whole
+from feedline.torch.known import check_ranks
+from feedline.torch.reading import reads_many
+
+
+class TorchLoadersOptions(TorchsOptions):
+    """All options that torch has."""
+
+    pin_memory: bool = option(False, None, "True copies each batch into pinned memory, from which GPUs are filled.")
+    generator: torch.Generator | None = option(
+        None, None, "The generator that the order and the seed of the workers are drawn from; None is torch's default."
+    )
+    pin_memory_device: str = option("", None, "The kind of device that memory is pinned for; torch finds it if empty.")
+
+
+class OwnTorchOptions(OwnOptions):
+    """Options that torch does not have."""
+
+    assignment: str | None = option(
+        None,
+        or_none(choice(*ASSIGNMENTS)),
+        '"in_turn": each makes every Nth batch; "free": any free one does; None: as torch (docs/workers.md).',
+    )
+    device: torch.device | None = option(
+        None,
+        or_none(lambda name, value: torch.device(value)),
+        "Batches arrive on this device; each is copied there while the one before is in use.",
+        takes="str | torch.device | None",
+    )
+    snapshot_every_n_steps: int | None = option(
+        1,
+        or_none(whole(0)),
+        "A stream is asked for its state after every Nth batch of a worker; 0 or None: once.",
+    )
+
+
+TORCHS = tuple(rows(TorchLoadersOptions))
+
+
+class Own(Checked, OwnTorchOptions):
+    """Options that torch does not have, checked."""
+
+
+class _All(Checked, CommonOptions):
+    """Torch's as they were given, and ours."""
+
+
+def check_own(given: Mapping[str, Any], stream: bool) -> Own:
+    """Check what was passed to DataLoader."""
+    values = check_each(OwnTorchOptions, given)
+    own = Own(**values | {"uneven": uneven_end(values["ranks"], values["uneven"])})
+    check_together(_All(**{name: given[name] for name in TORCHS}, **vars(own)), stream, reads_many)
+    check_ranks(given["sampler"])
+    check_ranks(given["batch_sampler"])
+    return own
