@@ -22,11 +22,12 @@ from typing import Any
 
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # before SLURM: mpirun may have been started by sbatch or srun
     ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # set by hand; in a job this is what sbatch was asked for (world)
 )
-"""In which a launcher says which rank a process is, and how many there are."""
+"""In which a launcher says which rank a process is, and how many there are. The first pair that is set counts."""
 MOST_EVENTS = 200_000
 """Calls and returns looked at: a tenth of a second on a free CPU. Who asks later is not seen."""
 _FUNCTIONS = {"get_rank": 0, "get_world_size": 1, "process_index": 0, "process_count": 1}

@@ -32,11 +32,7 @@ def ranks(count: int | None, rank: int | None, alone: bool = False) -> tuple[int
         if found is None and alone and count is None and rank is None:
             found = (1, 0)
         if found is None:
-            names = ", ".join("/".join(pair) for pair in VARIABLES)
-            raise OptionError(
-                "num_replicas and rank are not given, torch.distributed is not initialised and none of "
-                f"{names} is set: pass both"
-            )
+            raise OptionError(_nothing_found())
         count, rank = (found[0] if count is None else count), (found[1] if rank is None else rank)
     count = check_whole("num_replicas", count, least=1)
     rank = check_whole("rank", rank, least=0)
@@ -50,6 +46,17 @@ def _found() -> tuple[int, int] | None:
     if torchs is not None and torchs.is_available() and torchs.is_initialized():
         return torchs.get_world_size(), torchs.get_rank()
     for rank, count in VARIABLES:
-        if rank in os.environ and count in os.environ:
+        if rank in os.environ and count in os.environ and not _is_only_asked_for(count):
             return int(os.environ[count]), int(os.environ[rank])
     return None
+
+
+def _is_only_asked_for(count: str) -> bool:
+    """In a job SLURM_NTASKS is what sbatch was asked for; how many srun has started is in SLURM_STEP_NUM_TASKS."""
+    return count == "SLURM_NTASKS" and "SLURM_JOB_ID" in os.environ
+
+
+def _nothing_found() -> str:
+    names = ", ".join("/".join(pair) for pair in VARIABLES if not _is_only_asked_for(pair[1]))
+    nothing = f"num_replicas and rank are not given, torch.distributed is not initialised and none of {names} is set"
+    return f"{nothing}: pass both" + (", or start the script with srun" if "SLURM_JOB_ID" in os.environ else "")
