@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,16 @@ BY_HAND = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "4", "OMPI_COMM_WORLD_SIZE": "6"}
 PMI = {"PMI_RANK": "5", "PMI_SIZE": "7"}
 TORCHRUN = {"RANK": "6", "WORLD_SIZE": "8"}
+TORCH = {
+    "torch.distributed": SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 9, get_rank=lambda: 7
+    )
+}
+JAX = {
+    "jax": SimpleNamespace(process_count=lambda: 10, process_index=lambda: 8),
+    "jax.distributed": SimpleNamespace(is_initialized=lambda: True),
+}
+"""Stand-ins; integrations/test_jax_ranks and torch/test_torch_ranks have the real ones."""
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +94,31 @@ def test_who_looks_how_many_srun_has_started_has_asked_for_the_number_of_ranks(m
     assert len(list(DataLoader(Dividing(20), batch_size=2))) == 3
     with pytest.raises(OptionError, match="it asks for the number of ranks"):
         list(DataLoader(Dividing(20), batch_size=2, ranks="shard"))
+
+
+def test_frameworks_come_before_launchers_and_torch_before_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(monkeypatch, TORCHRUN) == (8, 6)
+    for modules, expected in ((JAX, (10, 8)), (TORCH, (9, 7))):
+        for name, module in modules.items():
+            monkeypatch.setitem(sys.modules, name, module)
+        assert ranks(None, None) == expected
+
+
+@pytest.mark.parametrize(
+    "distributed",
+    [
+        pytest.param(SimpleNamespace(is_initialized=lambda: False), id="not begun"),
+        pytest.param(SimpleNamespace(), id="an old one, or one half imported"),
+    ],
+)
+def test_jax_is_not_asked_for_its_processes_before_they_are_begun(
+    distributed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_for_devices() -> int:
+        raise AssertionError("it would look for its devices")
+
+    jax = SimpleNamespace(process_count=look_for_devices, process_index=look_for_devices)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax.distributed", distributed)
+    assert found(monkeypatch, {}) == (1, 0)
+    assert found(monkeypatch, TORCHRUN) == (8, 6)
