@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -88,6 +89,7 @@ class BatchIterator(Iterator[Any]):
         self._batched = options.batched
         self.samples_given: int | None = None
         """How many the latest batch was made of; None if the dataset gives batches of its own."""
+        self._held = 0  # batches given ahead, which the user has not asked for yet
         self._setting = Setting(options.dataset, options.stream, workers.forked)
         self._read_whole: set[bool] = set()
         self._last, self._latest = sys.maxsize, -1  # of a stream read whole: its last batch, the latest seen
@@ -162,14 +164,11 @@ class BatchIterator(Iterator[Any]):
 
     def _follow(self, pacing: Pacing) -> None:
         assert isinstance(self._crew, ChangingWorkers)
-        try:
+        with self._abandoned_by_errors():
             if pacing.gave(self._meter, self._crew):
                 self._take_pace()
                 self._guard.hired()
                 self.fill()
-        except BaseException as error:
-            self._abandon(error)
-            raise
 
     def _record(self, recording: Recording, outcome: Outcome) -> None:
         epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
@@ -179,14 +178,23 @@ class BatchIterator(Iterator[Any]):
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
         if self._over is not None or not self._crew.count:
             return False
-        try:
+        with self._abandoned_by_errors():
             self.fill()
             if not self._delivery.ready:
                 self._put(self._guard.poll())
-        except BaseException as error:
-            self._abandon(error)
-            raise
         return self._delivery.ready
+
+    def hold(self) -> None:
+        """The next batch is taken ahead of the user. Its place stays taken: what is sent out, and so what workers make
+        of an epoch that is left, follows from how many batches the user has asked for, and not from timing."""
+        self._held = 1
+
+    def let_go(self) -> None:
+        """The user has asked for the batch that was taken ahead."""
+        self._held = 0
+        if self._over is None:
+            with self._abandoned_by_errors():
+                self.fill()
 
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of the worker processes there are."""
@@ -291,11 +299,11 @@ class BatchIterator(Iterator[Any]):
         """Send out tasks as far as there is credit; `next()` does this by itself."""
         if self._takes_over:
             self._take_over()
-        while len(self._delivery) < self._credits and (task := self._next_task()) is not None:
+        while len(self._delivery) + self._held < self._credits and (task := self._next_task()) is not None:
             self._expect(task)
             self._guard.submit(task)
         if not self._more and self._foresee is not None:  # places that are free from now on are the next epoch's
-            self._lasting.ahead.send(self._foresee, self._guard, self._credits - len(self._delivery))
+            self._lasting.ahead.send(self._foresee, self._guard, self._credits - self._held - len(self._delivery))
 
     def _expect(self, task: Task) -> None:
         self._delivery.expect(task.seq)
@@ -391,6 +399,14 @@ class BatchIterator(Iterator[Any]):
                 f"the IterableDataset's __len__ says {said} but it gave {counted(self._samples, 'element')}, so "
                 "len(loader) is wrong too; let __len__ return the true count, or leave it out"
             )
+
+    @contextmanager
+    def _abandoned_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._abandon(error)
+            raise
 
     def _abandon(self, error: BaseException) -> None:
         self._leave(
