@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,26 @@ def test_what_a_library_looks_up_when_it_is_imported_is_no_question(
         assert len(list(DataLoader(Importing(10), batch_size=2, ranks="shard"))) == 5
     monkeypatch.delitem(sys.modules, "library_that_looks")
     assert len(said(Importing(10), INLINE)) == 1
+
+
+def test_what_a_library_asks_itself_while_it_computes_is_no_question() -> None:
+    library: Any = ModuleType("jax.computing")
+    exec("def process_count():\n    return 2\ndef compute():\n    return process_count()", library.__dict__)
+
+    class Computing(Stream):
+        def __iter__(self) -> Iterator[Any]:
+            return iter(range(10 * library.compute()))
+
+    class Asking(Stream):
+        def __iter__(self) -> Iterator[Any]:
+            return iter(range(10 * library.process_count()))
+
+    assert len(said(Computing(20), INLINE)) == 1
+    assert said(Asking(20), INLINE) == []
+    with as_rank(0, 2):
+        assert len(list(DataLoader(Computing(20), batch_size=2, ranks="shard"))) == 5
+        with pytest.raises(OptionError, match="it asks for the number of ranks"):
+            list(DataLoader(Asking(20), batch_size=2, ranks="shard"))
 
 
 def test_worker_init_fn_may_ask_for_the_stream() -> None:

@@ -6,7 +6,8 @@ a stream gives its first batch (200,000 calls and returns at most, and none wher
 Not its job: which rank this is (world), what follows from it (workers.rank_sharing).
 
 Seen are torch.distributed, JAX, mpi4py, the variables that launchers set, and our own sources. Whoever asks before the
-stream is opened, or in a thread of its own, is not seen.
+stream is opened, or in a thread of its own, is not seen. JAX remembers how many processes it has, without a call: of a
+stream that asks it for both, only the question for its rank is seen.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from typing import Any
 
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # before SLURM: mpirun may have been started by sbatch or srun
     ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # set by hand; in a job this is what sbatch was asked for (world)
 )
-"""In which a launcher says which rank a process is, and how many there are."""
+"""In which a launcher says which rank a process is, and how many there are. The first pair that is set counts."""
 MOST_EVENTS = 200_000
 """Calls and returns looked at: a tenth of a second on a free CPU. Who asks later is not seen."""
 _FUNCTIONS = {"get_rank": 0, "get_world_size": 1, "process_index": 0, "process_count": 1}
@@ -75,7 +77,7 @@ class Questions:
             code = frame.f_code
             if code is _LOOKUP:
                 self._look_up(frame.f_locals.get("key", ""), frame)
-            elif code.co_name in _FUNCTIONS and str(frame.f_globals.get("__name__")).startswith(_LIBRARIES):
+            elif code.co_name in _FUNCTIONS and _is_librarys(frame) and not _is_librarys(frame.f_back):
                 self._note(_FUNCTIONS[code.co_name])
         elif event == "return" and frame.f_code is _WALK and isinstance(arg, str):
             self._walked.append(arg)
@@ -93,6 +95,11 @@ class Questions:
 
     def _note(self, kind: int) -> None:
         self.rank, self.count = self.rank or kind == 0, self.count or kind == 1
+
+
+def _is_librarys(frame: FrameType | None) -> bool:
+    """JAX asks itself whenever it computes, which a stream may do that knows nothing of ranks."""
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith(_LIBRARIES)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

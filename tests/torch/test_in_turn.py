@@ -5,23 +5,31 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 import torch.utils.data
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import few
 
 import feedline
 from feedline import OptionError
+from feedline.engine.loop import BatchIterator
 from feedline.torch import DataLoader
 
 THREADS: dict[str, Any] = {"workers": "thread"}
 FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
+LONG = 100
 
 
 class Counts(torch.utils.data.Dataset[Any]):
@@ -91,6 +99,129 @@ def test_each_worker_reads_what_torchs_worker_reads(
     theirs = epochs(torch.utils.data.DataLoader(make(size), batch_size, **options), lengths)
     with DataLoader(make(size), batch_size, **options) as ours:
         assert epochs(ours, lengths) == theirs
+
+
+def pinned(tensor: torch.Tensor, *device: Any) -> torch.Tensor:
+    return tensor.clone()
+
+
+@contextmanager
+def pinning(ahead: Iterator[bool], pin: Any = pinned) -> Iterator[None]:
+    """There is something to pin for; and when a batch is handed out, the next one is there already, or is not yet."""
+    real = BatchIterator.is_ready
+
+    def is_ready(batches: Any) -> bool:
+        if not next(ahead):
+            return False
+        out = batches._ledger
+        while not real(batches) and len(out) and out.following is None:
+            batches._receive()
+        return real(batches)
+
+    with (
+        mock.patch.object(torch.accelerator, "is_available", return_value=True),
+        mock.patch.object(torch.accelerator, "current_accelerator", return_value=torch.device("cuda")),
+        mock.patch.object(torch.accelerator, "current_device_index", return_value=0),
+        mock.patch.object(torch.accelerator, "set_device_index"),
+        mock.patch.object(torch.Tensor, "pin_memory", pin),
+        mock.patch.object(BatchIterator, "is_ready", is_ready),
+    ):
+        yield
+
+
+@given(
+    size=st.integers(1, 30),
+    batch_size=st.integers(1, 5),
+    count=st.integers(1, 3),
+    lengths=LENGTHS,
+    prefetch=st.integers(1, 3),
+    stream=st.booleans(),
+    ahead=st.one_of(st.just([True]), st.just([False]), st.lists(st.booleans(), min_size=2, max_size=8)),
+)
+@example(size=30, batch_size=2, count=1, lengths=[3], prefetch=1, stream=False, ahead=[True])
+@example(size=30, batch_size=2, count=1, lengths=[3], prefetch=1, stream=False, ahead=[False])
+@example(size=30, batch_size=1, count=2, lengths=[5, 4], prefetch=2, stream=True, ahead=[True, True, False])
+@settings(max_examples=few(60))
+def test_so_it_does_whether_a_batch_is_pinned_ahead_or_not(
+    size: int, batch_size: int, count: int, lengths: list[int | None], prefetch: int, stream: bool, ahead: list[bool]
+) -> None:
+    options: dict[str, Any] = {"prefetch_factor": prefetch, "persistent_workers": True, "num_workers": count, **FORK}
+    make, lengths = CountsOn if stream else Counts, [*lengths, None]
+    theirs = epochs(torch.utils.data.DataLoader(make(size), batch_size, **options), lengths)
+    with pinning(cycle(ahead)), DataLoader(make(size), batch_size, pin_memory=True, **options) as ours:
+        assert epochs(ours, lengths) == theirs
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_copy_that_is_not_done_before_the_loop_is_left_changes_nothing(slow: bool) -> None:
+    left, begun, end = threading.Event(), threading.Event(), ThreadPoolExecutor.shutdown
+
+    def pin(tensor: torch.Tensor, *device: Any) -> torch.Tensor:
+        if slow and 6 in tensor:  # of the fourth batch
+            begun.set()
+            assert left.wait(LONG)
+        return tensor.clone()
+
+    def leave(thread: ThreadPoolExecutor, *args: Any, **options: Any) -> None:
+        left.set()
+        end(thread, *args, **options)
+
+    options: dict[str, Any] = {"prefetch_factor": 1, "persistent_workers": True, "num_workers": 1, **FORK}
+    theirs = epochs(torch.utils.data.DataLoader(Counts(30), 2, **options), [3, None])
+    with pinning(cycle([True]), pin), mock.patch.object(ThreadPoolExecutor, "shutdown", leave):
+        with DataLoader(Counts(30), 2, pin_memory=True, **options) as ours:
+            assert epochs(ours, [3, None]) == theirs
+    assert begun.is_set() is slow
+
+
+class FailsAt(Counts):
+    """A sample that cannot be read."""
+
+    def __getitem__(self, index: int) -> tuple[int, int, int]:
+        found = super().__getitem__(index)
+        if index == 4:
+            raise ValueError("cannot be read")
+        return found
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_an_epoch_left_after_an_error_too(ahead: bool) -> None:
+    options: dict[str, Any] = {"persistent_workers": True, "num_workers": 2, **FORK}
+
+    def run(kind: Any, **more: Any) -> Any:
+        loader = kind(FailsAt(40), 2, **options, **more)
+        iterator = iter(loader)
+        next(iterator), next(iterator)
+        with pytest.raises(ValueError, match="cannot be read"):
+            next(iterator)
+        del iterator
+        return epochs(loader, [2])
+
+    with pinning(cycle([ahead])):
+        assert run(DataLoader, pin_memory=True) == run(torch.utils.data.DataLoader)
+
+
+class GoodInPart(Counts):
+    """Of batches of two from the third on only every other one has a good sample."""
+
+    def __getitem__(self, index: int) -> tuple[int, int, int]:
+        found = super().__getitem__(index)
+        if index >= 4 and index % 4 < 2:
+            raise ValueError("cannot be read")
+        return found
+
+
+@pytest.mark.parametrize("left_after", [1, 2, 3, 5])
+def test_batches_without_a_good_sample_are_passed_over_whether_one_is_pinned_ahead_or_not(left_after: int) -> None:
+    def run(ahead: bool) -> Any:
+        options: dict[str, Any] = {"persistent_workers": True, "num_workers": 1, "prefetch_factor": 1, **FORK}
+        careful: dict[str, Any] = {"on_error": "skip", "max_errors": None, "pin_memory": True}
+        with pinning(cycle([ahead])), DataLoader(GoodInPart(20), 2, **options, **careful) as loader:
+            return epochs(loader, [left_after, None])
+
+    late, early = run(False), run(True)
+    assert early == late
+    assert [batch[0] for batch in early[1]] == [[0, 1], [2, 3], [6, 7], [10, 11], [14, 15], [18, 19]]
 
 
 @pytest.mark.parametrize("kept", [False, True])

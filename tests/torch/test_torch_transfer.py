@@ -290,6 +290,8 @@ class Given:
     def __init__(self, *items: Any) -> None:
         self.items = list(items)
         self.ready: Any = True
+        self.held = False
+        self.cannot_send: Exception | None = None
         self.samples_given: int | None = None
 
     def __next__(self) -> Any:
@@ -308,6 +310,14 @@ class Given:
         if isinstance(self.ready, Exception):
             raise self.ready
         return bool(self.items) and self.ready
+
+    def hold(self) -> None:
+        self.held = True
+
+    def let_go(self) -> None:
+        self.held = False
+        if self.cannot_send is not None:
+            raise self.cannot_send
 
     def moved(self, nanoseconds: int) -> None:
         assert nanoseconds >= 0
@@ -331,9 +341,11 @@ def test_the_next_batch_is_begun_when_it_is_there_and_no_further(machine: Machin
     iterator = pinning(given)
     assert next(iterator).item() == 0
     assert len(given.items) == 2  # 1 is under way
+    assert given.held  # and its place is not free
     given.ready = False
     assert next(iterator).item() == 1
     assert len(given.items) == 2  # nothing is waited for
+    assert not given.held
     assert [batch.item() for batch in iterator] == [2, 3]
     assert len(iterator) == 3
 
@@ -353,6 +365,16 @@ def test_a_death_noticed_while_looking_ahead_does_not_cost_the_batch_at_hand(mac
     iterator = pinning(given)
     assert next(iterator).item() == 0
     with pytest.raises(RuntimeError, match="a worker died"):
+        next(iterator)
+
+
+def test_a_task_that_cannot_be_sent_does_not_cost_the_batch_taken_ahead(machine: Machine) -> None:
+    given = Given(*tensors(0, 1, 2))
+    iterator = pinning(given)
+    assert next(iterator).item() == 0
+    given.cannot_send = OSError("no memory")
+    assert next(iterator).item() == 1
+    with pytest.raises(OSError, match="no memory"):
         next(iterator)
 
 

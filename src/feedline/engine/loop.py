@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from types import FrameType
@@ -98,6 +99,7 @@ class BatchIterator(Iterator[Any]):
         self._is_whole = passed.place.batches == 0
         self.samples_given: int | None = None
         """How many the latest batch was made of; None if the dataset gives batches of its own."""
+        self._held = 0  # batches given ahead, which the user has not asked for yet
         self._setting = Setting(options.dataset, options.stream, workers.traits.forked)
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         stop = None if options.persistent_workers else crew.stop
@@ -159,11 +161,12 @@ class BatchIterator(Iterator[Any]):
             self._begin()
         if crew.has_to_switch and not len(ledger) and not ledger.early:
             self._recovery.workers = self._waiting.workers = crew.switch()
-        while len(ledger) < crew.room and (task := self._next_task()) is not None:
+        room = crew.room - self._held
+        while len(ledger) < room and (task := self._next_task()) is not None:
             self._send(ledger.add(self._recovery.careful(task), self._tasks.sampler_state()))
         # Places that are free from now on are the next epoch's.
         if not self._more and self._foresee is not None and crew.works_ahead:
-            while len(ledger) + len(ledger.early) < crew.room:
+            while len(ledger) + len(ledger.early) < room:
                 following = self._session.next_epoch.following(self._foresee)
                 if following is None:
                     return
@@ -284,13 +287,10 @@ class BatchIterator(Iterator[Any]):
         if self._recording is not None:
             self._record(self._recording, outcome)
         if self._crew.scaling is not None:
-            try:
+            with self._abandoned_by_errors():
                 if self._crew.scale(self._meter):
                     self._waiting.hired()
                     self.fill()
-            except BaseException as error:
-                self._abandon(error)
-                raise
 
     def _next_task(self) -> Task | None:
         while self._more:
@@ -321,17 +321,26 @@ class BatchIterator(Iterator[Any]):
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
         if self._state is not State.RUNNING or not self._crew.works_ahead:
             return False
-        try:
+        with self._abandoned_by_errors():
             self.fill()
             if self._ledger.following is None:
                 self._take(self._crew.workers.receive(0))
-        except BaseException as error:
-            self._abandon(error)
-            raise
         entry = self._ledger.following
         if entry is None or entry.outcome is None:
             return False
         return entry.outcome.size > 0 or entry.outcome.failure is not None
+
+    def hold(self) -> None:
+        """The next batch is taken ahead of the user. Its place stays taken: what is sent out, and so what workers make
+        of an epoch that is left, follows from how many batches the user has asked for, and not from timing."""
+        self._held = 1
+
+    def let_go(self) -> None:
+        """The user has asked for the batch that was taken ahead."""
+        self._held = 0
+        if self._state is State.RUNNING:
+            with self._abandoned_by_errors():
+                self.fill()
 
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of the worker processes there are."""
@@ -391,6 +400,14 @@ class BatchIterator(Iterator[Any]):
             session.tell_once(wrong)
         if options.on_epoch_end is not None:
             options.on_epoch_end(session.stats())
+
+    @contextmanager
+    def _abandoned_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._abandon(error)
+            raise
 
     def _abandon(self, error: BaseException) -> None:
         self._error = type(error).__name__

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
@@ -92,16 +92,33 @@ def _wait_for(members: list[Member], seconds: float) -> list[Member]:
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C comes after this, not in the middle. Blocking the signal is not enough: a library's thread may take it."""
+def uninterrupted() -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
+    """Ctrl-C comes after this, not in the middle. Blocking the signal is not enough: a library's thread may take it.
+
+    What it gives is a context in which Ctrl-C does come, for a wait in the middle.
+    """
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(before):
-        yield
+        yield contextlib.nullcontext
         return
     noted: list[Any] = []
-    signal.signal(signal.SIGINT, lambda number, frame: noted.append(frame))
+
+    def note(number: int, frame: Any) -> None:
+        noted.append(frame)
+
+    @contextlib.contextmanager
+    def let_through() -> Iterator[None]:
+        signal.signal(signal.SIGINT, before)
+        try:
+            while noted:
+                before(signal.SIGINT, noted.pop())
+            yield
+        finally:
+            signal.signal(signal.SIGINT, note)
+
+    signal.signal(signal.SIGINT, note)
     try:
-        yield
+        yield let_through
     finally:
         signal.signal(signal.SIGINT, before)
         if noted:

@@ -3,8 +3,8 @@
 Takes: the loop's iterator. Gives: an iterator of the same batches, pinned or on the device.
 Promises: pinning happens in a thread of its own; a copy to the device runs on a side stream, is awaited by the
 user's stream and not by the CPU, and its source memory is held until the copy's event has passed. At most one batch
-is under way, which does not count as delivered (`settle`). Without an accelerator: torch's warning, and batches as
-they are.
+is under way, which does not count as delivered (`settle`), nor as one that makes room for another (`hold`): workers are
+sent what they are sent where nothing is pinned. Without an accelerator: torch's warning, and batches as they are.
 Not its job: the batches (loop). It has been tried against a stand-in for torch.cuda only: there was no GPU.
 """
 
@@ -97,20 +97,29 @@ class Transferred(Iterator[Any]):
         return len(self._batches)
 
     def __next__(self) -> Any:
-        ready = self._ahead if self._ahead is not None else self._prepare()
-        self._ahead = None
+        ready = self._ahead
+        self._ahead = self._failing(self._batches.let_go) if ready is not None else None
+        if ready is None:
+            ready = self._prepare()
         self._settle()  # an error counts as well: going on after it means going on with the next batch
         began = clock()
         batch = ready()
         self._batches.moved(clock() - began)
         self.samples_given = self._batches.samples_given  # of this one, as the next is not taken yet
-        self._ahead = self._begin_next()
+        self._ahead = self._ahead or self._failing(self._begin_next)
         return batch
 
     def _begin_next(self) -> Callable[[], Any] | None:
+        if not self._batches.is_ready():
+            return None
+        self._batches.hold()
+        return self._prepare()
+
+    def _failing(self, step: Callable[[], Callable[[], Any] | None]) -> Callable[[], Any] | None:
+        """A step for later batches. Its error (a worker has died, say) is theirs: the batch at hand is still good."""
         try:
-            return self._prepare() if self._batches.is_ready() else None
-        except Exception as error:  # a worker has died, say: the batch at hand is still good
+            return step()
+        except Exception as error:
             return _raising(error)
 
     def _prepare(self) -> Callable[[], Any]:

@@ -3,8 +3,8 @@
 Takes: the modules to import. Gives: a way to start processes there. What `spawn` does for each worker — a new
 interpreter, all imports again — is done once: as clean, because the server is a new interpreter with a single thread,
 and eight workers that need torch start in the time of one.
-Promises: one server per set of modules and process; it ends with its parent, and at once if Ctrl-C comes while it is
-still being started, which may take seconds.
+Promises: one server per set of modules and process; it ends with its parent (at_exit), and at once if Ctrl-C comes
+while it is still being started, which may take seconds.
 Not its job: the workers (processes). A dataset's own modules are imported by each worker.
 """
 
@@ -14,10 +14,12 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import wait
 
 from feedline.supervise.shutdown import uninterrupted
+from feedline.workers.at_exit import end_servers
 
 _servers: dict[tuple[str, ...], forkserver.ForkServer] = {}
 _lock = threading.Lock()
@@ -31,18 +33,15 @@ def processes_from(modules: tuple[str, ...]) -> Iterator[None]:
         if server is None:
             server = _servers[modules] = forkserver.ForkServer()
             server.set_forkserver_preload(["feedline.workers.undisturbed", *modules])
-        pythons = forkserver.connect_to_new_process
-        forkserver.connect_to_new_process = server.connect_to_new_process
-        try:
-            with _ready(server):
-                yield
-        finally:
-            forkserver.connect_to_new_process = pythons
+        with _started_by(server):
+            yield
 
 
-def processes_from_pythons_own() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def processes_from_pythons_own() -> Iterator[None]:
     """The same from Python's own server, which others may use, too."""
-    return _ready(forkserver._forkserver)
+    with _lock, _started_by(forkserver._forkserver):
+        yield
 
 
 @contextlib.contextmanager
@@ -56,21 +55,62 @@ def ctrl_c_blocked() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ready(server: forkserver.ForkServer) -> Iterator[None]:
-    """Somebody starts processes there, which takes no time, unless the server has to be started before."""
-    is_new = server._forkserver_pid is None  # type: ignore[attr-defined]
+def _started_by(server: forkserver.ForkServer) -> Iterator[None]:
+    """Somebody starts processes there. Ctrl-C comes afterwards, or while a new server imports, which may take seconds.
+
+    So a process that has been started is known to who has started it.
+    """
+    pythons, before = forkserver.connect_to_new_process, server._forkserver_pid  # type: ignore[attr-defined]
+    end_servers(_servers)
     resource_tracker.ensure_running()  # or the server's start runs it, and that unblocks SIGINT again
-    with ctrl_c_blocked():
-        server.ensure_running()
-        if not is_new:
+    with uninterrupted() as let_through:
+        try:
+            with ctrl_c_blocked():
+                server.ensure_running()
+            is_new = server._forkserver_pid != before  # type: ignore[attr-defined]
+            forkserver.connect_to_new_process = (
+                _Patient(server, let_through) if is_new else server.connect_to_new_process
+            )
             yield
-            return
-    try:
-        yield
-    except BaseException:
-        with uninterrupted():
-            _end(server)
-        raise
+        except BaseException:
+            if server._forkserver_pid != before:  # type: ignore[attr-defined]
+                _end(server)
+            raise
+        finally:
+            forkserver.connect_to_new_process = pythons
+
+
+class _Patient:
+    """Asks a server that is being started for a process, and can be interrupted until there is one."""
+
+    def __init__(
+        self,
+        server: forkserver.ForkServer,
+        let_through: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> None:
+        self._server = server
+        self._let_through = let_through
+
+    def __call__(self, fds: Sequence[int]) -> tuple[int, int]:
+        ends: tuple[int, ...] = ()
+        try:
+            with self._let_through():
+                reading, writing = ends = self._server.connect_to_new_process(fds)
+                wait([reading])  # for its number
+        except BaseException:
+            _end(self._server)
+            if ends and wait([ends[0]], 0):
+                _kill_if_there(ends[0])
+            for end in ends:
+                os.close(end)
+            raise
+        return reading, writing
+
+
+def _kill_if_there(reading: int) -> None:
+    """The process whose number is there to be read, if it is. It waits to be told what it is to do."""
+    with contextlib.suppress(EOFError, ProcessLookupError):
+        os.kill(forkserver.read_signed(reading), signal.SIGKILL)
 
 
 def _end(server: forkserver.ForkServer) -> None:

@@ -1,0 +1,65 @@
+"""The processes that Python keeps for starting others end before this process does, not a moment after it.
+
+Takes: our servers that workers are forked from. Gives: nothing. Promises: who looks when this process has ended finds
+none of them: our servers are ended, Python's own and its resource tracker are let go of and waited for, for a limited
+time. The tracker is left alone where it may track something, or was there before us: then it ends by itself as ever.
+Not its job: workers, which are gone by then (crew, shutdown), and what is ended earlier (warm).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from multiprocessing import forkserver, resource_tracker, util
+from multiprocessing.connection import wait
+from typing import Any
+
+from feedline.supervise.shutdown import uninterrupted
+
+ENDING_SECONDS = 0.5
+"""For each. They take some hundredths; but a process that the user has forked may hold the other end of their pipes."""
+_LAST = -100
+"""After all that multiprocessing itself does at the end of a process: it may still need them."""
+_TRACKED = ("multiprocessing.shared_memory", "multiprocessing.synchronize")
+"""Whoever has something tracked has imported one of them."""
+_arranged_by = 0
+
+
+def end_servers(servers: Mapping[Any, Any]) -> None:
+    """Arrange for the end of all that will be in `servers` then, and of Python's own. Called before any is started."""
+    global _arranged_by
+    if _arranged_by != os.getpid():
+        _arranged_by = os.getpid()
+        is_ours = resource_tracker._resource_tracker._fd is None  # type: ignore[attr-defined]
+        util.Finalize(None, _end_all, (servers, is_ours), exitpriority=_LAST)
+
+
+def _end_all(servers: Mapping[Any, Any], tracker_is_ours: bool) -> None:
+    with uninterrupted():
+        for server in servers.values():
+            if server._forkserver_pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(server._forkserver_pid, signal.SIGKILL)
+        for server in (*servers.values(), forkserver._forkserver):
+            if server._forkserver_pid is not None:
+                _let_go(server, "_forkserver_alive_fd", "_forkserver_pid")
+        if tracker_is_ours and not any(name in sys.modules for name in _TRACKED):
+            _let_go(resource_tracker._resource_tracker, "_fd", "_pid")
+
+
+def _let_go(helper: Any, alive: str, number: str) -> None:
+    """Close the pipe whose end tells it to end, and wait until it has."""
+    fd, pid = getattr(helper, alive), getattr(helper, number)
+    setattr(helper, alive, None)
+    setattr(helper, number, None)
+    if fd is not None:
+        os.close(fd)
+    if pid is not None:
+        with contextlib.suppress(OSError, AttributeError):  # it is not our child, or the system is old
+            end = os.pidfd_open(pid)
+            wait([end], ENDING_SECONDS)
+            os.close(end)
+            os.waitpid(pid, os.WNOHANG)
