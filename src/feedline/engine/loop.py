@@ -9,37 +9,34 @@ Not its job: what is out (ledger), deaths (recovery), stalls (waiting, inline_wa
 
 from __future__ import annotations
 
-import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from feedline.collated import nothing_valid
 from feedline.datasets import described
-from feedline.engine.contract import Done
+from feedline.engine.dispatch import Dispatch
 from feedline.engine.inline_watch import watch_for
 from feedline.engine.ledger import Entry
 from feedline.engine.next_epoch import Foresee
+from feedline.engine.one_reader import Inside, enter
 from feedline.engine.recovery import Recovery
 from feedline.engine.stream_ends import StreamEnds
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
-from feedline.errors import add_note
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
-from feedline.messages import Outcome, Task
+from feedline.messages import Outcome
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots
 from feedline.options import Options
 from feedline.progress import clock
 from feedline.stats import Flow
 from feedline.supervise.memory import Setting
-from feedline.supervise.watch import Death, processes
+from feedline.supervise.watch import processes
 
 if TYPE_CHECKING:
     from feedline.engine.session import Session
@@ -73,25 +70,21 @@ class BatchIterator(Iterator[Any]):
     ) -> None:
         self._session = session  # keeps it, and with it persistent workers, alive while the loop runs
         self._options = options
-        self._tasks = tasks
         self._passed = passed
         self._length = length
-        self._foresee = foresee
         self._crew = crew  # not `_workers`: whoever finds that name has torch's iterator, they think (Ultralytics)
-        self._ledger, self._splitting = crew.ledger, crew.splitting
+        self._ledger = crew.ledger
         self._recording = session.recording
         self._meter = session.new_meter(Meter(passed.epoch, crew.count, crew.spent()))
+        self._run = 0 if self._recording is None else len(self._recording.meters)
         describe = partial(described, options.dataset)
         workers, care, timeout = crew.workers, options.care, options.timeout
         self._recovery = Recovery(workers, crew.ledger, care, describe, session.say, session.quarantine, self._meter)
-        self._waiting = Waiting(workers, self._recovery, care, timeout, describe, session.say)
+        self._waiting = Waiting(self._recovery, care, timeout, describe, session.say)
         self._watch = watch_for(workers, care, timeout, describe, session.say)
         self._ends = StreamEnds(options, passed) if options.stream else None
-        self._begun = False
-        self._inside: dict[int, object] = {}
-        """The call of next() that is under way, if one is; entered and left in single steps."""
-        self._more = True
-        self._sampler_error: Exception | None = None
+        self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, session.next_epoch, foresee)
+        self._inside: Inside = {}
         self._state = State.RUNNING
         self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
         self._passes_over = care.on_error != "raise"
@@ -99,7 +92,6 @@ class BatchIterator(Iterator[Any]):
         self._is_whole = passed.place.batches == 0
         self.samples_given: int | None = None
         """How many the latest batch was made of; None if the dataset gives batches of its own."""
-        self._held = 0  # batches given ahead, which the user has not asked for yet
         self._setting = Setting(options.dataset, options.stream, workers.traits.forked)
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         stop = None if options.persistent_workers else crew.stop
@@ -115,7 +107,7 @@ class BatchIterator(Iterator[Any]):
         mine = object()
         try:
             if self._inside.setdefault(0, mine) is not mine:
-                self._enter(mine)
+                enter(self._inside, mine, self)
             if self._state is not State.RUNNING:
                 self._refuse()
             self._meter.asked(self._ledger.back)
@@ -125,7 +117,7 @@ class BatchIterator(Iterator[Any]):
                 self._abandon(error)
                 raise
             if outcome is None:
-                self._passed.finished = self._sampler_error is None
+                self._passed.finished = self._dispatch.sampler_error is None
                 self._finish()
                 raise StopIteration
             if outcome.failure is not None:
@@ -156,111 +148,21 @@ class BatchIterator(Iterator[Any]):
 
     def fill(self) -> None:
         """Send out batches as far as there is room; `next()` does this by itself."""
-        crew, ledger = self._crew, self._ledger
-        if not self._begun:
-            self._begin()
-        if crew.has_to_switch and not len(ledger) and not ledger.early:
-            self._recovery.workers = self._waiting.workers = crew.switch()
-        room = crew.room - self._held
-        while len(ledger) < room and (task := self._next_task()) is not None:
-            self._send(ledger.add(self._recovery.careful(task), self._tasks.sampler_state()))
-        # Places that are free from now on are the next epoch's.
-        if not self._more and self._foresee is not None and crew.works_ahead:
-            while len(ledger) + len(ledger.early) < room:
-                following = self._session.next_epoch.following(self._foresee)
-                if following is None:
-                    return
-                crew.workers.send(ledger.whole(ledger.add_early(self._recovery.careful(following))))
-
-    def _send(self, entry: Entry) -> None:
-        splitting, workers = self._splitting, self._crew.workers
-        parts = 1 if splitting is None else splitting.parts_for(entry.task, self._crew.count)
-        if parts == 1:
-            workers.send(self._ledger.whole(entry))
-        elif parts > 1 and splitting is not None:
-            for part in splitting.divide(entry, parts):
-                workers.send(part)
-
-    def _begin(self) -> None:
-        """Take over what the epoch before has sent early for this one, if it is what this one begins with."""
-        self._begun, ledger = True, self._ledger
-        early = ledger.early
-        if not early:
-            return
-        if self._passed.came_ahead:  # it goes on in its middle, which nobody has foreseen
-            ledger.drop_early()
-            self._crew.workers.drop_before(ledger.run)
-            return
-        tasks: list[tuple[Task, Any]] = []
-        while len(tasks) < len(early) and (task := self._next_task()) is not None:
-            tasks.append((self._recovery.careful(task), self._tasks.sampler_state()))
-        for told in self._crew.untold:
-            self._session.say(told)
-        self._crew.untold.clear()
-        if not self._session.next_epoch.is_right([entry.task for entry in early], [task for task, _ in tasks]):
-            ledger.drop_early()
-            self._crew.workers.drop_before(ledger.run)
-            for task, state in tasks:
-                self._send(ledger.add(task, state))
-            return
-        ledger.early = []
-        for entry, (task, state) in zip(early, tasks, strict=True):
-            ledger.adopt(entry, task, state)
-            if not entry.parts and entry.outcome is None:  # its worker died
-                self._recovery.send_first(entry)
+        self._dispatch.fill()
 
     def _receive(self) -> None:
         """Wait for workers, and take in what they say; without workers, have the batch made."""
         began = clock()
         if self._crew.works_ahead:
             self._look_at_memory()
-            if self._splitting is not None:
-                self._splitting.rest()
-            self._take(self._waiting.receive(self._ledger.awaited))
+            if self._crew.splitting is not None:
+                self._crew.splitting.rest()
+            self._dispatch.take(self._waiting.receive(self._ledger.awaited))
         elif self._watch is not None and self._options.timeout:
-            self._take(self._watch.receive())
+            self._dispatch.take(self._watch.receive())
         else:
-            self._take(self._crew.workers.receive(None))
+            self._dispatch.take(self._crew.workers.receive(None))
         self._meter.blocked += clock() - began
-
-    def _take(self, events: list[Done | Death]) -> None:
-        for event in events:
-            if isinstance(event, Done):
-                self._take_answer(*event)
-            else:
-                for entry in self._recovery.after(event):
-                    self._note(entry)
-                self._waiting.hired()
-        if self._splitting is not None and self._splitting.holds and events:
-            self._splitting.holds = False
-            for entry in self._ledger.unsent():
-                self._send(entry)
-
-    def _take_answer(self, serial: int, outcome: Outcome | None) -> None:
-        ledger, splitting = self._ledger, self._splitting
-        if splitting is not None and splitting.refuses(serial, outcome, self._crew.count):
-            ledger.take(serial, outcome)
-            for divided in reversed(ledger.divided()):
-                self._recovery.send_first(divided)
-            return
-        entry = ledger.take(serial, outcome)
-        if entry is None:
-            return
-        if entry.outcome is None and splitting is not None:
-            joined = splitting.joined(entry)
-            if joined is None:
-                self._recovery.send_first(entry)
-                return
-            ledger.settle(entry, joined)
-        self._note(entry)
-
-    def _note(self, entry: Entry) -> None:
-        """Take in, as soon as it is known, what an outcome says of its stream and its worker."""
-        assert entry.outcome is not None
-        if self._crew.works_ahead:
-            self._recovery.note(entry.outcome)
-        if self._ends is not None:
-            self._ends.note(entry.outcome, self._tasks)
 
     def _hand_over(self, entry: Entry) -> Outcome:
         """The batch leaves; its place is free again, and the run stands after it."""
@@ -289,29 +191,14 @@ class BatchIterator(Iterator[Any]):
         if self._crew.scaling is not None:
             with self._abandoned_by_errors():
                 if self._crew.scale(self._meter):
-                    self._waiting.hired()
+                    self._recovery.may_be_unborn = True
                     self.fill()
-
-    def _next_task(self) -> Task | None:
-        while self._more:
-            try:
-                task = next(self._tasks)
-            except StopIteration:
-                self._more = False
-            except Exception as error:  # raised after the batches before it
-                add_note(error, "feedline: raised by the sampler")
-                self._sampler_error, self._more = error, False
-            else:
-                passed = self._passed
-                if not passed.came_ahead or not passed.has(task, self._tasks.sampler_state(), self._ledger.oldest()):
-                    return task
-        return None
 
     def _record(self, recording: Recording, outcome: Outcome) -> None:
         epoch, asked, queued = self._passed.epoch, self._meter.latest, self._meter.queued
-        pool, run = self._crew.workers.traits.pool, recording.meters.index(self._meter) + 1
+        pool = self._crew.workers.traits.pool
         slots = Slots() if pool is None else Slots(*pool.occupancy())
-        recording.gave(run, epoch, outcome.seq, outcome.size, asked, queued, slots, outcome.batch)
+        recording.gave(self._run, epoch, outcome.seq, outcome.size, asked, queued, slots, outcome.batch)
 
     def _look_at_memory(self) -> None:
         for warning in self._session.memory.look(self.processes, self._setting, ended=False):
@@ -324,7 +211,7 @@ class BatchIterator(Iterator[Any]):
         with self._abandoned_by_errors():
             self.fill()
             if self._ledger.following is None:
-                self._take(self._crew.workers.receive(0))
+                self._dispatch.take(self._crew.workers.receive(0))
         entry = self._ledger.following
         if entry is None or entry.outcome is None:
             return False
@@ -333,11 +220,11 @@ class BatchIterator(Iterator[Any]):
     def hold(self) -> None:
         """The next batch is taken ahead of the user. Its place stays taken: what is sent out, and so what workers make
         of an epoch that is left, follows from how many batches the user has asked for, and not from timing."""
-        self._held = 1
+        self._dispatch.held = 1
 
     def let_go(self) -> None:
         """The user has asked for the batch that was taken ahead."""
-        self._held = 0
+        self._dispatch.held = 0
         if self._state is State.RUNNING:
             with self._abandoned_by_errors():
                 self.fill()
@@ -390,9 +277,8 @@ class BatchIterator(Iterator[Any]):
         self._leave(State.FINISHED)
         for warning in grown:
             session.tell_once(warning)
-        if self._sampler_error is not None:
-            error, self._sampler_error = self._sampler_error, None
-            raise error
+        if self._dispatch.sampler_error is not None:
+            raise self._dispatch.sampler_error
         session.mishaps.judge(options.care, at_end=True)
         if self._dropped and self._is_whole and not self._meter.flow().batches:
             session.tell_once(nothing_valid(self._dropped))
@@ -420,33 +306,6 @@ class BatchIterator(Iterator[Any]):
             raise StopIteration
         error, self._error = self._error, ""
         raise RuntimeError(self._state.value.format(error=error))
-
-    def _enter(self, mine: object) -> None:
-        """Another call of `next()` is under way: an error, unless Ctrl-C came as it was about to leave."""
-        while (theirs := self._inside.setdefault(0, mine)) is not mine:
-            if (ident := self._who_is_inside(sys._getframe(1))) is not None:
-                raise RuntimeError(_taken_by(ident))
-            if self._inside.get(0) is theirs:  # it was so all the time that we looked, and nobody is there
-                self._inside.clear()
-
-    def _who_is_inside(self, own: FrameType) -> int | None:
-        for ident, frame in sys._current_frames().items():
-            at: FrameType | None = frame
-            while at is not None:
-                if at.f_code is own.f_code and at is not own and at.f_locals.get("self") is self:
-                    return ident
-                at = at.f_back
-        return None
-
-
-def _taken_by(ident: int) -> str:
-    if ident == threading.get_ident():
-        return "next() was called on this iterator by its own dataset, sampler or collate_fn, while it makes a batch"
-    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
-    return (
-        f"this iterator is being read by another thread ({next(names, ident)}) at this moment. Let one thread take the "
-        "batches and hand them on through a queue.Queue, or give each thread its own with iter(loader)"
-    )
 
 
 def _end(

@@ -57,6 +57,8 @@ class Recovery:
         self._warn = warn
         self._quarantine = quarantine
         self._meter = meter
+        self.may_be_unborn = True
+        """Are there new workers? Then it is to be seen whether they come to life."""
         self.ended: dict[int, str] = {}
         """Workers that we have ended, and why."""
         self.untold: list[str] = []
@@ -85,6 +87,12 @@ class Recovery:
             return self._quarantine.get(_key(index), "")
         except Exception:  # it cannot be a key
             return ""
+
+    def tell_of_early_deaths(self, untold: list[str]) -> None:
+        """Now that their epoch begins."""
+        for told in untold:
+            self._warn(told)
+        untold.clear()
 
     def note(self, outcome: Outcome) -> None:
         """Somebody has made a batch."""
@@ -145,11 +153,11 @@ class Recovery:
         entry.task = self.careful(entry.task)
         self.workers.send(self._ledger.whole(entry), first=True)
 
-    def fill_places(self) -> bool:
+    def fill_places(self) -> None:
         """New workers for empty places, if there are any. Where the system refuses one, the others go on, and it is
         tried again."""
         if not self._empty or time.monotonic() < self.again_at:
-            return False
+            return
         self.again_at = math.inf
         for worker, elsewhere in list(self._empty.items()):
             try:
@@ -164,7 +172,7 @@ class Recovery:
                 self._warn(f"{refused}; the others go on, and it is tried again")
             else:
                 del self._empty[worker]
-        return True
+                self.may_be_unborn = True
 
     def _place(self, entries: list[Entry]) -> None:
         """Of each part of a stream the first says where that stands, for whoever opens it now."""

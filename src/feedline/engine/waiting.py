@@ -30,26 +30,24 @@ class Waiting:
 
     def __init__(
         self,
-        workers: Workers,
         recovery: Recovery,
         care: Care,
         timeout: float,
         describe: telling.Describe,
         warn: Warn,
     ) -> None:
-        self.workers = workers
         self._recovery = recovery
         self._care = care
         self.timeout = timeout
         self._describe = describe
         self._warn = warn
         self._restarts = care.on_stall == "restart"
-        self._may_be_unborn = True
         self._patience: Patience | None = None
 
-    def hired(self) -> None:
-        """There are new workers: whether they come to life is to be seen."""
-        self._may_be_unborn = True
+    @property
+    def workers(self) -> Workers:
+        """Those that are waited for."""
+        return self._recovery.workers
 
     def over(self) -> None:
         """A batch has come; the next wait is another one."""
@@ -64,8 +62,7 @@ class Waiting:
         found = self._until(min(patience.due, self._birth_due(), self._recovery.again_at), patience)
         if not found:
             self._replace_unborn()
-            if self._recovery.fill_places():
-                self.hired()
+            self._recovery.fill_places()
             self._take(patience.step(time.monotonic()), patience, seq)
         return found
 
@@ -117,14 +114,14 @@ class Waiting:
 
     def _birth_due(self) -> float:
         """When a worker that is being started should be ready; looked at only until all have been."""
-        if not self._may_be_unborn or not self.workers.traits.forked:
+        if not self._recovery.may_be_unborn or not self.workers.traits.forked:
             return math.inf
         seconds = birth_due(self.workers.standing())
-        self._may_be_unborn = not math.isinf(seconds)
+        self._recovery.may_be_unborn = not math.isinf(seconds)
         return time.monotonic() + seconds
 
     def _replace_unborn(self) -> None:
-        if self._may_be_unborn and self.workers.traits.forked:
+        if self._recovery.may_be_unborn and self.workers.traits.forked:
             for at in unborn(self.workers.standing()):
                 why = f"was not ready {telling.seconds(at.seconds)} after its start and has been ended"
                 self._kill(at, why, with_stack=False)

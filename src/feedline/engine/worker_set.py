@@ -54,6 +54,13 @@ class WorkerSet:
         self.spent: Callable[[], Spent] = partial(_spent, self._spents)
         self.stop: Callable[[], None] = partial(_stop, self._stops)
         self.workers = self._use(self._staff) if self._staff is not None and self.count else self._inline()
+        self.works_ahead = self.workers.traits.work_ahead
+        """Does anybody work while the user's loop computes?"""
+        self.room = 1
+        """How many batches may be out at once."""
+        self.has_to_switch = False
+        """Is the loop to work alone from now on, or no longer? Then as soon as nothing is out."""
+        self._have(self.count)
         self.splitting: Splitting | None = None
         if self._staff is not None and not division.never and may_split(self._job):
             self.splitting = Splitting(self._job.dialect.pieces, division, self.ledger, self._staff)
@@ -69,15 +76,10 @@ class WorkerSet:
             self._alone = InlineWorkers(self._job)
         return self._use(self._alone)
 
-    @property
-    def works_ahead(self) -> bool:
-        """Does anybody work while the user's loop computes?"""
-        return self.workers.traits.work_ahead
-
-    @property
-    def room(self) -> int:
-        """How many batches may be out at once."""
-        return self.count * (self._prefetch if self.scaling is None else self.scaling.setting.prefetch) or 1
+    def _have(self, count: int) -> None:
+        self.count = count
+        self.room = count * (self._prefetch if self.scaling is None else self.scaling.setting.prefetch) or 1
+        self.has_to_switch = self._staff is not None and self.works_ahead is (count == 0)
 
     def start(self) -> None:
         """Have them ready to take tasks."""
@@ -104,12 +106,10 @@ class WorkerSet:
         scaling = self.scaling
         assert scaling is not None
         scaling.unseen += 1
-        return scaling.unseen >= scaling.every and scaling.gave(meter, self)
-
-    @property
-    def has_to_switch(self) -> bool:
-        """Is the loop to work alone from now on, or no longer?"""
-        return self.works_ahead is (self.count == 0) and self._staff is not None
+        if scaling.unseen < scaling.every or not scaling.gave(meter, self):
+            return False
+        self._have(self.count)
+        return True
 
     def switch(self) -> Workers:
         """Do so; nothing is out."""
@@ -121,6 +121,7 @@ class WorkerSet:
         else:
             assert self._staff is not None
             self.workers = self._staff
+        self.works_ahead, self.has_to_switch = self.workers.traits.work_ahead, False
         self.workers.drop_before(self.ledger.run)
         return self.workers
 
@@ -133,9 +134,9 @@ class WorkerSet:
                 there = len(self._staff.standing())
                 if not there:
                     raise
-                self.count = there
+                self._have(there)
                 raise CannotHire(f"the system refused more: {error}") from error
-        self.count = count  # if there are none, those there were wait until it has turned out well
+        self._have(count)  # if there are none, those there were wait until it has turned out well
 
     def tidy(self) -> None:
         """It stays so: dismiss workers that are not needed, and see to those who have left."""

@@ -3,7 +3,7 @@
 Takes: a sampler, a batch size and whether a short last batch is dropped. Gives: `lone_sample`, what to tell the user.
 Promises: only what is certain is told: a stock sampler that shuffles (so it is for training), full batches before a
 last one of a single sample. Nothing is read, drawn or counted; a sampler that has no length is let be.
-Not its job: telling it once (loop.Feed); samplers and batch samplers that people write themselves.
+Not its job: telling it once (engine.session); samplers and batch samplers that people write themselves.
 """
 
 from __future__ import annotations

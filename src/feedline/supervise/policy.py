@@ -2,7 +2,7 @@
 
 Takes: where workers died with a task, how long a batch has been waited for, the user's options. Gives: verdicts, steps.
 Promises: no process, clock or memory is touched here; time comes in as a number.
-Not its job: gathering the facts (workers), carrying a verdict out (guard).
+Not its job: gathering the facts (workers), carrying a verdict out (engine.recovery, engine.waiting).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Takes: processes and a descriptor for each (`pidfd`), which says that the process itself has ended, whoever else holds
 its pipes. Promises: when it returns, none is left that the system can end; a Ctrl-C meanwhile comes afterwards.
-Not its job: why (workers, guard).
+Not its job: why (workers, engine).
 """
 
 from __future__ import annotations

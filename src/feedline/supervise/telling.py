@@ -1,7 +1,7 @@
 """Sentences about workers that are stuck or have died, for a tired person.
 
 Takes: facts. Gives: text that says who, at which sample, since when, with which stack, and what can be done.
-Not its job: deciding anything (policy), printing it (guard).
+Not its job: deciding anything (policy), printing it (engine).
 """
 
 from __future__ import annotations

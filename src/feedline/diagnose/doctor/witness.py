@@ -2,7 +2,7 @@
 
 Takes: bad samples of a loader, and the warnings it gave. Gives: `Mishap`s, with the line of the user's code.
 Promises: while the doctor examines, nothing of that reaches the screen.
-Not its job: seeing to it (guard, supervise), judging (failures).
+Not its job: seeing to it (engine, supervise), judging (failures).
 """
 
 from __future__ import annotations

@@ -1,0 +1,158 @@
+"""From the plan to the workers and back: batches are sent out as far as there is room, and their answers taken in.
+
+Takes: an epoch's tasks, the ledger, workers. Gives: entries that have an outcome, in the ledger.
+Promises: no more is out than there is room for; what was sent early for this epoch is taken over if it is what the
+epoch begins with, and dropped if not; a sampler's error comes after the batches before it.
+Not its job: delivering (loop), deaths (recovery), waiting (waiting), in how many parts a batch goes out (splitting).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from feedline.engine.contract import Done
+from feedline.engine.ledger import Entry
+from feedline.engine.next_epoch import Foresee, NextEpoch
+from feedline.engine.recovery import Recovery
+from feedline.engine.stream_ends import StreamEnds
+from feedline.engine.worker_set import WorkerSet
+from feedline.errors import add_note
+from feedline.line.passed import Passed
+from feedline.line.plan import Tasks
+from feedline.messages import Outcome, Task
+from feedline.supervise.watch import Death
+
+
+class Dispatch:
+    """One epoch's."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        passed: Passed,
+        crew: WorkerSet,
+        recovery: Recovery,
+        ends: StreamEnds | None,
+        next_epoch: NextEpoch,
+        foresee: Foresee | None,
+    ) -> None:
+        self._tasks = tasks
+        self._passed = passed
+        self._crew = crew
+        self._ledger, self._splitting = crew.ledger, crew.splitting
+        self._recovery = recovery
+        self._ends = ends
+        self._next_epoch = next_epoch
+        self._foresee = foresee
+        self._begun = False
+        self._more = True
+        self.sampler_error: Exception | None = None
+        """Why there are no more tasks, if it is not the end."""
+        self.held = 0
+        """Batches that have left ahead of the user: each keeps its place until it is asked for."""
+
+    def fill(self) -> None:
+        """Send out batches as far as there is room."""
+        crew, ledger = self._crew, self._ledger
+        if not self._begun:
+            self._begin()
+        if crew.has_to_switch and not len(ledger) and not ledger.early:
+            self._recovery.workers = crew.switch()
+        room = crew.room - self.held
+        while len(ledger) < room and (task := self._next_task()) is not None:
+            self._send(ledger.add(self._recovery.careful(task), self._tasks.sampler_state()))
+        # Places that are free from now on are the next epoch's.
+        if not self._more and self._foresee is not None and crew.works_ahead:
+            while len(ledger) + len(ledger.early) < room:
+                following = self._next_epoch.following(self._foresee)
+                if following is None:
+                    return
+                crew.workers.send(ledger.whole(ledger.add_early(self._recovery.careful(following))))
+
+    def _send(self, entry: Entry) -> None:
+        splitting, workers = self._splitting, self._crew.workers
+        parts = 1 if splitting is None else splitting.parts_for(entry.task, self._crew.count)
+        if parts == 1:
+            workers.send(self._ledger.whole(entry))
+        elif parts > 1 and splitting is not None:
+            for part in splitting.divide(entry, parts):
+                workers.send(part)
+
+    def _begin(self) -> None:
+        """Take over what the epoch before has sent early for this one, if it is what this one begins with."""
+        self._begun, early = True, self._ledger.early
+        if not early:
+            return
+        self._recovery.tell_of_early_deaths(self._crew.untold)
+        tasks: list[tuple[Task, Any]] = []
+        if not self._passed.came_ahead:  # else it goes on in its middle, which nobody has foreseen
+            while len(tasks) < len(early) and (task := self._next_task()) is not None:
+                tasks.append((self._recovery.careful(task), self._tasks.sampler_state()))
+        if self._next_epoch.is_right([entry.task for entry in early], [task for task, _ in tasks]):
+            self._adopt(early, tasks)
+            return
+        self._ledger.drop_early()
+        self._crew.workers.drop_before(self._ledger.run)
+        for task, state in tasks:
+            self._send(self._ledger.add(task, state))
+
+    def _adopt(self, early: list[Entry], tasks: list[tuple[Task, Any]]) -> None:
+        self._ledger.early = []
+        for entry, (task, state) in zip(early, tasks, strict=True):
+            self._ledger.adopt(entry, task, state)
+            if not entry.parts and entry.outcome is None:  # its worker died
+                self._recovery.send_first(entry)
+
+    def _next_task(self) -> Task | None:
+        while self._more:
+            try:
+                task = next(self._tasks)
+            except StopIteration:
+                self._more = False
+            except Exception as error:  # raised after the batches before it
+                add_note(error, "feedline: raised by the sampler")
+                self.sampler_error, self._more = error, False
+            else:
+                passed = self._passed
+                if not passed.came_ahead or not passed.has(task, self._tasks.sampler_state(), self._ledger.oldest()):
+                    return task
+        return None
+
+    def take(self, events: list[Done | Death]) -> None:
+        """Take in what workers say."""
+        for event in events:
+            if isinstance(event, Done):
+                self._take_answer(*event)
+            else:
+                for entry in self._recovery.after(event):
+                    self._note(entry)
+        if events and self._splitting is not None and self._splitting.holds:
+            self._splitting.holds = False
+            for entry in self._ledger.unsent():
+                self._send(entry)
+
+    def _take_answer(self, serial: int, outcome: Outcome | None) -> None:
+        ledger, splitting = self._ledger, self._splitting
+        if splitting is not None and splitting.refuses(serial, outcome, self._crew.count):
+            ledger.take(serial, outcome)
+            for divided in reversed(ledger.divided()):
+                self._recovery.send_first(divided)
+            return
+        entry = ledger.take(serial, outcome)
+        if entry is None:
+            return
+        if entry.outcome is None and splitting is not None:
+            joined = splitting.joined(entry)
+            if joined is None:
+                self._recovery.send_first(entry)
+                return
+            ledger.settle(entry, joined)
+        self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        """Take in, as soon as it is known, what an outcome says of its stream and its worker."""
+        assert entry.outcome is not None
+        if self._crew.works_ahead:
+            self._recovery.note(entry.outcome)
+        if self._ends is not None:
+            self._ends.note(entry.outcome, self._tasks)
