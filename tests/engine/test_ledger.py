@@ -141,7 +141,7 @@ class Workers(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_or_twice(self) -> None:
-        assert len(self.ledger) == len(self.planned) - len(self.delivered)
+        assert len(self.ledger.queue) == len(self.planned) - len(self.delivered)
         assert len(set(self.delivered)) == len(self.delivered)
         assert self.ledger.back == len(self.settled)
         assert self.ledger.has_divided == any(part.task.rows is not None for part in self.ledger.out.values())

@@ -114,7 +114,7 @@ def pinning(ahead: Iterator[bool], pin: Any = pinned) -> Iterator[None]:
         if not next(ahead):
             return False
         out = batches._ledger
-        while not real(batches) and len(out) and out.following is None:
+        while not real(batches) and out.queue and out.following is None:
             batches._receive()
         return real(batches)
 

@@ -408,7 +408,7 @@ def test_a_batch_that_is_made_ready_ahead_does_not_count_as_delivered(
     kind: dict[str, Any], machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that is under way is waited for: there always is one ahead.
-    monkeypatch.setattr(BatchIterator, "is_ready", lambda self: self.fill() or len(self._ledger) > 0)
+    monkeypatch.setattr(BatchIterator, "is_ready", lambda self: self.fill() or len(self._ledger.queue) > 0)
     with ours.DataLoader(range(12), batch_size=2, pin_memory=True, **kind) as loader:
         iterator = iter(loader)
         for number in range(6):

@@ -41,6 +41,7 @@ class Dispatch:
         self._crew = crew
         self._ledger, self._splitting = crew.ledger, crew.splitting
         self._recovery = recovery
+        self._quarantine = recovery.quarantine
         self._ends = ends
         self._next_epoch = next_epoch
         self._foresee = foresee
@@ -53,17 +54,19 @@ class Dispatch:
 
     def fill(self) -> None:
         """Send out batches as far as there is room."""
-        crew, ledger = self._crew, self._ledger
+        crew, ledger, queue = self._crew, self._ledger, self._ledger.queue
         if not self._begun:
             self._begin()
-        if crew.has_to_switch and not len(ledger) and not ledger.early:
+        if crew.has_to_switch and not queue and not ledger.early:
             self._recovery.workers = crew.switch()
         room = crew.room - self.held
-        while len(ledger) < room and (task := self._next_task()) is not None:
-            self._send(ledger.add(self._recovery.careful(task), self._tasks.sampler_state()))
+        while len(queue) < room and (task := self._next_task()) is not None:
+            if self._quarantine:
+                task = self._recovery.careful(task)
+            self._send(ledger.add(task, self._tasks.sampler_state()))
         # Places that are free from now on are the next epoch's.
         if not self._more and self._foresee is not None and crew.works_ahead:
-            while len(ledger) + len(ledger.early) < room:
+            while len(queue) + len(ledger.early) < room:
                 following = self._next_epoch.following(self._foresee)
                 if following is None:
                     return
@@ -71,10 +74,9 @@ class Dispatch:
 
     def _send(self, entry: Entry) -> None:
         splitting, workers = self._splitting, self._crew.workers
-        parts = 1 if splitting is None else splitting.parts_for(entry.task, self._crew.count)
-        if parts == 1:
+        if splitting is None or (parts := splitting.parts_for(entry.task, self._crew.count)) == 1:
             workers.send(self._ledger.whole(entry))
-        elif parts > 1 and splitting is not None:
+        elif parts > 1:
             for part in splitting.divide(entry, parts):
                 workers.send(part)
 
@@ -122,7 +124,10 @@ class Dispatch:
         """Take in what workers say."""
         for event in events:
             if isinstance(event, Done):
-                self._take_answer(*event)
+                if self._splitting is not None:
+                    self._take_part(event.serial, event.outcome)
+                elif (entry := self._ledger.take(event.serial, event.outcome)) is not None:
+                    self._note(entry)
             else:
                 for entry in self._recovery.after(event):
                     self._note(entry)
@@ -131,9 +136,10 @@ class Dispatch:
             for entry in self._ledger.unsent():
                 self._send(entry)
 
-    def _take_answer(self, serial: int, outcome: Outcome | None) -> None:
+    def _take_part(self, serial: int, outcome: Outcome | None) -> None:
         ledger, splitting = self._ledger, self._splitting
-        if splitting is not None and splitting.refuses(serial, outcome, self._crew.count):
+        assert splitting is not None
+        if splitting.refuses(serial, outcome, self._crew.count):
             ledger.take(serial, outcome)
             for divided in reversed(ledger.divided()):
                 self._recovery.send_first(divided)
@@ -141,7 +147,7 @@ class Dispatch:
         entry = ledger.take(serial, outcome)
         if entry is None:
             return
-        if entry.outcome is None and splitting is not None:
+        if entry.outcome is None:
             joined = splitting.joined(entry)
             if joined is None:
                 self._recovery.send_first(entry)

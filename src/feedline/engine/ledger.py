@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from feedline.messages import Outcome, Task
@@ -28,19 +29,19 @@ ANYBODY = -1
 class Part:
     """Some rows of a batch, usually all of them, that are out. It is out until its answer or its worker's death."""
 
-    __slots__ = (
-        "entry",
-        "is_missing",
-        "is_wanted",
-        "joint",
-        "outcome",
-        "serial",
-        "slot",
-        "start",
-        "suspects",
-        "task",
-        "worker",
-    )
+    # What most parts never have is the class's: to set it for each costs more than all else that is done with one.
+    outcome: Outcome | None = None
+    worker = ANYBODY
+    """Who reads it, if that is fixed; set by the workers."""
+    slot: Any = None
+    """The place in shared memory that it was sent in, if there is one; set by the workers."""
+    joint: Any = None
+    """The place that all parts of its batch are written to, if there is one (arena.joint)."""
+    is_wanted = True
+    is_missing = False
+    """Nobody is known to have it since a worker died."""
+    suspects: Mapping[int, Any] = MappingProxyType({})
+    """Then: who might still have it, by what they were at."""
 
     def __init__(self, serial: int, entry: Entry, task: Task, start: int = 0) -> None:
         self.serial = serial
@@ -48,18 +49,6 @@ class Part:
         self.task = task
         """What the worker is told: the entry's task, or the same for some of its rows."""
         self.start = start
-        self.outcome: Outcome | None = None
-        self.worker = ANYBODY
-        """Who reads it, if that is fixed; set by the workers."""
-        self.slot: Any = None
-        """The place in shared memory that it was sent in, if there is one; set by the workers."""
-        self.joint: Any = None
-        """The place that all parts of its batch are written to, if there is one (arena.joint)."""
-        self.is_wanted = True
-        self.is_missing = False
-        """Nobody is known to have it since a worker died."""
-        self.suspects: dict[int, Any] = {}
-        """Then: who might still have it, by what they were at."""
 
     def place(self, place: int) -> int:
         """A sample's place in the batch, from its place in this part; what is no place stays what it is."""
@@ -69,17 +58,16 @@ class Part:
 class Entry:
     """One batch."""
 
-    __slots__ = ("deaths", "outcome", "parts", "run", "sampler_state", "task")
+    parts: Sequence[Part] = ()
+    outcome: Outcome | None = None
+    deaths: tuple[int, ...] = ()
+    """The places at which workers have died with it."""
 
     def __init__(self, task: Task, run: int, sampler_state: Any = None) -> None:
         self.task = task
         self.run = run
         self.sampler_state = sampler_state
         """What the sampler said of its place after this task."""
-        self.parts: Sequence[Part] = ()
-        self.outcome: Outcome | None = None
-        self.deaths: tuple[int, ...] = ()
-        """The places at which workers have died with it."""
 
 
 class Ledger:
@@ -103,14 +91,11 @@ class Ledger:
         self.back = 0
         """Entries of this run that have an outcome and are not delivered."""
         self._in_order = True
-        self._queue: deque[Entry] = deque()  # this run's, not delivered, in the order of their tasks
+        self.queue: deque[Entry] = deque()
+        """This run's batches that are not delivered, in the order of their tasks. To be looked at only."""
         self._arrived: deque[Entry] = deque()  # those of them that have an outcome, as they came, if that is the order
         self._serial = 0
         self._divided = 0
-
-    def __len__(self) -> int:
-        """Batches of this run that are planned and not delivered."""
-        return len(self._queue)
 
     def begin(self, in_order: bool = True) -> None:
         """A run begins: what is out is of no use any more, but for what was sent early."""
@@ -121,7 +106,7 @@ class Ledger:
 
     def end(self) -> None:
         """This run is over, whatever of it is out. What was sent early stays what it is."""
-        self._queue.clear()
+        self.queue.clear()
         self._arrived.clear()
         self.back = 0
         if not self.early:
@@ -130,7 +115,7 @@ class Ledger:
     def add(self, task: Task, sampler_state: Any = None) -> Entry:
         """A batch is planned."""
         entry = Entry(task, self.run, sampler_state)
-        self._queue.append(entry)
+        self.queue.append(entry)
         return entry
 
     def add_early(self, task: Task) -> Entry:
@@ -142,7 +127,7 @@ class Ledger:
     def adopt(self, entry: Entry, task: Task, sampler_state: Any) -> None:
         """The run that has begun begins with this batch, which was sent early for it."""
         entry.task, entry.sampler_state = task, sampler_state
-        self._queue.append(entry)
+        self.queue.append(entry)
         if entry.outcome is not None:
             self._has_arrived(entry)
 
@@ -153,7 +138,8 @@ class Ledger:
 
     def whole(self, entry: Entry) -> Part:
         """The batch goes out as one part."""
-        part = self._part(entry, entry.task)
+        self._serial = serial = self._serial + 1
+        part = self.out[serial] = Part(serial, entry, entry.task)
         entry.parts = (part,)
         return part
 
@@ -178,13 +164,15 @@ class Ledger:
         part = self.out.pop(serial, None)
         if part is None:
             return None
-        if part.task.rows is not None:
+        entry, is_whole = part.entry, part.task.rows is None
+        if not is_whole:
             self._divided -= 1
-        if not self.is_wanted(part) or outcome is None:
+        if outcome is None or not part.is_wanted or entry.run < self.run:
             return None
-        entry = part.entry
-        if part.task.rows is None:
-            self.settle(entry, outcome)
+        if is_whole:
+            entry.parts, entry.outcome = (), outcome
+            if entry.run == self.run and entry not in self.early:
+                self._has_arrived(entry)
             return entry
         part.outcome = outcome
         return None if any(each.outcome is None for each in entry.parts) else entry
@@ -195,8 +183,9 @@ class Ledger:
 
     def settle(self, entry: Entry, outcome: Outcome) -> None:
         """The batch has an outcome; answers of parts that are still out do not count any more."""
-        self.recall(entry)
-        entry.outcome = outcome
+        for part in entry.parts:
+            part.is_wanted = False
+        entry.parts, entry.outcome = (), outcome
         if entry.run == self.run and entry not in self.early:
             self._has_arrived(entry)
 
@@ -216,35 +205,36 @@ class Ledger:
         """The batch that is to be delivered now, if there is one."""
         if not self._in_order:
             return self._arrived[0] if self._arrived else None
-        if self._queue and self._queue[0].outcome is not None:
-            return self._queue[0]
+        if self.queue and self.queue[0].outcome is not None:
+            return self.queue[0]
         return None
 
     def oldest(self) -> float:
         """The number of the first batch of this run that is not delivered; infinite if all that are planned are."""
-        return self._queue[0].task.seq if self._queue else math.inf
+        return self.queue[0].task.seq if self.queue else math.inf
 
     @property
     def awaited(self) -> int | None:
         """The number of the batch that is waited for, if it matters which comes."""
-        return self._queue[0].task.seq if self._queue and self._in_order else None
+        return self.queue[0].task.seq if self.queue and self._in_order else None
 
-    def deliver(self, entry: Entry) -> None:
-        """The batch leaves."""
+    def deliver(self, entry: Entry) -> float:
+        """The batch leaves. The number of the first one now that has not; infinite if all that are planned have."""
         if self._in_order:
-            self._queue.popleft()
+            self.queue.popleft()
         else:
             self._arrived.popleft()
-            self._queue.remove(entry)
+            self.queue.remove(entry)
         self.back -= 1
+        return self.queue[0].task.seq if self.queue else math.inf
 
     def unsent(self) -> list[Entry]:
         """Batches of this run that are planned, and not out."""
-        return [entry for entry in self._queue if not entry.parts and entry.outcome is None]
+        return [entry for entry in self.queue if not entry.parts and entry.outcome is None]
 
     def divided(self) -> list[Entry]:
         """Batches of this run of which several parts are out."""
-        return [entry for entry in self._queue if len(entry.parts) > 1]
+        return [entry for entry in self.queue if len(entry.parts) > 1]
 
     @property
     def has_divided(self) -> bool:

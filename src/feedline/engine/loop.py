@@ -131,20 +131,18 @@ class BatchIterator(Iterator[Any]):
 
     def _next_outcome(self) -> Outcome | None:
         """What comes next for the user; None at the end of the epoch."""
-        ledger = self._ledger
+        ledger, fill = self._ledger, self._dispatch.fill
         while True:
-            self.fill()
-            entry = ledger.following
-            if entry is not None:
-                outcome = self._hand_over(entry)
-                if self._is_for_the_user(outcome):
-                    if self._crew.works_ahead:
-                        self.fill()  # the place just freed is used while the user computes
-                    return outcome
-            elif not len(ledger):
-                return None
-            else:
+            fill()
+            while (entry := ledger.following) is None:
+                if not ledger.queue:
+                    return None
                 self._receive()
+            outcome = self._hand_over(entry)
+            if self._is_for_the_user(outcome):
+                if self._crew.works_ahead:
+                    fill()  # the place just freed is used while the user computes
+                return outcome
 
     def fill(self) -> None:
         """Send out batches as far as there is room; `next()` does this by itself."""
@@ -166,11 +164,11 @@ class BatchIterator(Iterator[Any]):
 
     def _hand_over(self, entry: Entry) -> Outcome:
         """The batch leaves; its place is free again, and the run stands after it."""
-        self._ledger.deliver(entry)
-        self._passed.delivered(entry, self._ledger.oldest())
-        self._waiting.over()
-        assert entry.outcome is not None
-        return entry.outcome
+        outcome = entry.outcome
+        assert outcome is not None
+        self._passed.delivered(entry, self._ledger.deliver(entry))
+        self._waiting.patience = None  # the next wait is another one
+        return outcome
 
     def _is_for_the_user(self, outcome: Outcome) -> bool:
         """Take note of what is said beside the batch. Is there one, or an error?"""

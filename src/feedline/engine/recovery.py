@@ -55,7 +55,8 @@ class Recovery:
         self._care = care
         self._describe = describe
         self._warn = warn
-        self._quarantine = quarantine
+        self.quarantine = quarantine
+        """Samples that are known to be deadly, and why."""
         self._meter = meter
         self.may_be_unborn = True
         """Are there new workers? Then it is to be seen whether they come to life."""
@@ -71,7 +72,7 @@ class Recovery:
 
     def careful(self, task: Task) -> Task:
         """The task, told which of its samples are known to be deadly."""
-        if not self._quarantine or task.indices is None:
+        if not self.quarantine or task.indices is None:
             return task
         known = dict(task.avoid)
         more = tuple((place, why) for place, why in self._avoided(task).items() if place not in known)
@@ -84,7 +85,7 @@ class Recovery:
 
     def _known(self, index: Any) -> str:
         try:
-            return self._quarantine.get(_key(index), "")
+            return self.quarantine.get(_key(index), "")
         except Exception:  # it cannot be a key
             return ""
 
@@ -228,7 +229,7 @@ class Recovery:
         if death.instead is not None:
             reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
         with contextlib.suppress(Exception):  # an index that cannot be a key is found out anew each time
-            self._quarantine[_key(task.indices[place] if death.instead is None else death.instead)] = reason
+            self.quarantine[_key(task.indices[place] if death.instead is None else death.instead)] = reason
         if death.instead is not None:  # what stood in for it did it: named twice, it is not replaced again
             entry.task = task._replace(avoid=(*task.avoid, (place, reason), (place, reason)))
             return f"dataset[{death.instead}], read in its stead, is left out from now on, and so is this one here."

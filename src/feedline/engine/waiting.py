@@ -42,23 +42,20 @@ class Waiting:
         self._describe = describe
         self._warn = warn
         self._restarts = care.on_stall == "restart"
-        self._patience: Patience | None = None
+        self.patience: Patience | None = None
+        """Of the wait that has begun; None if a batch has come since."""
 
     @property
     def workers(self) -> Workers:
         """Those that are waited for."""
         return self._recovery.workers
 
-    def over(self) -> None:
-        """A batch has come; the next wait is another one."""
-        self._patience = None
-
     def receive(self, seq: int | None) -> list[Done | Death]:
         """What workers say; `seq` is the batch that is waited for. Empty if it is time to look again."""
-        if self._patience is None:
+        if self.patience is None:
             limit = self.timeout or (self._care.stall_warning if self._restarts else 0.0)
-            self._patience = Patience(time.monotonic(), self._care.stall_warning, limit)
-        patience = self._patience
+            self.patience = Patience(time.monotonic(), self._care.stall_warning, limit)
+        patience = self.patience
         found = self._until(min(patience.due, self._birth_due(), self._recovery.again_at), patience)
         if not found:
             self._replace_unborn()
