@@ -21,6 +21,12 @@ def task(seq: int, size: int = 4) -> Task:
     return Task(seq, 0, 0, list(range(size)))
 
 
+def answered(part: Part, outcome: Outcome) -> Part:
+    """The part, as workers give it back."""
+    part.outcome = outcome
+    return part
+
+
 def parts_of(ledger: Ledger, entry: Entry, count: int) -> list[Part]:
     """The entry, sent out in so many parts."""
     if count == 1:
@@ -92,7 +98,7 @@ class Workers(RuleBasedStateMachine):
             self.answer(part)
 
     def answer(self, part: Part) -> None:
-        entry = self.ledger.take(part.serial, Outcome(part.task.seq, size=1))
+        entry = self.ledger.take(answered(part, Outcome(part.task.seq, size=1)))
         if entry is None:
             return
         if entry.outcome is None:
@@ -186,12 +192,12 @@ def test_what_was_sent_early_is_delivered_in_the_next_run_or_never(count: int, d
     early = [ledger.whole(ledger.add_early(task(seq))) for seq in range(count)]
     before = data.draw(st.lists(st.sampled_from(early), unique=True))
     for part in before:
-        ledger.take(part.serial, Outcome(part.task.seq, size=1))
+        ledger.take(answered(part, Outcome(part.task.seq, size=1)))
     assert ledger.following is None
     assert ledger.back == 0
     left_early = data.draw(st.booleans())
     if not left_early:
-        ledger.take(now.serial, Outcome(7, size=1))
+        ledger.take(answered(now, Outcome(7, size=1)))
         ledger.deliver(ledger.following or pytest.fail("it is back"))
     ledger.begin()
     adopted = data.draw(st.booleans())
@@ -203,8 +209,8 @@ def test_what_was_sent_early_is_delivered_in_the_next_run_or_never(count: int, d
         ledger.drop_early()
     for part in early:
         if part not in before:
-            ledger.take(part.serial, Outcome(part.task.seq, size=1))
-    ledger.take(now.serial, Outcome(7, size=1))
+            ledger.take(answered(part, Outcome(part.task.seq, size=1)))
+    ledger.take(answered(now, Outcome(7, size=1)))
     seen: list[Any] = []
     while (entry := ledger.following) is not None:
         ledger.deliver(entry)
@@ -220,10 +226,10 @@ def test_a_second_answer_and_one_of_nobody_are_dropped() -> None:
     first = ledger.whole(entry)
     ledger.recall(entry)
     again = ledger.whole(entry)
-    assert ledger.take(first.serial, Outcome(0, "late")) is None
-    assert ledger.take(99, Outcome(0)) is None
-    assert ledger.take(again.serial, Outcome(0, "right")) is entry
-    assert ledger.take(again.serial, Outcome(0, "twice")) is None
+    assert ledger.take(answered(first, Outcome(0, "late"))) is None
+    assert ledger.take(answered(Part(99, entry, entry.task), Outcome(0))) is None
+    assert ledger.take(answered(again, Outcome(0, "right"))) is entry
+    assert ledger.take(answered(again, Outcome(0, "twice"))) is None
     assert entry.outcome == Outcome(0, "right")
 
 

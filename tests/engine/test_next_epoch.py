@@ -16,8 +16,7 @@ from kinds import FORK, THREADS, few
 from noted import Noted, Reads, stacked
 
 from feedline import BatchSampler, DataLoader, DistributedSampler, Sampler, StratifiedBatchSampler
-from feedline.engine.contract import Done
-from feedline.engine.ledger import Ledger
+from feedline.engine.ledger import Ledger, Part
 from feedline.engine.next_epoch import same
 from feedline.loader import _job
 from feedline.messages import Task
@@ -267,9 +266,9 @@ def test_workers_drop_what_was_sent_early_if_it_is_not_wanted() -> None:
         workers.drop_before(ledger.run)
         workers.send(ledger.whole(ledger.add(Task(7, 2, 0, np.array([1])))))
         while ledger.following is None:
-            for done in workers.receive(None):
-                assert isinstance(done, Done)
-                ledger.take(*done)
+            for part in workers.receive(None):
+                assert isinstance(part, Part)
+                ledger.take(part)
         assert ledger.following.task.seq == 7
         assert not ledger.out
     finally:

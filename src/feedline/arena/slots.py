@@ -317,6 +317,11 @@ class LocalMemory:
     def _can_lend(self) -> bool:
         return self._pool is not None and not self._pool.crowded and not self._pool.inherited
 
+    @property
+    def is_used(self) -> bool:
+        """Has a slot been taken since it was last finished?"""
+        return self._slot is not None
+
     def finish(self) -> None:
         """The batch is made; its slot is free as soon as its arrays are gone."""
         if self._pool is not None and self._slot is not None:

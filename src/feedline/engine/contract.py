@@ -1,6 +1,6 @@
 """What is asked of any kind of worker. Ten members; tests/engine/worker_contract.py is what a new kind has to pass.
 
-Takes: parts of batches (engine.ledger). Gives: their answers, in any order, and deaths.
+Takes: parts of batches (engine.ledger). Gives: the same parts with their outcomes, in any order, and deaths.
 Promises: every part sent has an answer sooner or later, or is among those a death has lost; no call but `receive`
 blocks on a worker.
 Not its job: order and limits (ledger, loop), what a task does (workers.body), what to do about a death (recovery) or a
@@ -9,22 +9,13 @@ stall (waiting).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from feedline.arena.slots import SlotPool
 from feedline.engine.ledger import Part
-from feedline.messages import Outcome
 from feedline.observe.meter import Spent
 from feedline.supervise.watch import Death, Standing
-
-
-class Done(NamedTuple):
-    """A part's answer."""
-
-    serial: int
-    outcome: Outcome | None
-    """None if it was of a run that nobody wanted any more, and so was not made."""
 
 
 class Traits(NamedTuple):
@@ -58,8 +49,9 @@ class Workers(Protocol):
     def drop_before(self, run: int) -> None:
         """Parts of earlier runs need not be made: their consumer has left. Each has its answer all the same."""
 
-    def receive(self, timeout: float | None) -> list[Done | Death]:
-        """What is there, or else the next to come; empty if nothing came within `timeout` seconds."""
+    def receive(self, timeout: float | None) -> Sequence[Part | Death]:
+        """What is there, or else the next to come; empty if nothing came within `timeout` seconds. A part has its
+        outcome now; none if it was of a run that nobody wanted any more, and so was not made."""
 
     def standing(self) -> list[Standing]:
         """Where each worker is."""

@@ -8,18 +8,19 @@ Not its job: delivering (loop), deaths (recovery), waiting (waiting), in how man
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from feedline.engine.contract import Done
-from feedline.engine.ledger import Entry
+from feedline.engine.ledger import Entry, Part
 from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.recovery import Recovery
+from feedline.engine.splitting import Splitting
 from feedline.engine.stream_ends import StreamEnds
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import add_note
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
-from feedline.messages import Outcome, Task
+from feedline.messages import Task
 from feedline.supervise.watch import Death
 
 
@@ -45,6 +46,7 @@ class Dispatch:
         self._ends = ends
         self._next_epoch = next_epoch
         self._foresee = foresee
+        self._notes = ends is not None or crew.works_ahead or crew.scaling is not None
         self._begun = False
         self._more = True
         self.sampler_error: Exception | None = None
@@ -63,7 +65,10 @@ class Dispatch:
         while len(queue) < room and (task := self._next_task()) is not None:
             if self._quarantine:
                 task = self._recovery.careful(task)
-            self._send(ledger.add(task, self._tasks.sampler_state()))
+            if self._splitting is None:
+                crew.workers.send(ledger.plan(task, self._tasks.sampler_state()))
+            else:
+                self._send(ledger.add(task, self._tasks.sampler_state()))
         # Places that are free from now on are the next epoch's.
         if not self._more and self._foresee is not None and crew.works_ahead:
             while len(queue) + len(ledger.early) < room:
@@ -120,31 +125,31 @@ class Dispatch:
                     return task
         return None
 
-    def take(self, events: list[Done | Death]) -> None:
+    def take(self, events: Sequence[Part | Death]) -> None:
         """Take in what workers say."""
         for event in events:
-            if isinstance(event, Done):
-                if self._splitting is not None:
-                    self._take_part(event.serial, event.outcome)
-                elif (entry := self._ledger.take(event.serial, event.outcome)) is not None:
-                    self._note(entry)
-            else:
+            if isinstance(event, Death):
                 for entry in self._recovery.after(event):
                     self._note(entry)
+            elif self._splitting is not None:
+                self._take_part(self._splitting, event)
+            else:
+                settled = self._ledger.take(event)
+                if settled is not None and self._notes:
+                    self._note(settled)
         if events and self._splitting is not None and self._splitting.holds:
             self._splitting.holds = False
             for entry in self._ledger.unsent():
                 self._send(entry)
 
-    def _take_part(self, serial: int, outcome: Outcome | None) -> None:
-        ledger, splitting = self._ledger, self._splitting
-        assert splitting is not None
-        if splitting.refuses(serial, outcome, self._crew.count):
-            ledger.take(serial, outcome)
+    def _take_part(self, splitting: Splitting, part: Part) -> None:
+        ledger = self._ledger
+        if splitting.refuses(part, self._crew.count):
+            ledger.take(part)
             for divided in reversed(ledger.divided()):
                 self._recovery.send_first(divided)
             return
-        entry = ledger.take(serial, outcome)
+        entry = ledger.take(part)
         if entry is None:
             return
         if entry.outcome is None:
@@ -158,7 +163,6 @@ class Dispatch:
     def _note(self, entry: Entry) -> None:
         """Take in, as soon as it is known, what an outcome says of its stream and its worker."""
         assert entry.outcome is not None
-        if self._crew.works_ahead:
-            self._recovery.note(entry.outcome)
+        self._recovery.note(entry.outcome)
         if self._ends is not None:
             self._ends.note(entry.outcome, self._tasks)

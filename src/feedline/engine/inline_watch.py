@@ -9,10 +9,10 @@ Not its job: the thread (supervise.watchdog), the sentences (supervise.telling).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
-from feedline.engine.contract import Done
+from feedline.engine.ledger import Part
 from feedline.errors import WorkerTimeout
 from feedline.options import Care
 from feedline.supervise import telling
@@ -47,7 +47,7 @@ class InlineWatch:
         self._error = ""
         workers.entry.watch(self.look, min(filter(None, (care.stall_warning, timeout))))
 
-    def receive(self) -> list[Done | Death]:
+    def receive(self) -> Sequence[Part | Death]:
         """Have a batch made within `timeout`; without one, there is no need to ask here."""
         interrupt, outcome = self._interrupt, None
         try:

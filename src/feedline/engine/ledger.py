@@ -31,6 +31,7 @@ class Part:
 
     # What most parts never have is the class's: to set it for each costs more than all else that is done with one.
     outcome: Outcome | None = None
+    """Its answer; set by the workers."""
     worker = ANYBODY
     """Who reads it, if that is fixed; set by the workers."""
     slot: Any = None
@@ -76,10 +77,11 @@ class Ledger:
     >>> ledger = Ledger()
     >>> ledger.begin()
     >>> first, second = (ledger.whole(ledger.add(Task(seq, 0, 0, [seq]))) for seq in range(2))
-    >>> _ = ledger.take(second.serial, Outcome(1)); ledger.following is None
+    >>> first.outcome, second.outcome = Outcome(0), Outcome(1)
+    >>> _ = ledger.take(second); ledger.following is None
     True
-    >>> _ = ledger.take(first.serial, Outcome(0)); ledger.deliver(ledger.following); ledger.following.task.seq
-    1
+    >>> _ = ledger.take(first); ledger.deliver(ledger.following), ledger.following.task.seq
+    (1, 1)
     """
 
     def __init__(self) -> None:
@@ -117,6 +119,15 @@ class Ledger:
         entry = Entry(task, self.run, sampler_state)
         self.queue.append(entry)
         return entry
+
+    def plan(self, task: Task, sampler_state: Any = None) -> Part:
+        """A batch is planned, and goes out as one part."""
+        entry = Entry(task, self.run, sampler_state)
+        self.queue.append(entry)
+        self._serial = serial = self._serial + 1
+        part = self.out[serial] = Part(serial, entry, task)
+        entry.parts = (part,)
+        return part
 
     def add_early(self, task: Task) -> Entry:
         """A batch of the next run is planned."""
@@ -156,26 +167,24 @@ class Ledger:
         part = self.out[self._serial] = Part(self._serial, entry, task, start)
         return part
 
-    def take(self, serial: int, outcome: Outcome | None) -> Entry | None:
-        """A part's answer. The entry, if all its parts are back now; None too if this one is not wanted (any more).
+    def take(self, part: Part) -> Entry | None:
+        """A part is back. The entry, if all its parts are now; None too if this one is not wanted (any more).
 
         An entry of one part is settled by it; the parts of any other are to be joined by whoever asks.
         """
-        part = self.out.pop(serial, None)
-        if part is None:
+        if self.out.pop(part.serial, None) is None:
             return None
-        entry, is_whole = part.entry, part.task.rows is None
+        entry, outcome, is_whole = part.entry, part.outcome, part.task.rows is None
         if not is_whole:
             self._divided -= 1
         if outcome is None or not part.is_wanted or entry.run < self.run:
             return None
-        if is_whole:
-            entry.parts, entry.outcome = (), outcome
-            if entry.run == self.run and entry not in self.early:
-                self._has_arrived(entry)
-            return entry
-        part.outcome = outcome
-        return None if any(each.outcome is None for each in entry.parts) else entry
+        if not is_whole:
+            return None if any(each.outcome is None for each in entry.parts) else entry
+        entry.parts, entry.outcome = (), outcome
+        if entry.run == self.run and entry not in self.early:
+            self._has_arrived(entry)
+        return entry
 
     def is_wanted(self, part: Part) -> bool:
         """Does anybody wait for it, now or in the next run?"""
@@ -183,9 +192,8 @@ class Ledger:
 
     def settle(self, entry: Entry, outcome: Outcome) -> None:
         """The batch has an outcome; answers of parts that are still out do not count any more."""
-        for part in entry.parts:
-            part.is_wanted = False
-        entry.parts, entry.outcome = (), outcome
+        self.recall(entry)
+        entry.outcome = outcome
         if entry.run == self.run and entry not in self.early:
             self._has_arrived(entry)
 
@@ -198,6 +206,8 @@ class Ledger:
         """Have none of its parts out, as far as anybody waits for them: it is planned once more."""
         for part in entry.parts:
             part.is_wanted = False
+            if part.serial not in self.out:
+                part.joint = None  # nobody writes there for this part any more
         entry.parts = ()
 
     @property

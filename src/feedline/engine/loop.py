@@ -88,6 +88,8 @@ class BatchIterator(Iterator[Any]):
         self._state = State.RUNNING
         self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
         self._passes_over = care.on_error != "raise"
+        self._batched = options.batched
+        self._is_followed = self._recording is not None or crew.scaling is not None
         self._dropped = 0
         self._is_whole = passed.place.batches == 0
         self.samples_given: int | None = None
@@ -123,7 +125,10 @@ class BatchIterator(Iterator[Any]):
             if outcome.failure is not None:
                 self._meter.gave_none()
                 raise outcome.failure.exception()
-            self._gave(outcome)
+            self._meter.gave(outcome.size, outcome.batch)
+            self.samples_given = outcome.size if self._batched else None
+            if self._is_followed:
+                self._follow(outcome)
             return outcome.batch
         finally:
             if self._inside.get(0) is mine:
@@ -181,9 +186,8 @@ class BatchIterator(Iterator[Any]):
             self._ends.left(outcome)
         return outcome.size > 0 or outcome.failure is not None
 
-    def _gave(self, outcome: Outcome) -> None:
-        self._meter.gave(outcome.size, outcome.batch)
-        self.samples_given = outcome.size if self._options.batched else None
+    def _follow(self, outcome: Outcome) -> None:
+        """A batch has been given: write that down, or see whether there should be more workers."""
         if self._recording is not None:
             self._record(self._recording, outcome)
         if self._crew.scaling is not None:

@@ -96,14 +96,14 @@ class Splitting:
         tasks = ((start, _some(entry.task, Rows(start, stop, size, size // count))) for start, stop in edges)
         return list(self._ledger.divide(entry, tasks, joint))
 
-    def refuses(self, serial: int, outcome: Outcome | None, workers: int) -> bool:
-        """A part's answer has come; the ledger has not taken it yet. Does it say that no batch of this loader can be
+    def refuses(self, part: Part, workers: int) -> bool:
+        """A part is back; the ledger has not taken it yet. Does it say that no batch of this loader can be
         made in parts? Also keeps up what a sample takes."""
         if self.idle:
             self._count(self._largest)
             return False
-        part = self._ledger.out.get(serial)
-        if part is None or outcome is None or not self._ledger.is_wanted(part):
+        outcome = part.outcome
+        if outcome is None or not self._ledger.is_wanted(part):
             return False
         self._race.back(self._ledger.is_first(part), workers)
         self._begun = -1

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
-from feedline.engine.contract import Done, Workers
+from feedline.engine.contract import Workers
+from feedline.engine.ledger import Part
 from feedline.engine.recovery import Recovery, Warn
 from feedline.errors import WorkerTimeout
 from feedline.options import Care
@@ -50,7 +52,7 @@ class Waiting:
         """Those that are waited for."""
         return self._recovery.workers
 
-    def receive(self, seq: int | None) -> list[Done | Death]:
+    def receive(self, seq: int | None) -> Sequence[Part | Death]:
         """What workers say; `seq` is the batch that is waited for. Empty if it is time to look again."""
         if self.patience is None:
             limit = self.timeout or (self._care.stall_warning if self._restarts else 0.0)
@@ -63,7 +65,7 @@ class Waiting:
             self._take(patience.step(time.monotonic()), patience, seq)
         return found
 
-    def _until(self, due: float, patience: Patience) -> list[Done | Death]:
+    def _until(self, due: float, patience: Patience) -> Sequence[Part | Death]:
         began = time.monotonic()
         seconds = None if math.isinf(due) else max(0.0, due - began)
         found = self.workers.receive(seconds)

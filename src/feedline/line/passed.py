@@ -102,12 +102,11 @@ class Passed:
             self._take(entry.task, entry.sampler_state)
 
     def _take(self, task: Task, sampler_state: Any) -> None:
-        samples = self._sharing.after(self._counted[1], self._size(task))
-        self._counted = task.seq + self._step, samples, sampler_state, task.indices
-
-    def _size(self, task: Task) -> int:
-        """How much of the order it is: indices, or one whole batch; nothing is known of a stream's."""
-        return 0 if task.indices is None else 1 if self._sharing.whole_batches else len(task.indices)
+        # How much of the order it is: indices, or one whole batch; nothing is known of a stream's.
+        sharing, indices = self._sharing, task.indices
+        size = 0 if indices is None else 1 if sharing.whole_batches else len(indices)
+        samples = self._counted[1] + size if sharing.ranks == 1 else sharing.after(self._counted[1], size)
+        self._counted = task.seq + self._step, samples, sampler_state, indices
 
     def hold(self) -> None:
         """From now on what has left the loop is not yet the user's."""

@@ -230,7 +230,9 @@ def indices_at(order: Order, start: int, stop: int) -> IntArray:
     >>> indices_at([3, 1, 2], 1, 99)
     array([1, 2])
     """
-    return _indices(order[start:stop], f"order(seed, epoch) must give one-dimensional integers, but from {start} on it")
+    return _indices(
+        order[start:stop], "order(seed, epoch) must give one-dimensional integers, but from {at} on it", start
+    )
 
 
 def batch_at(batches: Batches, number: int) -> IntArray:
@@ -239,7 +241,7 @@ def batch_at(batches: Batches, number: int) -> IntArray:
     >>> batch_at([[3, 1], [2]], 0)
     array([3, 1])
     """
-    found = _indices(batches[number], f"batches(seed, epoch) must give one-dimensional integers, but batch {number}")
+    found = _indices(batches[number], "batches(seed, epoch) must give one-dimensional integers, but batch {at}", number)
     if not found.size:
         raise OptionError(
             f"batches(seed, epoch) must give at least one index to each batch, but batch {number} is empty"
@@ -258,9 +260,11 @@ def _each(order: Order) -> Iterator[int]:
         yield from indices_at(order, start, start + BLOCK).tolist()
 
 
-def _indices(found: Any, otherwise: str) -> IntArray:
+def _indices(found: Any, otherwise: str, at: int) -> IntArray:
+    if type(found) is np.ndarray and found.dtype == np.int64 and found.ndim == 1:
+        return found
     array = np.asarray(found)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         remedy = "; np.flatnonzero(mask) has the indices of a mask" if array.dtype.kind == "b" else ""
-        raise OptionTypeError(f"{otherwise} is {array.ndim}-d of {array.dtype}{remedy}")
+        raise OptionTypeError(f"{otherwise.format(at=at)} is {array.ndim}-d of {array.dtype}{remedy}")
     return array.astype(np.int64, copy=False)

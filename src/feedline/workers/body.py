@@ -124,7 +124,17 @@ class Body:
 
     def run(self, task: Task, empty: Empty) -> Outcome:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
-        return self._run(task, empty) if self._marking is None else self._run_marked(self._marking, task, empty)
+        if self._marking is not None:
+            return self._run_marked(self._marking, task, empty)
+        if self.only_gathers and self._broken is None and not task.alone:
+            # Of plain arrays, where nobody draws or asks for the task: to set that up costs as much as such a batch.
+            try:
+                batch = self._fetcher.gather(task, empty)
+            except Exception as error:
+                return self.failed(task, error)
+            if batch is not NotImplemented:
+                return Outcome(task.seq, batch, len(task.indices) or 1)  # type: ignore[arg-type]
+        return self._run(task, empty)
 
     def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
         marking.take()
@@ -136,8 +146,6 @@ class Body:
     def _run(self, task: Task, empty: Empty) -> Outcome:
         if self._broken is not None:
             return Outcome(task.seq, failure=Failure.of(_fresh(self._broken), not self._own_process))
-        if self.only_gathers and (outcome := self._run_gather(task, empty)) is not None:
-            return outcome
         enter_task(task.seed, task.epoch)
         try:
             outcome = self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
@@ -153,15 +161,6 @@ class Body:
         error = _raisable(error)
         add_note(error, f"feedline: in {self._who}, making batch {task.seq} of epoch {task.epoch}")
         return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
-
-    def _run_gather(self, task: Task, empty: Empty) -> Outcome | None:
-        """Of plain arrays, where nobody draws or asks for the task: to set that up costs as much as such a batch."""
-        assert task.indices is not None
-        try:
-            batch = NotImplemented if task.alone else self._fetcher.gather(task, empty)
-        except Exception as error:
-            return self.failed(task, error)
-        return None if batch is NotImplemented else Outcome(task.seq, batch, max(1, len(task.indices)))
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
         assert task.indices is not None

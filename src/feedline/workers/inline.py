@@ -12,14 +12,14 @@ import os
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 
 from feedline.ambient import ThisThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
-from feedline.engine.contract import Done, Traits
+from feedline.engine.contract import Traits
 from feedline.engine.ledger import Part
 from feedline.line.concurrent import Readers
 from feedline.observe.meter import spent_by
@@ -62,21 +62,25 @@ class InlineWorkers:
     def drop_before(self, run: int) -> None:
         self._sent = deque(part for part in self._sent if part.entry.run >= run)
 
-    def receive(self, timeout: float | None) -> list[Done | Death]:
+    def receive(self, timeout: float | None) -> Sequence[Part | Death]:
         if not self._sent:
-            return []
-        part = self._sent.popleft()
-        task, began, entry = part.task, clock(), self.entry
-        self._row[PLACE], self._row[SINCE] = PREPARING, began
-        entry.task, entry.thread, entry.began = task, get_ident(), began
-        if watchdog.resting:
-            watchdog.wake()
+            return ()
+        part, row, memory = self._sent.popleft(), self._row, self._memory
+        began = row[SINCE] = clock()
+        row[PLACE] = PREPARING
+        if self.may_be_stuck:
+            entry = self.entry
+            entry.task, entry.thread, entry.began = part.task, get_ident(), began
+            if watchdog.resting:
+                watchdog.wake()
         try:
-            return [Done(part.serial, self._body.run(task, self._memory.empty))]
+            part.outcome = self._body.run(part.task, memory.empty)
+            return (part,)
         finally:
-            entry.began = 0
-            self._memory.finish()
-            count_making(self._row, began, clock())
+            self.entry.began = 0
+            if memory.is_used:
+                memory.finish()
+            count_making(row, began, clock())
 
     def standing(self) -> list[Standing]:
         if not self.entry.began:

@@ -21,7 +21,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.packing import unpack
-from feedline.engine.contract import Done, Traits
+from feedline.engine.contract import Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome
@@ -115,7 +115,7 @@ class ProcessWorkers:
         self._oldest = run
         self._crew.set_run(run)
 
-    def receive(self, timeout: float | None) -> list[Done | Death]:
+    def receive(self, timeout: float | None) -> list[Part | Death]:
         self._check_owner()
         crew = self._crew
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -125,9 +125,9 @@ class ProcessWorkers:
             if tickets:
                 for lane in crew.lanes:
                     lane.flush()
-                return [self._opened(ticket) for ticket in tickets]
+                return [part for ticket in tickets if (part := self._opened(ticket)) is not None]
             if dead:  # and what they had finished has been read
-                deaths: list[Done | Death] = [self._bury(number) for number in dead if not self._has_left(number)]
+                deaths: list[Part | Death] = [self._bury(number) for number in dead if not self._has_left(number)]
                 if deaths:
                     return deaths
                 self.resize(self._count)  # should more have left than were to
@@ -147,25 +147,26 @@ class ProcessWorkers:
     def _cannot_be_ended(self) -> list[int]:
         return [number for number, killed in self._killed.items() if time.monotonic() >= killed + KILL_SECONDS]
 
-    def _opened(self, ticket: DoneTicket) -> Done:
-        """The answer that lies in its slot. A part that is not out is of a worker that has been given up."""
+    def _opened(self, ticket: DoneTicket) -> Part | None:
+        """The part, with the answer that lies in its slot; None for one of a worker that has been given up."""
         part, pool = self._ledger.out.get(ticket.serial), self._crew.pool
         if part is None:
-            return Done(ticket.serial, None)
+            return None
         slot, joint = part.slot, part.joint
         try:
             if part.entry.run < self._oldest:
                 slot.capacity = max(slot.capacity, ticket.capacity)
-                return Done(ticket.serial, None)
+                return part
             if joint is not None:
                 joint.slot.capacity = max(joint.slot.capacity, ticket.joint_capacity)
-            return Done(ticket.serial, Outcome(*unpack(ticket.packed, slot, pool, joint)))
+            part.outcome = Outcome(*unpack(ticket.packed, slot, pool, joint))
         except Exception as error:
             note = f"feedline: batch {part.task.seq} came from its worker but could not be rebuilt in the main process"
             add_note(error, note)
-            return Done(ticket.serial, Outcome(part.task.seq, failure=Failure.of(error, same_process=True)))
+            part.outcome = Outcome(part.task.seq, failure=Failure.of(error, same_process=True))
         finally:
             pool.put(slot)
+        return part
 
     def standing(self) -> list[Standing]:
         return [self._stands(number) for number in sorted(self._crew.members)]

@@ -28,7 +28,7 @@ from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.slots import LocalMemory, SlotPool
-from feedline.engine.contract import Done, Traits
+from feedline.engine.contract import Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import WorkerError
 from feedline.line.stateful import is_stateful
@@ -45,7 +45,7 @@ log = logging.getLogger("feedline")
 
 Lane = queue.SimpleQueue["Part | None"]
 """None: whoever takes it may leave."""
-Answers = queue.SimpleQueue["Done | Death | int | None"]
+Answers = queue.SimpleQueue["Part | Death | int | None"]
 """A number is that of a thread that was dismissed and has left; None says that the workers have been stopped."""
 STOP_SECONDS = 0.5
 """For all threads together: a sample under way may end, but nobody waits long after Ctrl-C."""
@@ -108,9 +108,9 @@ class ThreadWorkers:
     def drop_before(self, run: int) -> None:
         self._now.run = run
 
-    def receive(self, timeout: float | None) -> list[Done | Death]:
+    def receive(self, timeout: float | None) -> list[Part | Death]:
         self._check_owner()
-        found: list[Done | Death] = []
+        found: list[Part | Death] = []
         try:
             arrived = self._answers.get(timeout=timeout)
             while arrived is not None:
@@ -251,7 +251,7 @@ def _work(
     opened = -1
     try:
         while worker.wanted and (part := lane.get()) is not None and not now.stopping:
-            run, outcome = part.entry.run, None
+            run = part.entry.run
             # Else its consumer has left; but a worker that is given its parts in turn makes all of them, and a stream's
             # worker opens each epoch that others open, or the generators it holds would fall behind theirs.
             if run >= now.run or job.in_turn or (job.stream and run != opened):
@@ -260,11 +260,14 @@ def _work(
                 worker.part = part
                 outcome = _outcome(body, broken, part, memory if part.task.rows is None else of_parts)
                 count_making(worker.row, began, clock())
-            if worker.wanted:  # else another has been given the part
-                answers.put(Done(part.serial, outcome))
+                if worker.wanted:  # else another has been given the batch
+                    part.outcome = outcome
+                del outcome
+            if worker.wanted:
+                answers.put(part)
             worker.part = None
             worker.at(IDLE)
-            del part, outcome  # a batch must not live on here until the next one
+            del part  # a batch must not live on here until the next one
         worker.has_left = True
         if worker.wanted and not now.stopping:
             answers.put(number)
