@@ -115,7 +115,7 @@ def test_stats_can_be_asked_for_while_epochs_begin() -> None:
 
 
 def test_bad_samples_are_counted_in_several_threads() -> None:
-    mishaps, care = Mishaps(), feedline.care.Care()
+    mishaps, care = Mishaps(), feedline.options.Care()
     outcome = Outcome(0, None, 3, bad=(BadSample(1, 0, "", "ValueError"),))
 
     def count() -> None:
