@@ -23,6 +23,7 @@ from leaving import leftovers
 from warm_host import Script, host
 
 from feedline import DataLoader, Dataset
+from feedline.messages import Outcome
 
 
 class Images(Dataset[Any]):
@@ -74,6 +75,36 @@ def test_garbage_collection_of_the_iterator_or_the_loader_releases_everything(ki
     gc.collect()
     assert gone() is None
     assert leftovers() == before
+
+
+@every_worker
+@pytest.mark.parametrize("leave", ["close", "drop"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_batches_that_nobody_asked_for_go_with_the_loop(kind: dict[str, Any], leave: str, persistent: bool) -> None:
+    gc.collect()
+    gc.disable()  # memory that is large must not wait for it
+    try:
+        before = batches_there()
+        loader = DataLoader(Images(), batch_size=4, prefetch_factor=4, persistent_workers=persistent, **kind)
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        if leave == "close":
+            iterator.close()
+        del iterator
+        if "workers" not in kind:  # a thread has batches of its own, until it is asked for the next epoch
+            assert batches_there() == before
+        loader.close()
+        for thread in threading.enumerate():  # one that was left behind, on a busy machine
+            if thread.name.startswith("feedline-"):
+                thread.join()
+        assert batches_there() == before
+    finally:
+        gc.enable()
+
+
+def batches_there() -> int:
+    return sum(type(each) is Outcome and each.batch is not None for each in gc.get_objects())
 
 
 @every_worker

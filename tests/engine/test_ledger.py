@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import pairwise
 from typing import Any
 
@@ -238,3 +240,62 @@ def test_a_sample_is_named_by_its_place_in_the_batch() -> None:
     ledger.begin()
     _, second = parts_of(ledger, ledger.add(task(0)), 2)
     assert (second.place(1), second.place(-3)) == (3, -3)
+
+
+def test_what_was_sent_early_for_a_run_that_was_left_before_it_was_taken_over_is_dropped() -> None:
+    ledger = Ledger()
+    ledger.begin()
+    part = ledger.whole(ledger.add_early(task(0)))
+    ledger.begin()
+    ledger.end()  # the run for which it was sent
+    assert not ledger.early
+    ledger.begin()
+    assert not ledger.early
+    assert not ledger.is_wanted(part)
+    assert ledger.take(answered(part, Outcome(0, "late"))) is None
+
+
+def test_what_is_dropped_is_gone_without_the_garbage_collector() -> None:
+    class Batch:
+        """Something that can be seen to go."""
+
+    def answer(part: Part) -> weakref.ref[Batch]:
+        batch = Batch()
+        part.outcome = Outcome(0, batch)
+        return weakref.ref(batch)
+
+    gc.disable()
+    try:
+        for leave in (Ledger.begin, Ledger.end, Ledger.clear, lambda ledger: ledger.let_go_later()()):
+            ledger = Ledger()
+            ledger.begin()
+            came = ledger.plan(task(0))
+            late = ledger.plan(task(1))
+            gone = [answer(came), answer(late)]
+            ledger.take(came)
+            del came
+            leave(ledger)
+            ledger.take(late)
+            del late
+            assert [each() for each in gone] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_run_that_is_let_go_late_takes_nothing_from_the_next() -> None:
+    ledger = Ledger()
+    ledger.begin(in_order=False)
+    let_go = ledger.let_go_later()
+    ledger.begin(in_order=False)
+    ledger.take(answered(ledger.plan(task(0)), Outcome(0)))
+    let_go()
+    assert ledger.following is not None
+
+
+def test_a_stopped_ledger_has_nothing() -> None:
+    ledger = Ledger()
+    ledger.begin()
+    parts_of(ledger, ledger.add(task(0)), 2)
+    ledger.whole(ledger.add_early(task(0)))
+    ledger.clear()
+    assert (ledger.out, ledger.early, list(ledger.queue), ledger.has_divided) == ({}, [], [], False)

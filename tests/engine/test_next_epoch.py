@@ -85,6 +85,21 @@ def test_new_workers_are_sent_all_of_it() -> None:
             loader.close()
 
 
+@pytest.mark.parametrize("leave", ["close", "drop", "keep"])
+def test_an_epoch_that_nothing_was_asked_of_can_begin_once_more(leave: str) -> None:
+    again = DataLoader(Noted(20), batch_size=2, seed=6)
+    with DataLoader(Noted(20), batch_size=2, seed=6, **KEPT) as loader:
+        assert lists(loader) == lists(again)
+        batches = iter(loader)  # its first batches are out already, and are not taken over before one is asked for
+        if leave == "close":
+            batches.close()
+        elif leave == "drop":
+            del batches
+        loader.set_epoch(1)
+        assert lists(loader) == lists(again)
+        assert lists(loader) == lists(again)
+
+
 def test_after_an_epoch_that_was_not_foreseen_there_is_a_rest() -> None:
     reads = Reads()
     with DataLoader(Noted(12, reads.writing, draws=False), batch_size=2, shuffle=True, **KEPT) as loader:

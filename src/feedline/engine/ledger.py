@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -107,12 +108,31 @@ class Ledger:
             self.run += 1
 
     def end(self) -> None:
-        """This run is over, whatever of it is out. What was sent early stays what it is."""
-        self.queue.clear()
-        self._arrived.clear()
-        self.back = 0
-        if not self.early:
+        """This run is over, whatever of it is out. What was sent early for the next one stays what it is."""
+        self._let_go(self.queue, self._arrived)
+        self.queue, self._arrived, self.back = deque(), deque(), 0
+        if self.early and self.early[0].run == self.run:  # for this one, which has not come so far as to take it over
+            self.drop_early()
+        elif not self.early:
             self.run += 1
+
+    def let_go_later(self) -> Callable[[], None]:
+        """What drops the batches of this run if nobody can ask for them any more. It does nothing to a later run."""
+        return partial(self._let_go, self.queue, self._arrived)
+
+    def _let_go(self, queue: deque[Entry], arrived: deque[Entry]) -> None:
+        for entry in queue:
+            self.recall(entry)
+        queue.clear()
+        arrived.clear()
+
+    def clear(self) -> None:
+        """The workers are gone, and no answer will come. (What nobody can ask for must not wait for the garbage
+        collector: an entry and its parts refer to each other.)"""
+        self.drop_early()
+        self.end()
+        self.out.clear()
+        self._divided = 0
 
     def add(self, task: Task, sampler_state: Any = None) -> Entry:
         """A batch is planned."""
@@ -144,6 +164,8 @@ class Ledger:
 
     def drop_early(self) -> None:
         """What was sent early will not do."""
+        for entry in self.early:
+            self.recall(entry)
         self.early = []
         self.run += 1
 

@@ -96,8 +96,8 @@ class BatchIterator(Iterator[Any]):
         """How many the latest batch was made of; None if the dataset gives batches of its own."""
         self._setting = Setting(options.dataset, options.stream, workers.traits.forked)
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
-        stop = None if options.persistent_workers else crew.stop
-        self._end = weakref.finalize(self, _end, self._meter, crew.spent, stop, weakref.ref(session))
+        leave = crew.ledger.let_go_later() if options.persistent_workers else crew.stop
+        self._end = weakref.finalize(self, _end, self._meter, crew.spent, leave, weakref.ref(session))
 
     def __len__(self) -> int:
         return self._length()
@@ -311,16 +311,16 @@ class BatchIterator(Iterator[Any]):
 
 
 def _end(
-    meter: Meter, spent: Callable[[], Spent], stop: Callable[[], None] | None, session: Callable[[], Session | None]
+    meter: Meter, spent: Callable[[], Spent], leave: Callable[[], None], session: Callable[[], Session | None]
 ) -> None:
-    """Count up an iteration that is over, end its workers if they are its own, and have the recordings written.
+    """Count up an iteration that is over, end its workers if they are its own (`leave`; else what they have made for
+    it is dropped), and have the recordings written.
 
     A loop that was left by `break` gets here when its iterator is collected, so nothing here refers to that, and
     nothing to what lasts: persistent workers may, through their dataset, refer to the loader.
     """
     meter.gave_none()
     meter.take(spent())
-    if stop is not None:
-        stop()
+    leave()
     if (kept := session()) is not None:
         kept.write_recordings()

@@ -161,4 +161,4 @@ def _spent(of: list[Callable[[], Spent]]) -> Spent:
 def _stop(of: list[Callable[[], None]], ledger: Ledger) -> None:
     for stop in of:
         stop()
-    ledger.out.clear()  # or batches that came too late would stay as long as somebody has the iterator
+    ledger.clear()  # or batches that came too late would stay as long as somebody has the iterator
