@@ -17,6 +17,8 @@ from feedline.engine.ledger import Part
 from feedline.observe.meter import Spent
 from feedline.supervise.watch import Death, Standing
 
+CLOSED_MEANWHILE = "the loader was closed by another thread while this one waited for a batch"
+
 
 class Traits(NamedTuple):
     """What is true of a set of workers as long as it is there."""
@@ -51,7 +53,8 @@ class Workers(Protocol):
 
     def receive(self, timeout: float | None) -> Sequence[Part | Death]:
         """What is there, or else the next to come; empty if nothing came within `timeout` seconds. A part has its
-        outcome now; none if it was of a run that nobody wanted any more, and so was not made."""
+        outcome now; none if it was of a run that nobody wanted any more, and so was not made. A `WorkerError` if
+        another thread calls `stop` meanwhile."""
 
     def standing(self) -> list[Standing]:
         """Where each worker is."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from feedline.collated import nothing_valid
 from feedline.datasets import described
+from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.engine.dispatch import Dispatch
 from feedline.engine.inline_watch import watch_for
 from feedline.engine.ledger import Entry
@@ -27,6 +28,7 @@ from feedline.engine.recovery import Recovery
 from feedline.engine.stream_ends import StreamEnds
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
+from feedline.errors import WorkerError
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
@@ -116,8 +118,11 @@ class BatchIterator(Iterator[Any]):
             try:
                 outcome = self._next_outcome()
             except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
+                was_running = self._state is State.RUNNING
                 self._abandon(error)
-                raise
+                if was_running or isinstance(error, WorkerError) or not isinstance(error, Exception):
+                    raise
+                raise WorkerError(CLOSED_MEANWHILE) from error  # it came upon workers that were no more
             if outcome is None:
                 self._passed.finished = self._dispatch.sampler_error is None
                 self._finish()
@@ -141,13 +146,21 @@ class BatchIterator(Iterator[Any]):
             fill()
             while (entry := ledger.following) is None:
                 if not ledger.queue:
+                    self._check_running()
                     return None
                 self._receive()
+                self._check_running()
             outcome = self._hand_over(entry)
             if self._is_for_the_user(outcome):
                 if self._crew.works_ahead:
                     fill()  # the place just freed is used while the user computes
                 return outcome
+
+    def _check_running(self) -> None:
+        """Another thread may have closed the loader and so emptied the ledger, which is not the end of the epoch; or it
+        has begun another epoch on the same workers, whose batches are not for this one."""
+        if self._state is not State.RUNNING:
+            raise WorkerError(CLOSED_MEANWHILE)
 
     def fill(self) -> None:
         """Send out batches as far as there is room; `next()` does this by itself."""

@@ -47,6 +47,8 @@ class Crew:
         self._undead: list[Member] = []
         self._preload = preload
         self._board: Any = None
+        self.is_ending = False
+        """Are they being ended, or have been?"""
 
     def open(self, lanes: int) -> None:
         """Make pipes and board, before anyone is started."""
@@ -143,6 +145,7 @@ class Crew:
             self._end()
 
     def _end(self) -> None:
+        self.is_ending = True
         members = [*self.members.values(), *self._undead]
         end([member for member in members if member.process.pid is not None])
         self.members, self._undead = {}, []

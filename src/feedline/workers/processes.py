@@ -21,7 +21,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.packing import unpack
-from feedline.engine.contract import Traits
+from feedline.engine.contract import CLOSED_MEANWHILE, Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome
@@ -121,6 +121,8 @@ class ProcessWorkers:
         deadline = None if timeout is None else time.monotonic() + timeout
         dead: list[int] = []
         while True:
+            if crew.is_ending:  # by another thread, which sees to them
+                raise WorkerError(CLOSED_MEANWHILE)
             tickets = receive_done(crew.done[0])
             if tickets:
                 for lane in crew.lanes:

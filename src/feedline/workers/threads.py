@@ -28,7 +28,7 @@ from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.slots import LocalMemory, SlotPool
-from feedline.engine.contract import Traits
+from feedline.engine.contract import CLOSED_MEANWHILE, Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import WorkerError
 from feedline.line.stateful import is_stateful
@@ -121,7 +121,7 @@ class ThreadWorkers:
                 arrived = self._answers.get(block=not found, timeout=timeout)
         except queue.Empty:
             return found
-        raise WorkerError("the loader was closed by another thread while this one waited for a batch")
+        raise WorkerError(CLOSED_MEANWHILE)
 
     def _see_off(self, number: int) -> None:
         self._threads.pop(number, None)
