@@ -333,6 +333,28 @@ def test_a_forked_copy_of_an_iteration_is_refused(tmp_path: Path) -> None:
     assert stderr == ""
 
 
+@pytest.mark.parametrize("leave", ["next(iterator)", "iterator.close()", "loader.close()"])
+def test_what_a_forked_copy_does_is_nothing_to_workers_that_are_kept(leave: str, tmp_path: Path) -> None:
+    body = f"""
+        loader = DataLoader(list(range(100)), 1, persistent_workers=True, **KIND)
+        iterator = iter(loader)
+        next(iterator)
+        child = os.fork()
+        if not child:
+            try:
+                {leave}
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        print(sum(batch.item() for batch in iterator), flush=True)
+        print(len(list(loader)), flush=True)
+        loader.close()
+    """
+    with running(tmp_path, body, FORK) as one:
+        stdout, stderr = one.rest()
+    assert (stdout, stderr) == (f"{sum(range(100))}\n100\n", "")
+
+
 KEPT = """
 import sys
 import holder

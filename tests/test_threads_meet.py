@@ -20,11 +20,15 @@ from feedline import DataLoader
 from feedline.ambient import PerThread, _switch
 from feedline.arena.slots import MAX_LEASED, SlotPool, Writer
 from feedline.collated import Collated
+from feedline.engine.ledger import Ledger
 from feedline.engine.session import KEPT, Session
 from feedline.messages import BadSample, Outcome, Tally
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter, Spent
 from feedline.supervise import lifeline
+from feedline.workers.crew import Crew
+from feedline.workers.job import Job
+from feedline.workers.processes import ProcessWorkers
 
 THREADS = 4
 
@@ -112,6 +116,23 @@ def test_stats_can_be_asked_for_while_epochs_begin() -> None:
 
     at_once(begin, ask, ask)
     assert session.stats().total.batches == 2 * KEPT
+
+
+def test_where_workers_are_can_be_asked_while_they_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(list(range(8)), False, True, 2, False, None, None, 0, 1, num_workers=2)
+    workers = ProcessWorkers(job, Ledger(), "fork")
+    workers.resize(2)
+    pids = {at.pid for at in workers.standing()}
+    row = Crew.row
+
+    def ended_meanwhile(crew: Crew, number: int) -> Any:
+        monkeypatch.undo()
+        crew.end()  # as if by another thread, in this very moment
+        return row(crew, number)
+
+    monkeypatch.setattr(Crew, "row", ended_meanwhile)
+    assert {at.pid for at in workers.standing()} == pids
+    assert workers.standing() == []
 
 
 def test_bad_samples_are_counted_in_several_threads() -> None:

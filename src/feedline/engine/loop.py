@@ -38,7 +38,6 @@ from feedline.options import Options
 from feedline.progress import clock
 from feedline.stats import Flow
 from feedline.supervise.memory import Setting
-from feedline.supervise.watch import processes
 
 if TYPE_CHECKING:
     from feedline.engine.session import Session
@@ -246,7 +245,7 @@ class BatchIterator(Iterator[Any]):
 
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of the worker processes there are."""
-        return processes(self._crew.workers.standing())
+        return self._crew.processes()
 
     def flow(self) -> Flow:
         """How this epoch goes."""

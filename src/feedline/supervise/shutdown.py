@@ -31,6 +31,8 @@ class Member(NamedTuple):
     process: Any
     pidfd: int
     """Readable when it has ended; -1 where the system has no such descriptors."""
+    pid: int | None = None
+    """Once it is started; the process itself does not say any more when it is closed."""
 
     @property
     def end(self) -> int:
@@ -62,9 +64,9 @@ class Member(NamedTuple):
 def open_member(process: Any) -> Member:
     """Around a process that has just been started."""
     try:
-        return Member(process, os.pidfd_open(process.pid))
+        return Member(process, os.pidfd_open(process.pid), process.pid)
     except (OSError, AttributeError):  # it has ended already, or the system is old
-        return Member(process, -1)
+        return Member(process, -1, process.pid)
 
 
 def end(members: list[Member]) -> None:

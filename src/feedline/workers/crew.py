@@ -21,7 +21,7 @@ from typing import Any
 from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
 from feedline.observe.meter import Spent, spent_by
-from feedline.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock
+from feedline.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
 from feedline.supervise import fork_hazards, last_words, lifeline
 from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
 from feedline.workers import process_main
@@ -60,8 +60,11 @@ class Crew:
         self.selector.register(self.done[0], selectors.EVENT_READ, None)
 
     def row(self, number: int) -> Row:
-        """Where that worker is, or was."""
-        return self._board[WIDTH * (1 + number) : WIDTH * (2 + number)]  # type: ignore[no-any-return]
+        """Where that worker is, or was, as long as there is a board."""
+        board = self._board
+        if board is None:
+            return unwatched()
+        return board[WIDTH * (1 + number) : WIDTH * (2 + number)]  # type: ignore[no-any-return]
 
     def spent(self) -> Spent:
         """What all that have been in those places have spent their time on, as long as there is a board."""
@@ -72,8 +75,8 @@ class Crew:
         return self.lanes[number % len(self.lanes)]
 
     def set_run(self, run: int) -> None:
-        """Tell all workers which tasks are still wanted."""
-        if self._board is not None:
+        """Tell all workers which tasks are still wanted; not for a forked copy of this process to say."""
+        if self._board is not None and self.owner == os.getpid():
             self._board[0] = run
 
     def hire(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:

@@ -171,10 +171,11 @@ class ProcessWorkers:
         return part
 
     def standing(self) -> list[Standing]:
-        return [self._stands(number) for number in sorted(self._crew.members)]
+        # All at once: another thread may ask (stats) while a worker is replaced, or all are ended.
+        return [self._stands(number, member.pid) for number, member in sorted(self._crew.members.items())]
 
-    def _stands(self, number: int) -> Standing:
-        row, pid = self._crew.row(number), self._crew.members[number].process.pid
+    def _stands(self, number: int, pid: int | None) -> Standing:
+        row = self._crew.row(number)
         part, place = self._ledger.out.get(row[TASK]), row[PLACE]  # of an epoch left early, too: it is in the way
         seconds, state = (clock() - row[SINCE]) / 1e9, state_of(pid) if pid is not None else ""
         if part is None:
@@ -186,7 +187,7 @@ class ProcessWorkers:
         if ask:
             for number, stack in found.items():
                 self._heard[number] = self._heard.get(number, 0) + len(stack.encode())
-                if (pid := self._crew.members[number].process.pid) is not None:
+                if (pid := self._crew.members[number].pid) is not None:
                     last_words.ask(pid)
         return found
 
