@@ -51,6 +51,7 @@ class ProcessWorkers:
         self._oldest = 0  # parts of earlier runs are not wanted
         self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
         self._killed: dict[int, float] = {}  # by us, and when
+        self._given_up: list[Any] = []  # places where a worker that cannot be ended may yet write: they are never free
         self.traits = Traits(self._crew.pool, self._crew.spent, self._forks)
         self.stop: Callable[[], None] = self._crew.end
 
@@ -226,19 +227,20 @@ class ProcessWorkers:
         words = self._stack_of(number)
         self._heard.pop(number, None)
         part, place = self._ledger.out.get(row[TASK]), row[PLACE]
-        lost = self._lost_with(number, row[TASK])
+        unread = self._crew.lane_of(number).take_back()  # they may be told of a sample that kills
+        lost = self._lost_with(number, row[TASK], unread)
         if part is None or not self._ledger.is_wanted(part):
             part = None
             if place in (IDLE, PREPARING):  # perhaps it has just read a ticket
-                part = next(filter(self._ledger.is_wanted, lost), None)
+                read = (each for each in lost if each.serial not in unread and self._ledger.is_wanted(each))
+                part = next(read, None)
                 place = PREPARING if part is not None else place
         if part is not None:
             place = part.place(place)
         return Death(number, pid, exitcode, part, place, max(most, row[MEMORY]), words, lost, _instead(row))
 
-    def _lost_with(self, number: int, own: int) -> tuple[Part, ...]:
+    def _lost_with(self, number: int, own: int, unread: list[int]) -> tuple[Part, ...]:
         crew, ledger = self._crew, self._ledger
-        unread = crew.lane_of(number).take_back()  # they may be told of a sample that kills
         if self._own_lanes:  # nobody else reads from it
             lost = freed = ledger.held_by(number)
         else:
@@ -256,6 +258,7 @@ class ProcessWorkers:
         pid = self._crew.give_up(number)
         if part is not None:
             self._ledger.abandon(part)
+            self._given_up.append(part.joint)
         if part is None or not self._ledger.is_wanted(part):
             return Death(number, pid, None, None, row[PLACE], row[MEMORY], "", ())
         return Death(number, pid, None, part, part.place(row[PLACE]), row[MEMORY], "", (part,))
