@@ -123,7 +123,7 @@ class WorkerContract:
         ledger.begin()
         workers.drop_before(ledger.run)
         self.send(workers, ledger, 9, 3)
-        while ledger.following is None or (ledger.out and workers.traits.work_ahead):
+        while ledger.following is None or ledger.out:
             self.answers(workers, ledger, 1)
         assert ledger.following.outcome is not None
         assert ledger.following.outcome.batch[:, 0].tolist() == [3]

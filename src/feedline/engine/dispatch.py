@@ -107,8 +107,8 @@ class Dispatch:
         self._ledger.early = []
         for entry, (task, state) in zip(early, tasks, strict=True):
             self._ledger.adopt(entry, task, state)
-            if not entry.parts and entry.outcome is None:  # its worker died
-                self._recovery.send_first(entry)
+        for entry in reversed(self._ledger.unsent()):  # their worker died; the first of them is to be the very first
+            self._recovery.send_first(entry)
 
     def _next_task(self) -> Task | None:
         while self._more:

@@ -160,7 +160,7 @@ class Passed:
         self.opened.add(outcome.seq % self.shards)
 
     def _advance(self) -> None:
-        oldest = min(self._oldest, self._held[0].task.seq if self._held else math.inf)
+        oldest = min([self._oldest, *(entry.task.seq for entry in self._held or ())])
         while self._ahead:
             seq = min(self._ahead)
             delivered = self._ahead[seq]

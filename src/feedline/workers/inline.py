@@ -41,6 +41,7 @@ class InlineWorkers:
         self._row = unwatched()
         self._body = Body(job, None, ambient, own_process=False, row=self._row)
         self._sent: deque[Part] = deque()
+        self._oldest = 0  # parts of earlier runs are not wanted
         self._memory = LocalMemory(pool)
         self.entry = Entry()
         self.may_be_stuck = not self._body.only_gathers and not in_worker()
@@ -60,12 +61,14 @@ class InlineWorkers:
             self._sent.append(part)
 
     def drop_before(self, run: int) -> None:
-        self._sent = deque(part for part in self._sent if part.entry.run >= run)
+        self._oldest = run
 
     def receive(self, timeout: float | None) -> Sequence[Part | Death]:
         if not self._sent:
             return ()
         part, row, memory = self._sent.popleft(), self._row, self._memory
+        if part.entry.run < self._oldest:
+            return (part,)
         began = row[SINCE] = clock()
         row[PLACE] = PREPARING
         if self.may_be_stuck:
