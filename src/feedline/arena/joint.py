@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.segment import Mapping, to_page
-from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool
+from feedline.arena.slots import SMALL_LEAF, HandedOut, Slot, SlotPool
 from feedline.datasets import Empty
 
 
@@ -39,15 +39,14 @@ class Rows(NamedTuple):
     """Rows of the smallest part: all must agree on which leaves are large."""
 
 
-class RowMemory:
+class RowMemory(HandedOut):
     """Memory for the leaves of one part: rows of the batch's slot if they are large, else memory of its own."""
 
     def __init__(self, rows: Rows, room: Callable[[int], Mapping], otherwise: Empty) -> None:
+        super().__init__()
         self._rows = rows
         self._room = room
         self._otherwise = otherwise
-        self._mappings: list[Mapping] = []  # more than one when the slot grew
-        self._leaves: dict[int, int] = {}
         self._end = 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -60,19 +59,9 @@ class RowMemory:
         begin = to_page(self._end)
         mapping = self._room(begin + each * rows.total)
         self._end = begin + each * rows.total
-        if mapping not in self._mappings:
-            self._mappings.append(mapping)
         start = begin + each * rows.start
-        self._leaves[start] = size
+        self._lies(mapping, start, size)
         return np.frombuffer(mapping.view(start, size), np.uint8).view(dtype).reshape(shape)
-
-    def claim(self, address: int, size: int) -> int | None:
-        """Where in the batch's slot an array made by `empty` lies; None if it does not."""
-        for mapping in self._mappings:
-            start = address - mapping.address
-            if self._leaves.get(start) == size and start + size <= mapping.size:
-                return start
-        return None
 
 
 class Joint:

@@ -123,41 +123,19 @@ def _ended(lease: Lease, is_over: Callable[[], bool] = sys.is_finalizing) -> Non
         lease.slot.leases.discard(lease)
 
 
-class Writer:
-    """Hands out memory for the leaves of one batch, one after the other, in a slot.
+class HandedOut:
+    """Arrays that lie in a slot, found again by their addresses when they are sent."""
 
-    Leased for arrays that go to the user as they are (threads, in-process); unleased in a worker process, where the
-    consumer's process holds the leases.
-    """
+    __slots__ = ("_leaves", "_mappings")
 
-    __slots__ = ("_leased", "_leaves", "_mappings", "_slot", "end")
-
-    def __init__(self, slot: Slot, leased: bool) -> None:
-        self._slot = slot
-        self._leased = leased
-        self._mappings: list[Mapping] = []  # more than one when the slot grew under this batch
+    def __init__(self) -> None:
+        self._mappings: list[Mapping] = []  # more than one when the slot grew meanwhile
         self._leaves: dict[int, int] = {}
-        self.end = 0
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """An uninitialised array: in the slot if it is large, else an ordinary one."""
-        dtype = np.dtype(dtype)  # users write np.float32, as np.empty allows
-        size = prod(shape) * dtype.itemsize
-        if size < SMALL_LEAF or dtype.hasobject:
-            return np.empty(shape, dtype)
-        start, mapping = self.reserve(size)
-        self._leaves[start] = size
-        buffer = self._slot.lease(start, size) if self._leased else mapping.view(start, size)
-        return np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
-
-    def reserve(self, size: int) -> tuple[int, Mapping]:
-        """Take `size` bytes of the slot, from a page boundary on, so that each leaf can be given back alone."""
-        start = to_page(self.end)
-        mapping = self._slot.room(start + size)
-        if not self._mappings or self._mappings[-1] is not mapping:
+    def _lies(self, mapping: Mapping, start: int, size: int) -> None:
+        if mapping not in self._mappings:
             self._mappings.append(mapping)
-        self.end = start + size
-        return start, mapping
+        self._leaves[start] = size
 
     def claim(self, address: int, size: int) -> int | None:
         """Where in the slot a leaf made by `empty` lies; None for any other memory. A leaf is claimed once."""
@@ -167,6 +145,40 @@ class Writer:
                 del self._leaves[start]
                 return start
         return None
+
+
+class Writer(HandedOut):
+    """Hands out memory for the leaves of one batch, one after the other, in a slot.
+
+    Leased for arrays that go to the user as they are (threads, in-process); unleased in a worker process, where the
+    consumer's process holds the leases.
+    """
+
+    __slots__ = ("_leased", "_slot", "end")
+
+    def __init__(self, slot: Slot, leased: bool) -> None:
+        super().__init__()
+        self._slot = slot
+        self._leased = leased
+        self.end = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """An uninitialised array: in the slot if it is large, else an ordinary one."""
+        dtype = np.dtype(dtype)  # users write np.float32, as np.empty allows
+        size = prod(shape) * dtype.itemsize
+        if size < SMALL_LEAF or dtype.hasobject:
+            return np.empty(shape, dtype)
+        start, mapping = self.reserve(size)
+        self._lies(mapping, start, size)
+        buffer = self._slot.lease(start, size) if self._leased else mapping.view(start, size)
+        return np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
+
+    def reserve(self, size: int) -> tuple[int, Mapping]:
+        """Take `size` bytes of the slot, from a page boundary on, so that each leaf can be given back alone."""
+        start = to_page(self.end)
+        mapping = self._slot.room(start + size)
+        self.end = start + size
+        return start, mapping
 
 
 class SlotPool:
