@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,6 +222,18 @@ def test_a_batch_that_cannot_be_rebuilt_is_an_error_not_a_hang(kind: dict[str, A
     with pytest.raises(ImportError, match="in the worker only") as caught:
         next(iterator)
     assert "could not be rebuilt" in told(caught.value)
+
+
+@every_process
+def test_errors_that_nobody_asks_for_keep_nobody_alive(kind: dict[str, Any]) -> None:
+    iterator: Any = iter(DataLoader(Failing(ValueError), collate_fn=tricky_batch, **kind))
+    while iterator._ledger.back < 2:  # by its traceback each refers to the loop that has received it
+        iterator.fill()
+        iterator._receive()
+    gone = weakref.ref(iterator)
+    del iterator
+    gc.collect()
+    assert gone() is None
 
 
 class Dying(Dataset[int]):

@@ -38,9 +38,6 @@ class Workers(Protocol):
     """A set of workers of one kind."""
 
     traits: Traits
-    stop: Callable[[], None]
-    """Ends them and gives everything back. May be called twice, and in any state."""
-
     def resize(self, count: int) -> None:
         """Have so many from now on, of those the job allows for; who is dismissed does what was sent before. The first
         call starts them. With a stream, or if they are given batches in turn, the number stays what it is."""
@@ -67,3 +64,6 @@ class Workers(Protocol):
 
     def revive(self, number: int, elsewhere: bool) -> None:
         """Put a new worker in the place of a dead one, by another start method if `elsewhere`."""
+
+    def stop(self) -> None:
+        """End them and give everything back. May be called twice, and in any state."""

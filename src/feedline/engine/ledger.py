@@ -15,6 +15,7 @@ but for those that were sent early for it.
 from __future__ import annotations
 
 import math
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -109,26 +110,23 @@ class Ledger:
 
     def end(self) -> None:
         """This run is over, whatever of it is out. What was sent early for the next one stays what it is."""
-        self._let_go(self.queue, self._arrived)
-        self.queue, self._arrived, self.back = deque(), deque(), 0
+        for entry in self.queue:
+            self.recall(entry)
+        self.queue.clear()
+        self._arrived.clear()
+        self.back = 0
         if self.early and self.early[0].run == self.run:  # for this one, which has not come so far as to take it over
             self.drop_early()
         elif not self.early:
             self.run += 1
 
     def let_go_later(self) -> Callable[[], None]:
-        """What drops the batches of this run if nobody can ask for them any more. It does nothing to a later run."""
-        return partial(self._let_go, self.queue, self._arrived)
-
-    def _let_go(self, queue: deque[Entry], arrived: deque[Entry]) -> None:
-        for entry in queue:
-            self.recall(entry)
-        queue.clear()
-        arrived.clear()
+        """What drops the batches of this run if nobody can ask for them any more. It does nothing to a later run, and
+        does not keep the ledger: an error in it may, by its traceback, refer to whoever is to be noticed as gone."""
+        return partial(_let_go, weakref.ref(self), self.run)
 
     def clear(self) -> None:
-        """The workers are gone, and no answer will come. (What nobody can ask for must not wait for the garbage
-        collector: an entry and its parts refer to each other.)"""
+        """The workers are gone, and no answer will come."""
         self.drop_early()
         self.end()
         self.out.clear()
@@ -309,3 +307,13 @@ class Ledger:
         if self.out.pop(part.serial, None) is not None and part.task.rows is not None:
             self._divided -= 1
         return part
+
+    def __del__(self) -> None:
+        # An entry and its parts refer to each other: batches that nobody gets must not wait for the garbage collector.
+        for entry in (*self.queue, *self.early):
+            entry.parts = ()
+
+
+def _let_go(ledger: Callable[[], Ledger | None], run: int) -> None:
+    if (kept := ledger()) is not None and kept.run == run:
+        kept.end()

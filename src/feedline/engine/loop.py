@@ -284,6 +284,8 @@ class BatchIterator(Iterator[Any]):
         self._end()
         if self._options.persistent_workers:
             self._crew.workers.drop_before(self._ledger.run)
+        else:
+            self._ledger.clear()  # or what came too late would stay as long as somebody has this iterator
 
     def _finish(self) -> None:
         session, options = self._session, self._options

@@ -157,9 +157,11 @@ class Session:
 
     def drop_workers(self) -> None:
         """End the persistent workers."""
-        self._kept = None
+        kept, self._kept = self._kept, None
         if self._stop_kept is not None:
             self._stop_kept()
+        if kept is not None:
+            kept.ledger.clear()
 
     def close(self) -> None:
         """End all workers and give back their memory."""

@@ -52,7 +52,7 @@ class WorkerSet:
         self._spents: list[Callable[[], Spent]] = []
         self._stops: list[Callable[[], None]] = []
         self.spent: Callable[[], Spent] = partial(_spent, self._spents)
-        self.stop: Callable[[], None] = partial(_stop, self._stops, self.ledger)
+        self.stop: Callable[[], None] = partial(_stop, self._stops)
         self.workers = self._use(self._staff) if self._staff is not None and self.count else self._inline()
         self.works_ahead = self.workers.traits.work_ahead
         """Does anybody work while the user's loop computes?"""
@@ -158,7 +158,6 @@ def _spent(of: list[Callable[[], Spent]]) -> Spent:
     return Spent(*map(sum, zip(*(spent() for spent in of), strict=True)))
 
 
-def _stop(of: list[Callable[[], None]], ledger: Ledger) -> None:
+def _stop(of: list[Callable[[], None]]) -> None:
     for stop in of:
         stop()
-    ledger.clear()  # or batches that came too late would stay as long as somebody has the iterator

@@ -67,7 +67,6 @@ class ThreadWorkers:
         self._threads: dict[int, _Worker] = {}
         self._rows: list[Row] = []  # also of threads that were given up
         self.traits = Traits(self._pool, partial(spent_by, self._rows))
-        self.stop: Callable[[], None] = self._stop
 
     def resize(self, count: int) -> None:
         """Start some, or dismiss those who are free first, once the parts sent so far are taken."""
@@ -166,7 +165,7 @@ class ThreadWorkers:
                 "the worker threads are not in this forked copy of the process: begin anew with iter(loader)"
             )
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         self._now.stopping = True
         if self._owner != os.getpid():
             return
