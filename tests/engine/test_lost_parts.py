@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
+from multiprocessing.popen_fork import Popen
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,27 @@ def test_who_cannot_be_ended_is_done_without_and_keeps_its_places(
             ledger.take(again)
     assert not ledger.out
     assert not ledger.has_divided
+
+
+def test_a_worker_that_the_system_refuses_is_not_there(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(Data(tmp_path), False, True, 2, False, None, None, 0, 1, num_workers=3)
+    workers = ProcessWorkers(job, ledger, "fork")
+    launch = Popen._launch  # type: ignore[attr-defined]
+
+    def refuse(popen: Any, process: Any) -> None:
+        if "1" in process.name:
+            raise OSError(errno.EAGAIN, "no more processes")
+        launch(popen, process)
+
+    try:
+        with monkeypatch.context() as refusing:
+            refusing.setattr(Popen, "_launch", refuse)
+            with pytest.raises(OSError, match="no more processes"):
+                workers.resize(3)
+        assert [at.worker for at in workers.standing()] == [0]
+        workers.resize(3)
+        assert [at.worker for at in workers.standing()] == [0, 1, 2]
+    finally:
+        workers.stop()

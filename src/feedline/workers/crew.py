@@ -108,7 +108,11 @@ class Crew:
             target=process_main.main, args=(wiring, cargo, number), name=f"{NAME}{number}", daemon=True
         )
         self.members[number] = Member(process, -1)  # before it starts: interrupted then, it is still ended
-        process.start()
+        try:
+            process.start()
+        except OSError:  # there is none
+            del self.members[number]
+            raise
         self.members[number] = member = open_member(process)
         self.selector.register(member.end, selectors.EVENT_READ, number)
 

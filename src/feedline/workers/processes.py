@@ -206,12 +206,8 @@ class ProcessWorkers:
             with contextlib.suppress(ShippingError):  # else it can only be forked again
                 self._shipped(by_value=True)
                 context, cargo = multiprocessing.get_context("spawn"), self._shipped
-        try:
-            with without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext():
-                self._crew.hire(range(number, number + 1), cargo(), context)
-        except BaseException:
-            self._crew.members.pop(number, None)  # it has not come to life
-            raise
+        with without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext():
+            self._crew.hire(range(number, number + 1), cargo(), context)
 
     def _check_owner(self) -> None:
         if self._crew.owner != os.getpid():  # both would take answers meant for the other
