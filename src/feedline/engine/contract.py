@@ -38,6 +38,7 @@ class Workers(Protocol):
     """A set of workers of one kind."""
 
     traits: Traits
+
     def resize(self, count: int) -> None:
         """Have so many from now on, of those the job allows for; who is dismissed does what was sent before. The first
         call starts them. With a stream, or if they are given batches in turn, the number stays what it is."""
