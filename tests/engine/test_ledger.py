@@ -333,3 +333,23 @@ def test_first_is_who_was_sent_first_of_those_that_are_wanted() -> None:
     assert ledger.is_first(dropped)
     ledger.recall(dropped.entry)
     assert [ledger.is_first(part) for part in (dropped, first, second)] == [False, True, False]
+
+
+def test_the_place_that_parts_share_is_kept_by_whoever_is_still_out() -> None:
+    class Place:
+        """Something that can be seen to go."""
+
+    ledger, place = Ledger(), Place()
+    ledger.begin()
+    entry = ledger.add(task(0))
+    tasks = [(start, entry.task._replace(rows=(start, start + 2, 4, 2))) for start in (0, 2)]
+    back, writing = ledger.divide(entry, tasks, place)
+    kept = weakref.ref(place)
+    del place
+    ledger.take(answered(back, Outcome(0)))
+    ledger.recall(entry)  # and sent out anew, while somebody still fills his rows
+    assert back.joint is None
+    assert writing.joint is kept() is not None
+    ledger.take(answered(writing, Outcome(0)))
+    del writing
+    assert kept() is None
