@@ -109,3 +109,12 @@ def test_a_loader_whose_batches_cannot_be_divided_has_all_that_are_made_whole_an
     assert crew.division.never
     assert [(each.task.seq, each.task.rows) for each in crew.workers.parts] == [(seq, None) for seq in (0, 2, 3, 4, 5)]
     assert crew.ledger.is_wanted(whole)
+
+
+def test_only_the_beginning_of_an_epoch_that_nobody_is_at_is_divided() -> None:
+    crew = Crew(splits=True)
+    crew.division.seconds = 1.0
+    assert crew.splitting is not None
+    for goes_on, count in ((False, 2), (True, 1)):
+        crew.splitting.begin(in_order=True, goes_on=goes_on)
+        assert crew.splitting.parts_for(next(crew.tasks(0)), workers=2) == count

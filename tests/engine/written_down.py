@@ -35,7 +35,7 @@ class Pipe:
         self.dropped_before = 0
         self.revived: list[int] = []
         self.refuses = False
-        self.traits = Traits(None, Spent)
+        self.traits = Traits(None, lambda: Spent(10**10))  # a sample takes long
 
     def send(self, part: Part, first: bool = False) -> None:
         self.parts.insert(0 if first else len(self.parts), part)
