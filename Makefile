@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-sources test-diagnose \
-	test-core lint bench bench-peers bench-growth bench-before-after pictures soak clean
+	test-core lint bench bench-peers bench-growth bench-before-after pictures pins soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -126,10 +126,18 @@ bench-before-after: .venv/test.done
 	touch $@
 
 # One stamp per extra: what is installed already is not installed again. Not compiled: most of it is never imported.
-.venv/%.done: pyproject.toml
+# The versions are written down: a release of a linter, an hour old, once made every `make test` red.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+.venv/%.done: pyproject.toml tests/pins.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[$*]'
+	$(BIN)/python $(PIP_INSTALL) -c tests/pins.txt -e '.[$*]'
 	touch $@
+
+# The newest versions of what the tests need; `make test` then says whether they will do.
+pins:
+	rm -rf build/newest && $(PYTHON) -m venv build/newest
+	build/newest/bin/python $(PIP_INSTALL) -e '.[test,bench]'
+	build/newest/bin/python tests/pins.py
 
 clean:
 	rm -rf .venv .venv-peers .venv-pythons build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -43,11 +43,11 @@ def version_of(file: Path) -> list[int] | None:
 def tested(name: str, python: str) -> bool:
     """Sets up what is needed and runs the tests there."""
     environment = ROOT / ".venv-pythons" / name
-    stamp, wanted = environment / "core.done", ROOT / "pyproject.toml"
+    stamp, wanted = environment / "core.done", [ROOT / "pyproject.toml", ROOT / "tests" / "pins.txt"]
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if not stamp.exists() or stamp.stat().st_mtime < wanted.stat().st_mtime:
+    if not stamp.exists() or stamp.stat().st_mtime < max(file.stat().st_mtime for file in wanted):
         subprocess.run([python, "-m", "venv", str(environment)], check=True)
-        subprocess.run([*pip, "--no-compile", "-e", ".[test-core]"], cwd=ROOT, check=True)
+        subprocess.run([*pip, "--no-compile", "-c", "tests/pins.txt", "-e", ".[test-core]"], cwd=ROOT, check=True)
         stamp.touch()
     began = time.monotonic()
     here = [f"BIN={environment}/bin", f"RESULTS=build/pythons/{name}", f"SETUP={stamp}"]

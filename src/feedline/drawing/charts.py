@@ -96,8 +96,8 @@ class Scale:
 def line_chart(
     title: str,
     series: Sequence[Series],
-    x: Axis = Axis(),  # noqa: B008  # frozen
-    y: Axis = Axis(),  # noqa: B008
+    x: Axis = Axis(),  # frozen
+    y: Axis = Axis(),
     width: float = 760,
     height: float = 300,
 ) -> Drawing:

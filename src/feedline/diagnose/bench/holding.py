@@ -54,7 +54,7 @@ class Terms:
                 raise OptionError(f"{name} must be more than 0: measuring takes time")
 
 
-def bench(words: Sequence[str], num_workers: Sequence[int] = (), terms: Terms = Terms(), **own: Any) -> Comparison:  # noqa: B008
+def bench(words: Sequence[str], num_workers: Sequence[int] = (), terms: Terms = Terms(), **own: Any) -> Comparison:
     """Hold all contests: each workload or dataset with each number of workers (none: its own).
 
     `own` is for the user's datasets: batch_size, shuffle, collate.
