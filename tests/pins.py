@@ -30,7 +30,7 @@ def pin(installed: Distribution) -> str:
 
 def main() -> None:
     found = {pin(each) for each in distributions() if each.metadata["Name"].lower() not in OURS}
-    head = "# Written by `make pins` (tests/pins.py). What the tests are run with; users' versions are in pyproject.toml."
+    head = "# Written by `make pins`: what the tests are run with. What users need is in pyproject.toml."
     FILE.write_text("\n".join([head, *sorted(found, key=str.lower)]) + "\n")
     sys.stdout.write(f"{len(found)} versions in {FILE}\n")
 
