@@ -163,6 +163,7 @@ def slowed(folder: Path) -> Path:
     return folder
 
 
+@thorough
 def test_a_slowed_checkout_is_told(tmp_path):
     code, page, workload = compared(ROOT, slowed(tmp_path / "slowed"), tmp_path / "slow.json")
     assert code == 1
