@@ -29,6 +29,9 @@ class Source(Protocol):
 
     def seed(self, value: int) -> None: ...
     def save(self) -> Any: ...
+    def borrow(self, value: int) -> Any:
+        """Seed it; what to restore afterwards."""
+
     def restore(self, state: Any) -> None: ...
     def draw(self) -> Any:
         """A number of at least 63 bits: it tells where the generator stood."""
@@ -40,6 +43,11 @@ class _PythonRandom:
 
     def save(self) -> Any:
         return python_random.save(_reached(random.getstate, "python") if _switch.holders else None)
+
+    def borrow(self, value: int) -> Any:
+        saved = self.save()
+        self.seed(value)
+        return saved
 
     def restore(self, state: Any) -> None:
         python_random.restore(state)
@@ -54,6 +62,10 @@ class _NumPyRandom:
 
     def save(self) -> Any:
         return mersenne.save(_reached(np.random.get_state, "numpy") if _switch.holders else None)
+
+    def borrow(self, value: int) -> Any:
+        by = _reached(np.random.get_state, "numpy") if _switch.holders else None
+        return mersenne.borrow(value & 0xFFFFFFFF, by)
 
     def restore(self, state: Any) -> None:
         mersenne.restore(state)
@@ -112,7 +124,8 @@ class Borrowed:
 
     def enter(self, value: int) -> None:
         if self._saved is None:
-            self._saved = [source.save() for source in self._sources]
+            self._saved = [source.borrow(value) for source in self._sources]
+            return
         for source in self._sources:
             source.seed(value)
 
