@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import _utils
 
@@ -18,12 +19,16 @@ from feedline.arena.slots import SMALL_LEAF
 from feedline.datasets import Empty
 from feedline.errors import CollateError, add_note
 from feedline.line import own as line_own
+from feedline.line.collate import stacked
 from feedline.line.fetch import brief
 from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
 from feedline.worker_info import of_this_thread
 
 _stock = _utils.collate
 _STOCK_TENSOR = _stock.collate_tensor_fn
+_STOCK_ARRAY = _stock.collate_numpy_array_fn
+_NUMBERS = frozenset(map(np.dtype, ("?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16")))
+"""Of both libraries; what torch makes of others, it may decide."""
 
 
 def collate_into(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> Any:
@@ -37,6 +42,14 @@ def collate_into(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | No
             return _stack(batch, empty, names)
 
         fn_map[torch.Tensor] = stack
+        if fn_map.get(np.ndarray) is _STOCK_ARRAY:
+
+            def stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+                if _are_alike(batch):
+                    return torch.from_numpy(stacked(batch, batch[0].dtype, empty))
+                return _STOCK_ARRAY(batch, collate_fn_map=collate_fn_map)
+
+            fn_map[np.ndarray] = stack_arrays
     try:
         return _stock.collate(list(samples), collate_fn_map=fn_map)
     except Exception as error:
@@ -104,6 +117,15 @@ def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | N
         raise
 
 
+def _are_alike(batch: Sequence[Any]) -> bool:
+    """Can NumPy stack these arrays, as torch would? That takes a tenth of the time of a tensor for each of them."""
+    first = batch[0]
+    shape, dtype = first.shape, first.dtype
+    if dtype not in _NUMBERS:
+        return False
+    return all(type(array) is np.ndarray and array.shape == shape and array.dtype is dtype for array in batch)
+
+
 def _may_be_written_to_a_slot(batch: Sequence[torch.Tensor]) -> bool:
     """Is nothing lost by it? A class of its own, a wider dtype further on, or channels that lie last would be."""
     first = batch[0]
@@ -125,7 +147,7 @@ _STOCK = (
     _STOCK_TENSOR,
     _stack_plainly,
     _stack_by_thread,
-    _stock.collate_numpy_array_fn,
+    _STOCK_ARRAY,
     _stock.collate_numpy_scalar_fn,
     _stock.collate_float_fn,
     _stock.collate_int_fn,

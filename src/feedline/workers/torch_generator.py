@@ -13,7 +13,6 @@ from typing import Any
 
 from feedline.foreign import ask
 
-
 _INT64 = 0x7FFFFFFFFFFFFFFF
 """63 bits, so that initial_seed() fits an int64, as torch's do."""
 
