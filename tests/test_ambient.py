@@ -182,6 +182,27 @@ def test_borrowed_generators_are_put_back_after_an_error_and_after_several_entri
     assert state() == before
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_generators_are_put_back_after_ctrl_c_between_them(late: bool) -> None:
+    class Interrupted:
+        def borrow(self, value: int, saved: list[Any]) -> None:
+            if late:
+                saved.append("mine")
+            raise KeyboardInterrupt
+
+        def restore(self, saved: Any) -> None:
+            restored.append(saved)
+
+    restored: list[Any] = []
+    some_draws()
+    before, ambient = state(), Borrowed([Interrupted()])  # type: ignore[list-item]
+    with pytest.raises(KeyboardInterrupt):
+        ambient.enter(5)
+    ambient.leave()
+    assert state() == before
+    assert restored == ["mine"] * late
+
+
 def test_closing_puts_back_what_was_not_left() -> None:
     before = state()
     ambient = Borrowed()

@@ -66,12 +66,13 @@ def test_saving_changes_nothing_and_restoring_brings_all_of_it_back(seed: int, b
 def test_borrowing_seeds_it_and_restoring_brings_all_of_it_back(seed: int, before: Any, between: Any) -> None:
     draw(before)
     was = state()
-    kept = borrow(seed)
+    saved: list[Any] = []
+    borrow(seed, saved)
     now = state()
     np.random.seed(seed)
     assert state() == now
     draw(between)
-    restore(kept)
+    restore(saved[0])
     assert state() == was
 
 

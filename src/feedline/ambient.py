@@ -29,8 +29,8 @@ class Source(Protocol):
 
     def seed(self, value: int) -> None: ...
     def save(self) -> Any: ...
-    def borrow(self, value: int) -> Any:
-        """Seed it; what to restore afterwards."""
+    def borrow(self, value: int, saved: list[Any]) -> None:
+        """Seed it. What to restore afterwards is added to `saved` before anything changes."""
 
     def restore(self, state: Any) -> None: ...
     def draw(self) -> Any:
@@ -44,10 +44,9 @@ class _PythonRandom:
     def save(self) -> Any:
         return python_random.save(_reached(random.getstate, "python") if _switch.holders else None)
 
-    def borrow(self, value: int) -> Any:
-        saved = self.save()
+    def borrow(self, value: int, saved: list[Any]) -> None:
+        saved.append(self.save())
         self.seed(value)
-        return saved
 
     def restore(self, state: Any) -> None:
         python_random.restore(state)
@@ -63,9 +62,9 @@ class _NumPyRandom:
     def save(self) -> Any:
         return mersenne.save(_reached(np.random.get_state, "numpy") if _switch.holders else None)
 
-    def borrow(self, value: int) -> Any:
+    def borrow(self, value: int, saved: list[Any]) -> None:
         by = _reached(np.random.get_state, "numpy") if _switch.holders else None
-        return mersenne.borrow(value & 0xFFFFFFFF, by)
+        mersenne.borrow(value & 0xFFFFFFFF, saved, by)
 
     def restore(self, state: Any) -> None:
         mersenne.restore(state)
@@ -124,7 +123,9 @@ class Borrowed:
 
     def enter(self, value: int) -> None:
         if self._saved is None:
-            self._saved = [source.borrow(value) for source in self._sources]
+            saved = self._saved = []
+            for source in self._sources:
+                source.borrow(value, saved)
             return
         for source in self._sources:
             source.seed(value)
@@ -135,7 +136,7 @@ class Borrowed:
     def leave(self) -> None:
         if self._saved is not None:
             saved, self._saved = self._saved, None
-            for source, state in zip(self._sources, saved, strict=True):
+            for source, state in zip(self._sources, saved, strict=False):  # Ctrl-C may have come before the last
                 source.restore(state)
 
     def close(self) -> None:

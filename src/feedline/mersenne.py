@@ -43,20 +43,21 @@ class Told(NamedTuple):
     state: Any
 
 
-def borrow(value: int, by: Callable[..., Any] | None = None) -> Any:
-    """Seed `np.random`'s functions with 32 bits; what to `restore` to have them as they were before.
+def borrow(value: int, saved: list[Any], by: Callable[..., Any] | None = None) -> None:
+    """Seed `np.random`'s functions with 32 bits. What to `restore` afterwards is in `saved` before anything changes:
+    Ctrl-C may come at any moment.
 
     `by` is what `np.random.get_state` comes to in this thread, if it is not that.
 
     >>> np.random.seed(5)
-    >>> before = borrow(7)
-    >>> restore(before)
+    >>> saved = []
+    >>> borrow(7, saved)
+    >>> restore(saved[0])
     >>> float(np.random.rand()) == float(np.random.RandomState(5).rand())
     True
     """
-    found = _taken(by or np.random.get_state)
+    _take(saved, by or np.random.get_state)
     np.random.seed(value)  # a normal number to come is gone with it
-    return found
 
 
 def save(by: Callable[..., Any] | None = None) -> Any:
@@ -68,23 +69,30 @@ def save(by: Callable[..., Any] | None = None) -> Any:
     >>> np.random.rand() == drawn
     True
     """
-    found = _taken(by or np.random.get_state)
-    if isinstance(found, Kept):
-        restore(found)
-    return found
+    saved: list[Any] = []
+    try:
+        _take(saved, by or np.random.get_state)
+    finally:
+        if saved and isinstance(saved[0], Kept):
+            restore(saved[0])
+    return saved[0]
 
 
-def _taken(by: Callable[..., Any]) -> Any:
-    """The state. What is `Kept` has moved on meanwhile: whether a normal number is to come shows only by asking."""
+def _take(saved: list[Any], by: Callable[..., Any]) -> None:
+    """Note the state. What is `Kept` then moves on: whether a normal number is to come shows only by asking for it."""
     if getattr(by, "__self__", None) is not _SHARED:
-        return by(legacy=False)
+        saved.append(by(legacy=False))
+        return
     generator = mtrand.get_bit_generator()
     memory = _memory(generator)
     if memory is None:
-        return Told(generator, np.random.get_state(legacy=False))
+        saved.append(Told(generator, np.random.get_state(legacy=False)))
+        return
     words = memory.copy()
+    saved.append(Kept(generator, words, None))
     normal: float = _SHARED.standard_normal()
-    return Kept(generator, words, normal if memory[-1] == words[-1] else None)  # nothing new was drawn for it
+    if memory[-1] == words[-1]:  # nothing new was drawn for it
+        saved[-1] = Kept(generator, words, normal)
 
 
 def restore(state: Any) -> None:

@@ -29,12 +29,9 @@ class TorchGenerator:
     def save(self) -> Any:
         return None if (generator := _default()) is None else generator.get_state()
 
-    def borrow(self, value: int) -> Any:
-        if (generator := _default()) is None:
-            return None
-        state = generator.get_state()
-        generator.manual_seed(value & _INT64)
-        return state
+    def borrow(self, value: int, saved: list[Any]) -> None:
+        saved.append(self.save())
+        self.seed(value)
 
     def restore(self, state: Any) -> None:
         if state is not None:  # else it has been loaded meanwhile, and is as a batch has left it
