@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kinds import few
 
 from feedline.ambient import PerThread
-from feedline.mersenne import Kept, restore, save
+from feedline.mersenne import Kept, borrow, restore, save
 
 DRAWS = {
     "rand": lambda count: np.random.rand(count),
@@ -52,11 +52,27 @@ def test_saving_changes_nothing_and_restoring_brings_all_of_it_back(seed: int, b
     was = state()
     kept = save()
     assert state() == was
-    assert isinstance(kept, Kept) == (was[3] == 0)  # the quick way, unless a normal number is to come
+    assert isinstance(kept, Kept)  # the quick way
+    assert (kept.normal is not None) == (was[3] == 1)
     draw(between)
     restore(kept)
     assert state() == was
     restore(kept)  # it is a value: nothing has been drawn from it
+    assert state() == was
+
+
+@settings(max_examples=few(200))
+@given(st.integers(0, 2**32 - 1), draws, draws)
+def test_borrowing_seeds_it_and_restoring_brings_all_of_it_back(seed: int, before: Any, between: Any) -> None:
+    draw(before)
+    was = state()
+    saved: list[Any] = []
+    borrow(seed, saved)
+    now = state()
+    np.random.seed(seed)
+    assert state() == now
+    draw(between)
+    restore(saved[0])
     assert state() == was
 
 

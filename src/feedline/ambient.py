@@ -29,6 +29,9 @@ class Source(Protocol):
 
     def seed(self, value: int) -> None: ...
     def save(self) -> Any: ...
+    def borrow(self, value: int, saved: list[Any]) -> None:
+        """Seed it. What to restore afterwards is added to `saved` before anything changes."""
+
     def restore(self, state: Any) -> None: ...
     def draw(self) -> Any:
         """A number of at least 63 bits: it tells where the generator stood."""
@@ -40,6 +43,10 @@ class _PythonRandom:
 
     def save(self) -> Any:
         return python_random.save(_reached(random.getstate, "python") if _switch.holders else None)
+
+    def borrow(self, value: int, saved: list[Any]) -> None:
+        saved.append(self.save())
+        self.seed(value)
 
     def restore(self, state: Any) -> None:
         python_random.restore(state)
@@ -54,6 +61,10 @@ class _NumPyRandom:
 
     def save(self) -> Any:
         return mersenne.save(_reached(np.random.get_state, "numpy") if _switch.holders else None)
+
+    def borrow(self, value: int, saved: list[Any]) -> None:
+        by = _reached(np.random.get_state, "numpy") if _switch.holders else None
+        mersenne.borrow(value & 0xFFFFFFFF, saved, by)
 
     def restore(self, state: Any) -> None:
         mersenne.restore(state)
@@ -112,7 +123,10 @@ class Borrowed:
 
     def enter(self, value: int) -> None:
         if self._saved is None:
-            self._saved = [source.save() for source in self._sources]
+            saved = self._saved = []
+            for source in self._sources:
+                source.borrow(value, saved)
+            return
         for source in self._sources:
             source.seed(value)
 
@@ -122,7 +136,7 @@ class Borrowed:
     def leave(self) -> None:
         if self._saved is not None:
             saved, self._saved = self._saved, None
-            for source, state in zip(self._sources, saved, strict=True):
+            for source, state in zip(self._sources, saved, strict=False):  # Ctrl-C may have come before the last
                 source.restore(state)
 
     def close(self) -> None:

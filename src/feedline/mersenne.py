@@ -1,11 +1,12 @@
 """NumPy's global generator, saved and put back by copying its memory.
 
-Takes: nothing. Gives: `save` and `restore`, for `np.random`'s functions; `glimpse`, to see whether they have drawn.
+Takes: a seed. Gives: `borrow`, `save` and `restore`, for `np.random`'s functions; `glimpse`, to see whether they have
+drawn.
 Promises: what `np.random.get_state` and `set_state` promise, to the last bit, also for a normal number that is drawn
-and still to be given. Those take 40 µs each, because they move 624 words one by one; this takes 3 (a third of a small
+and still to be given. Those take 40 µs each, because they move 624 words one by one; these take 1 (a third of a small
 batch without workers went into it: benchmarks/peers, workload "text"). Where the memory does not look as it is known
 to, or the functions have been replaced (ambient does so in worker threads), those functions do it.
-Not its job: when to save, and seeding (ambient).
+Not its job: when to borrow (ambient).
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ _WORDS = 625
 
 
 class Kept(NamedTuple):
-    """A generator with no normal number to come: what was in its memory."""
+    """What was in a generator's memory, and the normal number to come, if there was one."""
 
     generator: Any
     words: Words
+    normal: float | None
 
 
 class Told(NamedTuple):
@@ -41,10 +43,25 @@ class Told(NamedTuple):
     state: Any
 
 
-def save(by: Callable[..., Any] | None = None) -> Any:
-    """The state of `np.random`'s functions. It is as it was when this returns.
+def borrow(value: int, saved: list[Any], by: Callable[..., Any] | None = None) -> None:
+    """Seed `np.random`'s functions with 32 bits. What to `restore` afterwards is in `saved` before anything changes:
+    Ctrl-C may come at any moment.
 
     `by` is what `np.random.get_state` comes to in this thread, if it is not that.
+
+    >>> np.random.seed(5)
+    >>> saved = []
+    >>> borrow(7, saved)
+    >>> restore(saved[0])
+    >>> float(np.random.rand()) == float(np.random.RandomState(5).rand())
+    True
+    """
+    _take(saved, by or np.random.get_state)
+    np.random.seed(value)  # a normal number to come is gone with it
+
+
+def save(by: Callable[..., Any] | None = None) -> Any:
+    """The same without seeding: it is as it was when this returns.
 
     >>> kept = save()
     >>> drawn = np.random.rand()
@@ -52,24 +69,30 @@ def save(by: Callable[..., Any] | None = None) -> Any:
     >>> np.random.rand() == drawn
     True
     """
-    by = by or np.random.get_state
+    saved: list[Any] = []
+    try:
+        _take(saved, by or np.random.get_state)
+    finally:
+        if saved and isinstance(saved[0], Kept):
+            restore(saved[0])
+    return saved[0]
+
+
+def _take(saved: list[Any], by: Callable[..., Any]) -> None:
+    """Note the state. What is `Kept` then moves on: whether a normal number is to come shows only by asking for it."""
     if getattr(by, "__self__", None) is not _SHARED:
-        return by(legacy=False)
+        saved.append(by(legacy=False))
+        return
     generator = mtrand.get_bit_generator()
     memory = _memory(generator)
     if memory is None:
-        return Told(generator, np.random.get_state(legacy=False))
+        saved.append(Told(generator, np.random.get_state(legacy=False)))
+        return
     words = memory.copy()
-    try:
-        pending = _take_normal(memory)
-    finally:
-        memory[:] = words
-    if pending is None:
-        return Kept(generator, words)
-    # Rare: one of a pair of normal numbers has been asked for. Only NumPy itself can put the other back.
-    state = ("MT19937", words[:-1], int(words[-1]), 1, pending)
-    np.random.set_state(state)
-    return Told(generator, state)
+    saved.append(Kept(generator, words, None))
+    normal: float = _SHARED.standard_normal()
+    if memory[-1] == words[-1]:  # nothing new was drawn for it
+        saved[-1] = Kept(generator, words, normal)
 
 
 def restore(state: Any) -> None:
@@ -77,15 +100,15 @@ def restore(state: Any) -> None:
     if not isinstance(state, (Kept, Told)):
         np.random.set_state(state)
         return
-    if mtrand.get_bit_generator() is not state.generator:
-        mtrand.set_bit_generator(state.generator)
+    mtrand.set_bit_generator(state.generator)  # also where it is the same: no normal number is to come afterwards
     if isinstance(state, Told):
         np.random.set_state(state.state)
         return
     memory = _memory(state.generator)
     assert memory is not None
-    _take_normal(memory)
     memory[:] = state.words
+    if state.normal is not None:  # rare, and only NumPy itself can put it back
+        np.random.set_state(("MT19937", state.words[:-1], int(state.words[-1]), 1, state.normal))
 
 
 def glimpse() -> bytes:
@@ -97,16 +120,6 @@ def glimpse() -> bytes:
     """
     memory = _memory(mtrand.get_bit_generator())
     return pickle.dumps(_SHARED.get_state(legacy=False)) if memory is None else memory.tobytes()
-
-
-def _take_normal(memory: Words) -> float | None:
-    """The normal number that was still to come, if there was one; none is afterwards. Moves the generator on."""
-    place = memory[-1]
-    normal: float = _SHARED.standard_normal()
-    if memory[-1] == place:
-        return normal  # nothing new was drawn for it
-    _SHARED.standard_normal()
-    return None
 
 
 _known: tuple[Any, Words | None] = (None, None)

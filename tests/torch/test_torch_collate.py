@@ -183,3 +183,44 @@ def test_a_getitems_that_drops_everything_still_makes_a_batch(kind: dict[str, An
             return [index for index in indices if index >= 2]
 
     assert list(ours.DataLoader(Dropping(4, int), batch_size=2, collate_fn=len, **kind)) == [0, 2]
+
+
+class Ours(np.ndarray):
+    """A class of the user's."""
+
+
+ARRAYS = {
+    **{code: np.arange(6).astype(code) for code in ("?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c16")},
+    "large": np.arange(SMALL_LEAF, dtype=np.float32),
+    "no axis": np.array(2.5),
+    "nothing in it": np.zeros((0, 3)),
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "every second": np.arange(12.0)[::2],
+    "subclass": np.arange(6.0).view(Ours),
+}
+OTHERS = {
+    "another dtype": lambda array: array.astype(np.complex128),
+    "the same dtype, made anew": lambda array: array.astype(np.dtype(array.dtype.str, metadata={"made": "anew"})),
+    "a subclass": lambda array: array.view(Ours),
+    "equal": lambda array: array.copy(),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("other", OTHERS)
+def test_arrays_are_stacked_as_torch_does_and_shared_with_nobody(name: str, other: str) -> None:
+    first, second = ARRAYS[name].copy(), OTHERS[other](ARRAYS[name])
+    for samples in ([first, second, first], [second, first]):
+        (wanted,) = torchs.DataLoader(samples, batch_size=3)  # type: ignore[arg-type, var-annotated]
+        (made,) = ours.DataLoader(samples, batch_size=3)  # type: ignore[arg-type, var-annotated]
+        assert_same(made, wanted)
+        made.fill_(1)
+        assert np.array_equal(first, ARRAYS[name])
+
+
+@pytest.mark.parametrize("code", [">f4", "U3", "O", "M8[s]", "f4,f4"])
+def test_arrays_that_torch_refuses_are_refused(code: str) -> None:
+    samples = [np.zeros(2, code)] * 2
+    for loader in (torchs.DataLoader, ours.DataLoader):
+        with pytest.raises((TypeError, ValueError)):
+            list(loader(samples, batch_size=2))  # type: ignore[arg-type, operator]

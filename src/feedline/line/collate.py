@@ -122,13 +122,7 @@ class Collation:
                 f"{field_name(path)} is an array of Python objects, which cannot be batched. "
                 "Convert it to numbers in __getitem__, or give a collate_fn."
             )
-        out = self.empty((len(values), *shape), dtype)
-        if shape:
-            # rows laid end to end are the stack; np.stack would first wrap each of them in another view
-            np.concatenate(values, out=out.reshape(len(values) * shape[0], *shape[1:]))
-        else:
-            out[...] = list(values)  # a tuple would be taken for one record of a structured array
-        return out
+        return stacked(values, dtype, self.empty)
 
     def common_dtype(self, values: Sequence[Array], path: str) -> np.dtype[Any]:
         dtypes = list(dict.fromkeys(value.dtype for value in values))
@@ -226,6 +220,18 @@ class Collation:
         return CollateTypeError(
             f"{field_name(path)} of {self.sample(position)} is {what} and cannot be batched here. {remedy}"
         )
+
+
+def stacked(values: Sequence[Array], dtype: np.dtype[Any], empty: Empty) -> Array:
+    """One array of arrays that are alike in shape."""
+    shape = values[0].shape
+    out = empty((len(values), *shape), dtype)
+    if shape:
+        # rows laid end to end are the stack; np.stack would first wrap each of them in another view
+        np.concatenate(values, out=out.reshape(len(values) * shape[0], *shape[1:]))
+    else:
+        out[...] = list(values)  # a tuple would be taken for one record of a structured array
+    return out
 
 
 def field_name(path: str) -> str:

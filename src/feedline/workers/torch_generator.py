@@ -13,6 +13,9 @@ from typing import Any
 
 from feedline.foreign import ask
 
+_INT64 = 0x7FFFFFFFFFFFFFFF
+"""63 bits, so that initial_seed() fits an int64, as torch's do."""
+
 
 @dataclass(frozen=True)
 class TorchGenerator:
@@ -20,12 +23,15 @@ class TorchGenerator:
 
     def seed(self, value: int) -> None:
         if (generator := _default()) is not None:
-            # torch.manual_seed would seed every device's generator too and costs 270 µs. 63 bits, so that
-            # initial_seed() fits an int64, as torch's do.
-            generator.manual_seed(value & 0x7FFFFFFFFFFFFFFF)
+            # torch.manual_seed would seed every device's generator too and costs 270 µs.
+            generator.manual_seed(value & _INT64)
 
     def save(self) -> Any:
         return None if (generator := _default()) is None else generator.get_state()
+
+    def borrow(self, value: int, saved: list[Any]) -> None:
+        saved.append(self.save())
+        self.seed(value)
 
     def restore(self, state: Any) -> None:
         if state is not None:  # else it has been loaded meanwhile, and is as a batch has left it
