@@ -21,6 +21,7 @@ from feedline.arena.packing import pack, unpack
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
 from feedline.engine.division import bounds
 from feedline.errors import MemoryShortage
+from feedline.workers.processes import ProcessWorkers
 from feedline.line.pieces import join
 
 ONE_LARGE = SMALL_LEAF // 4
@@ -203,7 +204,19 @@ def taken_for_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-def test_a_batch_that_is_made_once_more_gets_the_memory_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_batch_that_is_made_once_more_gets_the_memory_it_had(at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, came = ProcessWorkers.receive, []
+
+    def receive(workers: ProcessWorkers, timeout: float | None) -> Any:
+        """All parts that are out, one by one or at once."""
+        while len(came) < len(workers._ledger.out):
+            came.extend(real(workers, None))
+        found = came[:] if at_once else came[:1]
+        del came[: len(found)]
+        return found
+
+    monkeypatch.setattr(ProcessWorkers, "receive", receive)
     alone = list(DataLoader(Images(), batch_size=8, sampler=range(8)))
     numbers = taken_for_batches(monkeypatch)
     with DataLoader(Images(), batch_size=8, sampler=range(8), **FORK) as loader:

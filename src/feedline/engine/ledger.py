@@ -226,8 +226,10 @@ class Ledger:
         """Have none of its parts out, as far as anybody waits for them: it is planned once more."""
         for part in entry.parts:
             part.is_wanted = False
-            if part.serial not in self.out:
-                part.joint = None  # nobody writes there for this part any more
+            if part.outcome is not None or part.serial not in self.out:
+                # Nobody writes there for this part any more. What it holds would be in the way of the next try: whoever
+                # has received several at once still has it in hand.
+                part.joint = part.outcome = None
         entry.parts = ()
 
     @property
