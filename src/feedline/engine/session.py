@@ -193,7 +193,7 @@ class Session:
             self.tell_once(notice.warning)
         if notice.ranks:
             self.tell_once(notice.ranks)
-        for repeated in self._repeats.take(notice.drawing):
+        if (repeated := self._repeats.take(notice.drawing)) is not None:
             self.tell_once(repeated)
         if notice.tally is not None and (hint := self._collated.take(notice.tally)) is not None:
             tell(hint)
