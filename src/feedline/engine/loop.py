@@ -298,8 +298,8 @@ class BatchIterator(Iterator[Any]):
         session.mishaps.judge(options.care, at_end=True)
         if self._dropped and self._is_whole and not self._meter.flow().batches:
             session.tell_once(nothing_valid(self._dropped))
-        if self._ends is not None and (wrong := self._ends.wrong_length()) is not None:
-            session.tell_once(wrong)
+        for warning in () if self._ends is None else self._ends.warnings():
+            session.tell_once(warning)
         if options.on_epoch_end is not None:
             options.on_epoch_end(session.stats())
 
