@@ -256,7 +256,12 @@ def test_who_notices_late_does_not_end_the_workers_of_the_epoch_that_was_begun()
 
     iterator._waiting.receive = notices_late
     iterator._dispatch.fill = lambda: iterator._ledger.queue or iterator._ledger.add(Task(0, 0, 0, [0]))
-    thread = threading.Thread(target=lambda: pytest.raises(WorkerError, next, iterator))
+
+    def wait() -> None:
+        with pytest.raises(WorkerError):
+            next(iterator)
+
+    thread = threading.Thread(target=wait)
     thread.start()
     is_waiting.wait()
     second = iter(loader)
