@@ -23,8 +23,8 @@ from feedline.options import Options
 
 NOTHING_HERE = (
     "rank {rank} of {ranks} got nothing of the IterableDataset that ranks='shard' shares out: {why}. Whatever waits "
-    "for all ranks, as a step of distributed training does, waits for this one in vain. Have more of them, or let "
-    "every rank read all of it (ranks='all')"
+    "for all ranks, as a step of distributed training does, waits for this one in vain. Divide the data more "
+    "finely, or let every rank read all of it (ranks='all')"
 )
 NO_SHARE = (
     "it picks its share by itself, and had none for this rank's workers. It may have fewer files or shards than there "
