@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import signal
 import sys
 import threading
@@ -67,7 +66,6 @@ def hosts_end_with_the_tests() -> Iterator[None]:
 def servers_have_imported_what_tests_import() -> None:
     """Or each worker that is not forked from here does, with its dataset's module: half a second, with torch two."""
     imported = ["pytest", "hypothesis", *(["feedline.torch.dialect"] if "torch" in sys.modules else [])]
-    multiprocessing.set_forkserver_preload([*NUMPY.preload, *imported])
     for modules in (NUMPY.preload, (*NUMPY.preload, "feedline.torch.dialect")):
         warm._servers[modules] = server = forkserver.ForkServer()
         server.set_forkserver_preload(["feedline.workers.undisturbed", *modules, *imported])

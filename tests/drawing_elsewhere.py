@@ -18,3 +18,9 @@ def hidden(index: int) -> float:
 
 def by_the_modules_function(index: int) -> Any:
     return np.random.rand()
+
+
+def failing(index: int, bad: int) -> Any:
+    if index == bad:
+        raise ValueError(index)
+    return np.random.rand()

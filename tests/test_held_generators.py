@@ -16,7 +16,7 @@ from kinds import FORK, SPAWN, THREADS, every_process, every_worker
 from feedline import DataLoader, Dataset, IterableDataset, get_worker_info
 from feedline.workers.held_generators import generators
 
-REPEATED = "is a random generator that samples draw from, and each worker process has a copy of it"
+REPEATED = " a random generator that samples draw from, and each worker process has a copy of it"
 MAKERS: dict[str, Callable[[], Any]] = {
     "default_rng": lambda: np.random.default_rng(0),
     "RandomState": lambda: np.random.RandomState(0),
@@ -236,6 +236,58 @@ class Pairs(Noisy):
 def test_the_second_of_a_pair_of_normal_draws_is_a_draw() -> None:
     one = {**FORK, "num_workers": 1}
     assert len(repeated(Pairs(np.random.RandomState(0)), epochs=2, **{**one, "batch_size": 1})) == 1
+
+
+class Augmented(Dataset[float]):
+    """Each step of its pipeline holds a generator; one of them is drawn from only later."""
+
+    def __init__(self) -> None:
+        self.steps = [random.Random(0) for _ in range(5)]
+        self.late = random.Random(0)
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> float:
+        return sum(step.random() for step in self.steps) + (self.late.random() if index >= 12 else 0)
+
+
+def test_all_steps_of_a_pipeline_are_named_in_one_warning() -> None:
+    (told,) = repeated(Augmented(), epochs=2, **{**FORK, "num_workers": 1})
+    assert told.startswith("dataset.steps[0], dataset.steps[1], dataset.steps[2] (and 2 more) are each a random gener")
+
+
+class FailsFirst(Ordered):
+    """Draws its order, and fails before it has kept it, as often as it is told to."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__(np.random.default_rng(0), 24)
+        self.failures = failures
+
+    def __getitem__(self, index: int) -> int:
+        if self.order is None:
+            order = list(range(self.size))
+            self.rng.shuffle(order)
+            self.failures -= 1
+            if self.failures >= 0:
+                raise ValueError("not yet")
+            self.order = order
+        return self.order[index]
+
+
+def test_what_a_batch_has_drawn_that_failed_was_for_no_sample() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with DataLoader(FailsFirst(3), batch_size=2, **{**FORK, "num_workers": 1}) as loader:
+            for _ in range(2):
+                batches, failed = iter(loader), 0
+                for _ in range(12):
+                    try:
+                        next(batches)
+                    except ValueError:
+                        failed += 1
+                assert failed == 3
+    assert [str(each.message) for each in told] == []
 
 
 class Told(Files):

@@ -65,6 +65,46 @@ def test_nothing_behind_a_secret_name_is_shown(word: str, place: str) -> None:
     assert masked(text) == text
 
 
+GLUED = [
+    "host=db port=5432 user=me password={} dbname=x",
+    "host=db password = {} dbname=x",
+    "host=db password='{}' dbname=x",
+    "PGPASSWORD={} psql",
+    "{{'sasl.password': '{}', 'group.id': 'x'}}",
+    "postgresql://me:{}@host/db",
+]
+
+
+@given(SECRET, st.sampled_from([",", "'", '"', ")", "]", "}", "&", ";", "@", "/", "\\"]), st.sampled_from(GLUED))
+def test_a_secret_does_not_end_at_its_first_odd_character(word: str, odd: str, place: str) -> None:
+    text = masked(place.format(word + odd + word[1:]))
+    assert word[1:] not in text
+    assert masked(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://hush@42@host/x",
+        "token hf_token=hush42",
+        "?sas_token='hush42'",
+        "x-amz-security-token: hush42",
+        "{'X-Api-Key': 'hush42'}",
+        'connection failed: password "hush42" is wrong',
+        "ALTER USER me IDENTIFIED BY 'hush42'",
+    ],
+)
+def test_other_places_where_secrets_stand(text: str) -> None:
+    assert "hush" not in masked(text)
+    assert "42" not in masked(text)
+
+
+def test_what_comes_after_a_secret_is_shown() -> None:
+    assert masked("(password=a,b, user=me)") == "(password=***, user=me)"
+    assert masked("AccountKey=a;b;EndpointSuffix=y") == "AccountKey=***;EndpointSuffix=y"
+    assert masked("got 'password=a' and 'user=b'") == "got 'password=***' and 'user=b'"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from kinds import FORK, THREADS
 
 from feedline import DataLoader, Dataset, IterableDataset
 from feedline.engine.loop import State
+from feedline.engine.one_reader import is_used_elsewhere
 from feedline.errors import WorkerError
+from feedline.messages import Task
 
 LONG = 600
 """Seconds; only something that is broken takes so long."""
@@ -146,6 +149,158 @@ def test_workers_that_are_no_more_are_no_riddle() -> None:
     iterator._dispatch.fill = closed_meanwhile
     with pytest.raises(WorkerError, match="closed by another thread"):
         next(iterator)
+
+
+class UntilBegun(Dataset[int]):
+    """From its second batch on, samples of the first epoch wait until another has begun."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        if index >= 4:
+            (self.folder / "reached").touch()
+            while not (self.folder / "go on").exists():
+                time.sleep(0.001)
+        return index
+
+
+class Deaf:
+    """A selector that nothing wakes up, waited at while another thread closes the loader."""
+
+    def __init__(self, selector: Any, loader: DataLoader) -> None:
+        self.close = selector.close
+        self._loader = loader
+
+    def select(self, timeout: float | None) -> list[Any]:
+        self._loader.close()
+        self.waited = timeout
+        return []
+
+
+def test_whoever_waits_when_all_is_closed_need_not_be_woken_up(tmp_path: Path) -> None:
+    """Workers' ends wake it up only if it is quicker than who closes them."""
+    loader = DataLoader(UntilBegun(tmp_path), 4, stall_warning=0, **FORK)
+    iterator: Any = iter(loader)
+    next(iterator)
+    crew = iterator._crew.workers._crew
+    crew.selector = deaf = Deaf(crew.selector, loader)
+    with pytest.raises(WorkerError, match="closed by another thread"):
+        next(iterator)
+    assert deaf.waited is not None
+
+
+def test_whoever_comes_to_worker_threads_that_are_no_more_does_not_wait_for_them() -> None:
+    loader = DataLoader(list(range(80)), 4, stall_warning=0, **THREADS)
+    iterator: Any = iter(loader)
+    next(iterator)
+    workers = iterator._crew.workers
+    loader.close()
+    with pytest.raises(WorkerError, match="closed by another thread"):
+        workers.receive(LONG)
+
+
+@pytest.mark.parametrize("kind", [THREADS, FORK], ids=["threads", "fork"])
+def test_an_epoch_that_another_thread_begins_on_the_same_workers_has_all_its_batches(
+    kind: dict[str, Any], tmp_path: Path
+) -> None:
+    loader = DataLoader(UntilBegun(tmp_path), 4, persistent_workers=True, stall_warning=0, **kind)
+    iterator: Any = iter(loader)
+    assert next(iterator).tolist() == [0, 1, 2, 3]
+    waiting = iterator._waiting
+    told: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            next(iterator)
+        except Exception as error:
+            told.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not (tmp_path / "reached").exists() or not is_used_elsewhere(waiting, waiting.__module__):
+        time.sleep(0.001)
+    releasing = threading.Thread(target=release, args=(iterator, tmp_path / "go on"))
+    releasing.start()
+    second = iter(loader)
+    releasing.join()
+    thread.join(LONG)
+    assert isinstance(told[0], WorkerError)
+    assert "begun anew" in str(told[0])
+    assert [batch.tolist() for batch in second] == [list(range(first, first + 4)) for first in range(0, 40, 4)]
+    with pytest.raises(RuntimeError, match="given up when iter"):
+        next(iterator)
+    assert len(list(loader)) == 10
+    loader.close()
+
+
+def release(iterator: Any, file: Path) -> None:
+    """A thread that reads a sample can only be waited for."""
+    while iterator._state is State.RUNNING:
+        time.sleep(0.001)
+    file.touch()
+
+
+def test_who_notices_late_does_not_end_the_workers_of_the_epoch_that_was_begun() -> None:
+    loader = DataLoader(list(range(80)), 4, persistent_workers=True, **FORK)
+    iterator: Any = iter(loader)
+    is_waiting, begun = threading.Event(), threading.Event()
+
+    def notices_late(seq: int) -> Any:
+        is_waiting.set()
+        begun.wait()
+        raise WorkerError("they are no more")
+
+    iterator._waiting.receive = notices_late
+    iterator._dispatch.fill = lambda: iterator._ledger.queue or iterator._ledger.add(Task(0, 0, 0, [0]))
+
+    def wait() -> None:
+        with pytest.raises(WorkerError):
+            next(iterator)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    is_waiting.wait()
+    second = iter(loader)
+    begun.set()
+    thread.join()
+    assert len(list(second)) == 20
+    loader.close()
+
+
+def test_an_epoch_is_given_up_before_its_batches_go_or_that_would_be_its_end() -> None:
+    with DataLoader(list(range(80)), 4, persistent_workers=True, **FORK) as loader:
+        iterator: Any = iter(loader)
+        end, was = iterator._end, list[Any]()
+        iterator._end = lambda: (was.append(iterator._state), end())
+        iter(loader)
+    assert was == [State.GIVEN_UP]
+
+
+def test_the_end_of_an_epoch_in_one_thread_does_not_end_what_another_has_begun() -> None:
+    loader = DataLoader(list(range(80)), 4, persistent_workers=True, **FORK)
+    iterator: Any = iter(loader)
+    for _ in range(20):
+        next(iterator)
+    begun: list[Any] = []
+    end = iterator._ledger.end
+
+    def begun_meanwhile() -> None:
+        iterator._ledger.end = end
+        thread = threading.Thread(target=lambda: begun.append(iter(loader)))
+        thread.start()
+        thread.join()
+        next(begun[0])
+        end()
+
+    iterator._ledger.end = begun_meanwhile
+    with pytest.raises(StopIteration):
+        next(iterator)
+    assert len(list(begun[0])) == 19
+    loader.close()
 
 
 def test_an_interrupted_next_takes_nothing_with_it() -> None:

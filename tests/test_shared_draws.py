@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from functools import partial
 from typing import Any
 
 import drawing_elsewhere
@@ -9,6 +11,7 @@ import pytest
 from kinds import ours
 
 from feedline import DataLoader, Dataset
+from feedline.workers.draws import TASKS
 
 
 @pytest.mark.parametrize("options", [{"num_workers": 0}, {"num_workers": 1, "multiprocessing_context": "fork"}])
@@ -30,3 +33,30 @@ class Calling(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return float(self.read(index))
+
+
+ONE = {"num_workers": 1, "multiprocessing_context": "fork"}
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 0}, ONE])
+def test_a_batch_that_failed_is_no_reason_to_say_so(options: dict[str, Any]) -> None:
+    """The last of the batches that are looked at, so that the next ones are not."""
+    reading = partial(drawing_elsewhere.failing, bad=4 * TASKS - 1)
+    batches, failed = iter(DataLoader(Calling(reading), batch_size=4, fetch_threads=2, **options)), 0
+    for _ in range(8):
+        try:
+            next(batches)
+        except ValueError:
+            failed += 1
+    assert failed == 1
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_what_collate_fn_draws_is_not_what_samples_draw(on_error: str) -> None:
+    def noisy(samples: list[float]) -> list[float]:
+        return [sample + random.random() for sample in samples]
+
+    options = {"batch_size": 4, "fetch_threads": 2, "collate_fn": noisy, "on_error": on_error}
+    list(DataLoader(Calling(drawing_elsewhere.by_the_modules_function), **options))
+    with pytest.warns(UserWarning, match="samples draw from random's generator"):
+        list(DataLoader(Calling(drawing_elsewhere.fetched_by_name), **options))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from warm_host import host
 
 from feedline import ArrayDataset, DataLoader, Dataset, ShippingError, register_collate
 from feedline.line import collate
+from feedline.workers import warm
 
 SHIPPED = pytest.mark.parametrize("kind", [pytest.param(SPAWN, id="spawn"), pytest.param(FORKSERVER, id="forkserver")])
 
@@ -260,6 +262,32 @@ def test_what_was_made_in_a_function_travels_back(kind: dict[str, Any]) -> None:
 def test_a_spawned_worker_that_needs_only_numpy_loads_no_framework() -> None:
     loaded = next(iter(DataLoader(Modules(), batch_size=None, num_workers=1, multiprocessing_context="spawn")))
     assert loaded == []
+
+
+class Origins(Dataset[Any]):
+    """Which process a worker was forked from, and whether that had imported `wave`."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        return os.getppid(), "wave" in sys.modules
+
+
+@pytest.mark.parametrize(("method", "preloads"), [("forkserver", True), ("spawn", False)])
+def test_forkserver_means_our_server_with_what_the_user_wants_preloaded(
+    method: str, preloads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def origins() -> set[Any]:
+        return set(DataLoader(Origins(), batch_size=None, num_workers=2, multiprocessing_context=method))
+
+    plain = origins()
+    monkeypatch.setattr(forkserver._forkserver, "_preload_modules", ["wave"])  # as set_forkserver_preload does
+    wanted = origins()
+    servers = {server._forkserver_pid for server in warm._servers.values()}  # type: ignore[attr-defined]
+    assert {pid for pid, _ in plain | wanted} <= servers
+    assert {imported for _, imported in plain} == {False}
+    assert {imported for _, imported in wanted} == {preloads}
 
 
 class Modules(Dataset[Any]):

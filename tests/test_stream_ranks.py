@@ -19,9 +19,11 @@ from shared_streams import (
     READS,
     SHARING,
     WHOLE,
+    Asking,
     Bounded,
     Keeping,
     Reordered,
+    Shardable,
     Stream,
     as_rank,
     give_share,
@@ -121,6 +123,33 @@ def test_where_no_rank_can_know_the_others_ends_they_are_not_promised(
     with pytest.raises(OptionError, match=r"cannot be kept.*uneven='exact'"):
         epoch(dataset, 20, 2, kind, uneven=uneven)
     assert epoch(dataset, 20, 1, INLINE, uneven=uneven)  # one rank ends when it ends
+
+
+@pytest.mark.filterwarnings("ignore:the IterableDataset neither asks")
+@pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
+@pytest.mark.parametrize(("dataset", "why"), [(Shardable, "had none for"), (Asking, "had none for"), (Stream, "fewer")])
+def test_a_rank_that_gets_nothing_says_so_once(dataset: Any, why: str, kind: dict[str, Any]) -> None:
+    workers = max(1, kind.get("num_workers", 0))
+    with as_rank(0, 2), loader_of(dataset, 1, kind) as loader:
+        assert numbers(plain(loader)) == [0]  # its workers after the first have nothing, which is all right
+    with as_rank(1, 2), loader_of(dataset, 1, kind) as loader:
+        with pytest.warns(UserWarning, match=rf"^rank 1 of 2 got nothing.*{why}") as told:
+            assert [list(loader), list(loader)] == [[], []]
+        nothing = [str(each.message) for each in told if "got nothing" in str(each.message)]
+        assert len(nothing) == 1
+        assert (f"({workers * 2})" in nothing[0]) is (dataset is not Stream)
+
+
+def test_a_rank_that_gets_something_or_shares_nothing_says_nothing() -> None:
+    for rank, ranks, length in ((0, 1, 0), (0, 2, 4), (1, 2, 4)):
+        with as_rank(rank, ranks), loader_of(Stream, length, INLINE) as loader:
+            assert len(plain(loader)) == bool(length)
+    with as_rank(1, 2), loader_of(Stream, 4, INLINE) as loader:
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        assert plain(loader) == []  # the rest of an epoch may well be empty
 
 
 def steps(

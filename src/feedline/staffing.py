@@ -8,6 +8,7 @@ Not its job: how many there really are, from moment to moment (supervise.pace).
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from feedline.checks import check_whole
@@ -47,12 +48,12 @@ def check_count(name: str, value: Any) -> int | str:
 
 
 def as_number(count: Any, prefetch_factor: int | None) -> Any:
-    """The usual number for "auto", or else what was given.
+    """The usual number for "auto", or else the number that was given, which may be one that torch refuses.
 
     >>> as_number(2, None), type(as_number("auto", None)).__name__
     (2, 'AutoCount')
     """
-    if not isinstance(count, str):
+    if isinstance(count, Integral):
         return count
     check_count("num_workers", count)
     return AutoCount.here(prefetch_factor is None)

@@ -112,6 +112,44 @@ def test_samples_that_cannot_be_told_apart() -> None:
     assert "cannot be told apart" in finding.title
 
 
+class Rows(Part):
+    """Of a table; those before `short` have too little in them."""
+
+    def __init__(self, first: int, count: int, short: int = 0) -> None:
+        super().__init__(first, count)
+        self.short = short
+
+    def __getitem__(self, index: int) -> Any:
+        values = np.random.default_rng(self.first + index).random(2 if index < self.short else 8).tolist()
+        return {f"column {place}": value for place, value in enumerate(values)} | {"label": index % 2}
+
+
+def test_rows_of_a_table_are_compared_by_their_numbers() -> None:
+    finding = common(Rows(0, 100), Rows(90, 40))
+    assert (finding.id, finding.evidence["count"]) == ("overlap", 10)
+    assert common(Rows(0, 100), Rows(100, 40)).id == "no-overlap"
+
+
+def test_samples_that_could_not_be_compared_are_said_beside_those_that_were() -> None:
+    finding = common(Rows(0, 100), Rows(200, 40, short=15))
+    assert (finding.id, finding.severity) == ("no-overlap", "note")
+    assert finding.title.startswith("None of 25 samples of Rows is among 100 of this dataset; 15 more were read")
+    assert common(Rows(0, 100), Rows(0, 40, short=40)).id == "overlap-unseen"
+
+
+def test_elements_are_counted_with_those_that_fail() -> None:
+    class Failing(Stream):
+        def __iter__(self) -> Iterator[Any]:
+            return map(self.read, self.numbers)
+
+        def read(self, number: int) -> Any:
+            if number == 3:
+                raise OSError("gone")
+            return np.arange(number, number + 16.0), 0
+
+    assert sorted(common(Failing(range(20)), Failing(range(18, 30))).evidence["pairs"]) == [[18, 0], [19, 1]]
+
+
 def test_samples_that_fail_are_left_out_and_a_dataset_that_cannot_be_read_is_said() -> None:
     assert common(Part(0, 20), Partly(0, 20)).evidence["count"] == 19
     finding = common(Part(0, 20), Broken(0, 20))

@@ -183,6 +183,37 @@ def test_a_stream_that_hangs() -> None:
     assert (finding.id, finding.evidence["indices"]) == ("stuck-samples", [0])
 
 
+class DamagedStream(Stream):
+    """Two elements fail, one after them has no number, and then one hangs."""
+
+    def __init__(self, numbers: range = range(120), hangs: int = -1) -> None:
+        super().__init__(numbers)
+        self.hangs = hangs
+
+    def __iter__(self) -> Any:
+        return map(self.read, self.numbers)
+
+    def read(self, number: int) -> Any:
+        if number in (7, 20):
+            raise OSError("damaged")
+        if number == self.hangs:
+            time.sleep(1000)
+        return np.full(4, np.nan if number == 40 else number, np.float32), number * 7 % 3
+
+
+def test_elements_of_a_stream_are_counted_with_those_that_fail() -> None:
+    failing, odd = found(DamagedStream(), "samples")
+    assert failing.title == "2 of 120 elements read cannot be read: 7, 20"
+    assert failing.explanation.startswith("Element 7: OSError: damaged")
+    assert odd.evidence["indices"] == [40]
+
+
+def test_the_element_at_which_a_stream_hangs_too() -> None:
+    (stuck,) = [each for each in found(DamagedStream(hangs=50), "samples", seconds=9) if each.id == "stuck-samples"]
+    assert stuck.evidence["indices"] == [50]
+    assert stuck.title.startswith("Element 50 was not read within")
+
+
 def test_a_stream_that_could_not_be_read_is_not_called_empty() -> None:
     seen = Evidence(Setting(stream=True))
     assert [each.id for each in check_empty(seen)] == ["empty-dataset"]

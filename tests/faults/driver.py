@@ -5,7 +5,6 @@ Takes: JSON as its argument. Prints: JSON that says what the loop saw, and what 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
@@ -33,8 +32,7 @@ def start_server(method: str, front: str) -> None:
     if method == "fork":
         return
     modules = (*NUMPY.preload, "feedline.torch.dialect") if front == "feedline.torch" else NUMPY.preload
-    multiprocessing.set_forkserver_preload(list(modules))
-    with processes_from(modules) if method == "spawn" else contextlib.nullcontext():
+    with processes_from(modules):
         first = multiprocessing.get_context("forkserver").Process(target=int)
         first.start()
         first.join()

@@ -82,7 +82,7 @@ def test_workers_that_die_in_worker_init_fn_are_an_error(tmp_path: Path) -> None
 
 UNGUARDED = """
     from feedline import DataLoader, Dataset
-    print("the script runs", flush=True)
+    print("the script runs\\n", end="", flush=True)  # in one piece, beside other processes
     class Numbers(Dataset):
         def __len__(self):
             return 8

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from feedline import OptionError, SourceError
-from feedline.sources import FilesDataset, SocketStream, SQLDataset, SQLStream, TarDataset
+from feedline.sources import (
+    FilesDataset,
+    FolderDataset,
+    ObjectDataset,
+    ParquetDataset,
+    SocketStream,
+    SQLDataset,
+    SQLStream,
+    TarDataset,
+)
 from feedline.sources.object_store.store import _checked_url, _where
 from feedline.sources.object_store.telling import told
 
@@ -27,10 +36,17 @@ GIVEN = [
     lambda: SQLDataset("mysql://me:my hush!42@host/db", "SELECT 1 AS a"),
     lambda: SQLDataset("sqlite://me:hush!42@host/db", "SELECT 1 AS a"),
     lambda: SQLDataset(lambda: _refused(f"could not connect: {DSN}"), "SELECT 1 AS a"),
+    lambda: SQLDataset(lambda: _refused("could not connect: host=x password=a,hush!42 user=me"), "SELECT 1 AS a"),
+    lambda: SQLDataset(lambda: _refused("could not connect: host=x password='a hush!42'"), "SELECT 1 AS a"),
     lambda: SQLDataset(lambda: sqlite3.connect(":memory:"), "SELECT * FROM postgres_scan('password=hush!42')"),
     lambda: TarDataset("ftp://me:hush!42@host/a.tar"),
     lambda: TarDataset("https://me:hu/hush!42@host/a.tar"),
     lambda: TarDataset("s3://key:hush!42@bucket/"),
+    lambda: TarDataset("https://hu@hush!42@127.0.0.1:1/a.tar"),
+    lambda: _checked_url("s3://bucket/a.tar?X-Amz-Signature=hush!42"),
+    lambda: ParquetDataset("https://me:hush!42@host/a.parquet"),
+    lambda: ObjectDataset("https://me:hush!42@host/x"),
+    lambda: FolderDataset("ftp://me:hush!42@host/a"),
     lambda: FilesDataset(["ftp://me:hush!42@host/a.png"]),
     lambda: SocketStream("tcp://me:hush!42@host"),
     lambda: _checked_url("https://host/a?sig=hush!42"),

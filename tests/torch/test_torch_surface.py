@@ -6,6 +6,7 @@ import copy
 import inspect
 import itertools
 import pickle
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,6 +61,26 @@ def test_its_attributes_are_torchs(options: dict[str, Any]) -> None:
             assert found == wanted, name
     assert type(mine.multiprocessing_context) is type(theirs.multiprocessing_context)
     assert len(mine) == len(theirs)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"generator": 5}, r"torch\.Generator"),
+        ({"generator": random.Random(5)}, r"torch\.Generator"),
+        ({"sampler": 5}, "something to iterate over"),
+        ({"sampler": torchs.SequentialSampler}, "pass an instance"),
+        ({"batch_sampler": 5}, "something to iterate over"),
+        ({"collate_fn": "pad"}, "a function"),
+        ({"worker_init_fn": 5, "num_workers": 1}, "a function"),
+        ({"num_workers": 1.5}, "a whole number"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ",".join(value),
+)
+def test_what_torch_would_notice_in_an_epoch_is_refused_at_once_by_name(options: dict[str, Any], wanted: str) -> None:
+    torchs.DataLoader(range(10), **options)
+    with pytest.raises(TypeError, match=f"^{next(iter(options))} .*{wanted}"):
+        ours.DataLoader(range(10), **options)
 
 
 def test_what_torch_freezes_is_frozen_and_the_rest_is_not() -> None:

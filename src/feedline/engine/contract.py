@@ -17,7 +17,10 @@ from feedline.engine.ledger import Part
 from feedline.observe.meter import Spent
 from feedline.supervise.watch import Death, Standing
 
-CLOSED_MEANWHILE = "the loader was closed by another thread while this one waited for a batch"
+CLOSED_MEANWHILE = (
+    "the loader was closed by another thread while this one waited for a batch, or was begun anew there: then "
+    "persistent workers are the new iteration's"
+)
 
 
 class Traits(NamedTuple):

@@ -23,7 +23,7 @@ from feedline.engine.dispatch import Dispatch
 from feedline.engine.inline_watch import watch_for
 from feedline.engine.ledger import Entry
 from feedline.engine.next_epoch import Foresee
-from feedline.engine.one_reader import Inside, enter
+from feedline.engine.one_reader import Inside, enter, is_used_elsewhere
 from feedline.engine.recovery import Recovery
 from feedline.engine.stream_ends import StreamEnds
 from feedline.engine.waiting import Waiting
@@ -265,12 +265,13 @@ class BatchIterator(Iterator[Any]):
         """Leave the epoch; its workers end unless they are persistent."""
         self._leave(State.CLOSED)
 
-    def give_up(self) -> None:
-        """A newer iteration has taken over the persistent workers."""
+    def give_up(self) -> bool:
+        """A newer iteration takes over the persistent workers. Does another thread still use them for this one?"""
         if self._state is State.RUNNING:
+            self._state = State.GIVEN_UP  # first: whoever enters next() from now on is turned away
             self._end()
             self._crew.untold += self._recovery.untold
-            self._state = State.GIVEN_UP
+        return is_used_elsewhere(self, __name__)
 
     def _leave(self, state: State) -> None:
         if self._state is not State.RUNNING:
@@ -298,8 +299,8 @@ class BatchIterator(Iterator[Any]):
         session.mishaps.judge(options.care, at_end=True)
         if self._dropped and self._is_whole and not self._meter.flow().batches:
             session.tell_once(nothing_valid(self._dropped))
-        if self._ends is not None and (wrong := self._ends.wrong_length()) is not None:
-            session.tell_once(wrong)
+        for warning in () if self._ends is None else self._ends.warnings():
+            session.tell_once(warning)
         if options.on_epoch_end is not None:
             options.on_epoch_end(session.stats())
 
@@ -315,7 +316,7 @@ class BatchIterator(Iterator[Any]):
         self._error = type(error).__name__
         self._leave(State.FAILED)
         if self._options.persistent_workers:
-            self._session.drop_workers()
+            self._session.drop_workers(self._crew)
 
     def _refuse(self) -> None:
         if self._state is State.FINISHED or (self._state is State.FAILED and not self._error):

@@ -1,6 +1,7 @@
 """An iterator is read by one thread at a time: a second one gets an error instead of a batch of the first one's.
 
-Takes: the mark that a call of `next()` leaves while it is inside. Gives: an error that names who is inside.
+Takes: the mark that a call of `next()` leaves while it is inside. Gives: an error that names who is inside; to whoever
+wants its workers, whether somebody is.
 Promises: Ctrl-C in the moment in which a call was about to leave shuts nobody out.
 Not its job: what is done inside (loop).
 """
@@ -22,6 +23,17 @@ def enter(inside: Inside, mine: object, iterator: object) -> None:
             raise RuntimeError(_taken_by(ident))
         if inside.get(0) is theirs:  # it was so all the time that we looked, and nobody is there
             inside.clear()
+
+
+def is_used_elsewhere(iterator: object, module: str) -> bool:
+    """Is another thread in one of the methods that the iterator has from that module?"""
+    for ident, frame in sys._current_frames().items():
+        at: FrameType | None = None if ident == threading.get_ident() else frame
+        while at is not None:
+            if at.f_globals.get("__name__") == module and at.f_locals.get("self") is iterator:
+                return True
+            at = at.f_back
+    return False
 
 
 def _who_is_inside(iterator: object, own: FrameType) -> int | None:

@@ -127,8 +127,8 @@ class Session:
             self.chosen = self.scaling.chosen
 
     def _kept_for(self, options: Options, job: Job) -> WorkerSet:
-        if (latest := self._latest()) is not None:
-            latest.give_up()
+        if (latest := self._latest()) is not None and latest.give_up():
+            self.drop_workers()  # each thread would take answers that the other waits for
         if job.marked and not self._marks:
             self.drop_workers()  # those there are were told to mark nothing
         self._marks = job.marked
@@ -139,8 +139,9 @@ class Session:
         self.next_epoch.is_outdated = False
         may = options.across_epochs and options.workers == "process" and not job.stream and not job.in_turn
         self._may_work_ahead = may and changeable(job) is None
-        self._kept = kept
-        self._stop_kept = weakref.finalize(self, kept.stop)  # whatever becomes of the loader
+        with self._lock:
+            self._kept = kept
+            self._stop_kept = weakref.finalize(self, kept.stop)  # whatever becomes of the loader
         try:
             kept.start()
         except BaseException:
@@ -155,11 +156,14 @@ class Session:
             self._kept, self._owner = None, os.getpid()
         return self._kept
 
-    def drop_workers(self) -> None:
-        """End the persistent workers."""
-        kept, self._kept = self._kept, None
-        if self._stop_kept is not None:
-            self._stop_kept()
+    def drop_workers(self, those: WorkerSet | None = None) -> None:
+        """End the persistent workers; only if they are `those`, if that is said: another thread may have others."""
+        with self._lock:
+            if those is not None and those is not self._kept:
+                return
+            kept, stop, self._kept, self._stop_kept = self._kept, self._stop_kept, None, None
+        if stop is not None:
+            stop()
         if kept is not None:
             kept.ledger.clear()
 
@@ -193,7 +197,7 @@ class Session:
             self.tell_once(notice.warning)
         if notice.ranks:
             self.tell_once(notice.ranks)
-        for repeated in self._repeats.take(notice.drawing):
+        if (repeated := self._repeats.take(notice.drawing)) is not None:
             self.tell_once(repeated)
         if notice.tally is not None and (hint := self._collated.take(notice.tally)) is not None:
             tell(hint)

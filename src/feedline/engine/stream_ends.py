@@ -1,7 +1,7 @@
 """What the outcomes of a stream's batches tell of it: where it ends, and whether all workers read the same.
 
-Takes: outcomes, as soon as they are known and when they leave. Gives: errors, and at the end what is wrong with the
-dataset's length.
+Takes: outcomes, as soon as they are known and when they leave. Gives: errors, and at the end what to warn of: a length
+that is wrong, ranks that share the stream out and have nothing for this one.
 Promises: a stream that workers read in different ways, or that ends elsewhere in each, is an error and loses nothing
 in silence.
 Not its job: reading it (line.stream), which tasks are left (plan).
@@ -10,6 +10,7 @@ Not its job: reading it (line.stream), which tasks are left (plan).
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 from feedline.counting import counted
 from feedline.errors import StateError
@@ -19,6 +20,17 @@ from feedline.line.stream import DISAGREE, ENDED_BY, UNEQUAL
 from feedline.line.turns import OTHER_RANKS
 from feedline.messages import Outcome
 from feedline.options import Options
+
+NOTHING_HERE = (
+    "rank {rank} of {ranks} got nothing of the IterableDataset that ranks='shard' shares out: {why}. Whatever waits "
+    "for all ranks, as a step of distributed training does, waits for this one in vain. Divide the data more "
+    "finely, or let every rank read all of it (ranks='all')"
+)
+NO_SHARE = (
+    "it picks its share by itself, and had none for this rank's workers. It may have fewer files or shards than there "
+    "are workers on all ranks ({shards})"
+)
+FEW_BATCHES = "it has fewer batches than there are ranks"
 
 
 class StreamEnds:
@@ -68,8 +80,21 @@ class StreamEnds:
         if self._latest > self._last or len(self._counts) > 1:
             raise RuntimeError(ENDED_BY.format(error=self._ended_by) if self._ended_by else UNEQUAL)
 
-    def wrong_length(self) -> str | None:
-        """At the end: what to say of a dataset that has another length than it says."""
+    def warnings(self) -> Iterator[str]:
+        """At the end: what the user should know."""
+        for warning in (self._nothing_here(), self._wrong_length()):
+            if warning is not None:
+                yield warning
+
+    def _nothing_here(self) -> str | None:
+        ranks, rank = self._passed.place.ranks
+        if ranks == 1 or self._samples:  # of the whole epoch, if it was resumed
+            return None
+        why = FEW_BATCHES if True in self._read_whole else NO_SHARE.format(shards=self._passed.shards)
+        return NOTHING_HERE.format(rank=rank, ranks=ranks, why=why)
+
+    def _wrong_length(self) -> str | None:
+        """What to say of a dataset that has another length than it says."""
         options, passed = self._options, self._passed
         if passed.is_shared:
             return None  # how many the other ranks had is not known here

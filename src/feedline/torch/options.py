@@ -2,7 +2,8 @@
 
 Takes: what the user passed. Gives: `Own`, feedline's own options, checked and otherwise as they were given: a loader
 that Lightning or Accelerate makes again from this one's attributes has the same.
-Promises: they are refused as in feedline.DataLoader. Torch's options are torch's to check, and keep its messages.
+Promises: they are refused as in feedline.DataLoader. Torch's options are torch's to check, and keep its messages, but
+for those that torch would notice only when an epoch begins, or later: they are refused here, by name.
 Not its job: acting on the options.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from feedline.errors import OptionTypeError
 from feedline.options.option import Checked, check_each, option, rows
 from feedline.options.table import ASSIGNMENTS, CommonOptions, OwnOptions, TorchsOptions
 from feedline.options.together import check_together, uneven_end
@@ -20,13 +22,27 @@ from feedline.options.values import choice, or_none, whole
 from feedline.torch.known import check_ranks
 from feedline.torch.reading import reads_many
 
+UNNOTICED = ("sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator")
+"""Options of torch's that it takes as they are, and stumbles over in `iter()` or `next()`."""
+
+
+def _generator_or_none(name: str, value: Any) -> Any:
+    if value is not None and not isinstance(value, torch.Generator):
+        raise OptionTypeError(
+            f"{name} must be a torch.Generator or None; got {value!r}. A seed goes into one: "
+            "generator=torch.Generator().manual_seed(5)"
+        )
+    return value
+
 
 class TorchLoadersOptions(TorchsOptions):
     """All options that torch has."""
 
     pin_memory: bool = option(False, None, "True copies each batch into pinned memory, from which GPUs are filled.")
     generator: torch.Generator | None = option(
-        None, None, "The generator that the order and the seed of the workers are drawn from; None is torch's default."
+        None,
+        _generator_or_none,
+        "The generator that the order and the seed of the workers are drawn from; None is torch's default.",
     )
     pin_memory_device: str = option("", None, "The kind of device that memory is pinned for; torch finds it if empty.")
 
@@ -65,6 +81,8 @@ class _All(Checked, CommonOptions):
 
 def check_own(given: Mapping[str, Any], stream: bool) -> Own:
     """Check what was passed to DataLoader."""
+    for name in UNNOTICED:
+        rows(TorchLoadersOptions)[name].check(name, given[name])  # type: ignore[misc]
     values = check_each(OwnTorchOptions, given)
     own = Own(**values | {"uneven": uneven_end(values["ranks"], values["uneven"])})
     check_together(_All(**{name: given[name] for name in TORCHS}, **vars(own)), stream, reads_many)

@@ -1,7 +1,7 @@
 """The processes that Python keeps for starting others end before this process does, not a moment after it.
 
 Takes: our servers that workers are forked from. Gives: nothing. Promises: who looks when this process has ended finds
-none of them: our servers are ended, Python's own and its resource tracker are let go of and waited for, for a limited
+none of them: our servers are ended, Python's resource tracker is let go of, and both are waited for, for a limited
 time. The tracker is left alone where it may track something, or was there before us: then it ends by itself as ever.
 Not its job: workers, which are gone by then (crew, shutdown), and what is ended earlier (warm).
 """
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from multiprocessing import forkserver, resource_tracker, util
+from multiprocessing import resource_tracker, util
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -29,7 +29,7 @@ _arranged_by = 0
 
 
 def end_servers(servers: Mapping[Any, Any]) -> None:
-    """Arrange for the end of all that will be in `servers` then, and of Python's own. Called before any is started."""
+    """Arrange for the end of all that will be in `servers` then. Called before any is started."""
     global _arranged_by
     if _arranged_by != os.getpid():
         _arranged_by = os.getpid()
@@ -43,7 +43,7 @@ def _end_all(servers: Mapping[Any, Any], tracker_is_ours: bool) -> None:
             if server._forkserver_pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(server._forkserver_pid, signal.SIGKILL)
-        for server in (*servers.values(), forkserver._forkserver):
+        for server in servers.values():
             if server._forkserver_pid is not None:
                 _let_go(server, "_forkserver_alive_fd", "_forkserver_pid")
         if tracker_is_ours and not any(name in sys.modules for name in _TRACKED):

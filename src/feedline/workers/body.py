@@ -179,6 +179,8 @@ class Body:
         if not self._job.batched:
             return Outcome(task.seq, self._maker.single(self._fetcher.sample(task), empty), 1)
         samples = self._fetcher.samples(task)
+        if self._together is not None:
+            self._together.end()
         batch, size, tally = self._maker.batch(samples, empty, index_list(task))
         return Outcome(task.seq, batch, size, notice=None if tally is None else Notice(None, tally))
 
@@ -187,6 +189,8 @@ class Body:
         batch, samples, indices, bad, warning = salvage.read(task, empty, partial(self._seed, task))
         if batch is not NotImplemented:
             return Outcome(task.seq, batch, max(1, len(task.indices)))
+        if self._together is not None:
+            self._together.end()
         if bad and not samples:
             return Outcome(task.seq, bad=bad)
         try:

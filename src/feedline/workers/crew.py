@@ -29,7 +29,7 @@ from feedline.workers.job import Job
 from feedline.workers.main_guard import NAME
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, without_unimportable_main
-from feedline.workers.warm import ctrl_c_blocked, processes_from, processes_from_pythons_own
+from feedline.workers.warm import ctrl_c_blocked, preloaded_by_the_user, processes_from
 from feedline.workers.wire import LEAVE, Descriptor, TaskTicket, open_without_waiting, send_task, unread_tasks
 
 
@@ -82,11 +82,12 @@ class Crew:
     def hire(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
         """Start processes in those places, all at the same time."""
         forked = isinstance(cargo, Job)
-        if context.get_start_method() == "spawn":
-            context = multiprocessing.get_context("forkserver")
-            origin: contextlib.AbstractContextManager[None] = processes_from(self._preload)
+        if forked:
+            origin = _forked()
         else:
-            origin = _forked() if forked else processes_from_pythons_own()
+            asked_for = preloaded_by_the_user() if context.get_start_method() == "forkserver" else ()
+            context = multiprocessing.get_context("forkserver")
+            origin = processes_from((*self._preload, *asked_for))
         with environment_of_new_workers(), without_unimportable_main(), origin:
             for number in numbers:
                 self._hire_one(number, cargo, context, forked)

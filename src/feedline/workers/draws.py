@@ -36,23 +36,31 @@ class Together:
             ("numpy.random's generator past its functions (`from numpy.random import …`)", mersenne.glimpse),
             *(("the framework's default generator", partial(state_of, source)) for source in further),
         ]
-        self._before: list[Any] = []
+        self._before: list[Any] = []  # empty when nobody looks
+        self._drawn_from = ""
         self._left = TASKS
 
     def begin(self) -> None:
         """The generators have been seeded, and samples are about to be read."""
+        self._before, self._drawn_from = [], ""  # a batch that failed has left what it began with
         if self._left:
             self._left -= 1
             self._before = [state() for _, state in self._states]
 
+    def end(self) -> None:
+        """The samples have been read. What collating draws next, one batch at a time, is nobody else's."""
+        before, self._before = self._before, []
+        for known, (whose, state) in zip(before, self._states, strict=False):
+            if known != state():
+                self._drawn_from = whose
+                return
+
     def told(self, outcome: Outcome) -> Outcome:
         """The outcome, with a warning if its samples have drawn."""
-        before, self._before = self._before, []
-        for known, (whose, state) in zip(before, self._states, strict=False):  # there are none after the first batches
-            if known != state():
-                notice = (outcome.notice or Notice())._replace(warning=SHARED.format(whose=whose))
-                return outcome._replace(notice=notice)
-        return outcome
+        if not self._drawn_from:
+            return outcome
+        notice = (outcome.notice or Notice())._replace(warning=SHARED.format(whose=self._drawn_from))
+        return outcome._replace(notice=notice)
 
 
 def state_of(source: Source) -> bytes:

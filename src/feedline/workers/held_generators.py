@@ -41,11 +41,13 @@ SEVERAL = (
     "which sample gets which draw depends on timing. Draw from feedline.rng() instead: that belongs to the sample."
 )
 REPEATED = (
-    "is a random generator that samples draw from, and each worker process has a copy of it that began in the same "
+    "a random generator that samples draw from, and each worker process has a copy of it that began in the same "
     "state: workers, and epochs if their workers are started anew, draw the same numbers. Draw from feedline.rng() "
     "instead, which belongs to the sample; or give each worker its own in worker_init_fn, seeded by "
     "get_worker_info().seed."
 )
+NAMED = 3
+"""Of those that repeat themselves: a pipeline of augmentations may have one for each step."""
 TASKS = 64
 """Of each worker, that are looked at: 5 to 30 µs each for a generator. What draws for samples does so in the first."""
 
@@ -57,7 +59,9 @@ class HeldGenerators:
 
     def __init__(self, job: Job) -> None:
         found = [] if job.stream else [*generators(job), *module_generators(job)]
-        first = {id(each.what): each for each in reversed(found)}  # one that is held and a global has one name
+        first: dict[int, Found[Any]] = {}  # one that is held and a global has one name
+        for each in found:
+            first.setdefault(id(each.what), each)
         states = {each.path: (each.what, _state_of(each.what)) for each in first.values()}
         self._watched = {path: _Watched(what, state) for path, (what, state) in states.items() if state is not None}
         self._left = TASKS
@@ -67,7 +71,8 @@ class HeldGenerators:
 
     def told(self, outcome: Outcome, epoch: int) -> Outcome:
         """The outcome of a task, with what has been found out by now."""
-        drawing = tuple(Drawing(path, each.began) for path, each in self._watched.items() if each.draws(epoch))
+        made = outcome.failure is None
+        drawing = tuple(Drawing(path, each.began) for path, each in self._watched.items() if each.draws(epoch, made))
         for path, _ in drawing:
             del self._watched[path]
         self._left -= 1
@@ -82,9 +87,13 @@ class _Watched:
         self.began = self._last = state
         self._drawn_in = -1  # the epoch of the task before this one, if that has drawn
 
-    def draws(self, epoch: int) -> bool:
-        """Has this task drawn, and the one before it in the same epoch?"""
+    def draws(self, epoch: int, made: bool) -> bool:
+        """Has this task drawn, and the one before it in the same epoch? One that has made no batch does not count: an
+        order that it was about to draw once is drawn again by the next."""
         state = _state_of(self._generator)
+        if not made:
+            self._last = state or self._last
+            return False
         if state is None or state == self._last:
             self._drawn_in = -1
             return False
@@ -98,19 +107,25 @@ class Repeats:
 
     def __init__(self) -> None:
         self._seen: set[Drawing] = set()
+        self._told = False
 
-    def take(self, drawing: tuple[Drawing, ...]) -> list[str]:
-        """What to warn of: a worker says a thing once, so what is said twice comes from two of them.
+    def take(self, drawing: tuple[Drawing, ...]) -> str | None:
+        """What to warn of: a worker says a thing once, so what is said twice comes from two of them. One warning is
+        enough: the remedy is the same for those that draw more rarely and are found out later.
 
-        >>> Repeats().take((Drawing("dataset.rng", b"1"), Drawing("dataset.rng", b"2")))
-        []
         >>> repeats = Repeats()
-        >>> [repeats.take((Drawing("dataset.rng", b"1"),))[:1] for _ in range(2)][1][0][:42]
+        >>> repeats.take((Drawing("dataset.rng", b"1"), Drawing("dataset.rng", b"2")))
+        >>> repeats.take((Drawing("dataset.rng", b"1"),))[:42]
         'dataset.rng is a random generator that sam'
+        >>> repeats.take((Drawing("dataset.rng", b"2"),))
         """
-        known = [f"{each.path} {REPEATED}" for each in drawing if each in self._seen]
+        known = [each.path for each in drawing if each in self._seen]
         self._seen.update(drawing)
-        return known
+        if self._told or not known:
+            return None
+        self._told = True
+        more = f" (and {len(known) - NAMED} more)" if len(known) > NAMED else ""
+        return f"{', '.join(known[:NAMED])}{more} {'is' if len(known) == 1 else 'are each'} {REPEATED}"
 
 
 def with_own_generators(dataset: Any) -> Any:

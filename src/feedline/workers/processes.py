@@ -35,6 +35,9 @@ from feedline.workers.main_guard import check_guard
 from feedline.workers.shipping import Parcel, ship, without_main
 from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_done
 
+LOOK_SECONDS = 1.0
+"""So late at most is noticed that another thread has ended the workers: what would wake us up is closed by then."""
+
 
 class ProcessWorkers:
     """The contract, kept by processes; at most `job.num_workers` of them."""
@@ -136,8 +139,9 @@ class ProcessWorkers:
                 self.resize(self._count)  # should more have left than were to
                 dead = []
                 continue
-            ready = crew.selector.select(self._seconds_until(deadline))
-            if not ready:
+            seconds = self._seconds_until(deadline)
+            ready = crew.selector.select(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))
+            if not ready and seconds is not None and seconds <= LOOK_SECONDS:
                 return [self._give_up(number) for number in self._cannot_be_ended()]
             dead = [key.data for key, _ in ready if key.data is not None]
 

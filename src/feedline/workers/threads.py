@@ -110,14 +110,17 @@ class ThreadWorkers:
     def receive(self, timeout: float | None) -> list[Part | Death]:
         self._check_owner()
         found: list[Part | Death] = []
+        answers = self._answers  # before the look: in those there will be a word of it if another thread stops us now
+        if self._now.stopping:
+            raise WorkerError(CLOSED_MEANWHILE)
         try:
-            arrived = self._answers.get(timeout=timeout)
+            arrived = answers.get(timeout=timeout)
             while arrived is not None:
                 if isinstance(arrived, int):
                     self._see_off(arrived)
                 else:
                     found.append(arrived)
-                arrived = self._answers.get(block=not found, timeout=timeout)
+                arrived = answers.get(block=not found, timeout=timeout)
         except queue.Empty:
             return found
         raise WorkerError(CLOSED_MEANWHILE)

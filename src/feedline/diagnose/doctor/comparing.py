@@ -35,16 +35,17 @@ def compared(one: Patient, other: Patient, seconds: float, workers: int, limit: 
     patients = (one, other)
     smaller = 1 if (lengths[1] or math.inf) <= (lengths[0] or math.inf) else 0
     until = time.monotonic() + seconds
-    found: dict[int, tuple[dict[str, Any], int]] = {}
+    found: dict[int, tuple[dict[str, Any], int, int]] = {}
     for place, share in ((smaller, seconds / 2), (1 - smaller, seconds)):
         found[place] = _contents(patients[place], max(share - seconds + until - time.monotonic(), 0), workers, limit)
-    (here, mine), (there, theirs) = found[0], found[1]
+    (here, mine, mute), (there, theirs, other_mute) = found[0], found[1]
     pairs = tuple((here[key], index) for key, index in there.items() if key in here)
-    return Overlap(other.name, pairs, (mine, theirs), lengths)
+    return Overlap(other.name, pairs, (mine, theirs), lengths, alike=(mute, other_mute))
 
 
-def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> tuple[dict[str, Any], int]:
-    """Of samples that can be told apart, each with its index (of equal ones, the first); and how many those were."""
+def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> tuple[dict[str, Any], int, int]:
+    """Of samples that can be told apart, each with its index (of equal ones, the first); how many those were, and how
+    many were read that cannot."""
     stream = patient.setting.stream
     options: dict[str, Any] = {"batch_size": None, "collate_fn": content_of if stream else same}
     if not stream:
@@ -57,7 +58,7 @@ def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> t
         for index, key in loader:
             until = min(until, time.monotonic() + seconds)  # from the first one on: workers may start slowly
             if key:
-                found.setdefault(key, read if stream else index)
+                found.setdefault(key, read + len(loader.errors) if stream else index)  # who failed has a number, too
                 telling += 1
             read += 1
             if time.monotonic() > until or read >= MOST:
@@ -67,7 +68,7 @@ def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> t
             raise FeedlineError(f"{patient.name} could not be read: {error}") from error
     finally:
         loader.close()
-    return found, telling
+    return found, telling, read - telling
 
 
 def _shared_indices(one: Any, other: Any) -> list[tuple[int, int]]:

@@ -155,6 +155,8 @@ class Overlap(NamedTuple):
     lengths: tuple[int | None, int | None] = (None, None)
     by_index: bool = False
     """Both are parts of one dataset: their indices were compared, and nothing was read."""
+    alike: tuple[int, int] = (0, 0)
+    """Samples of each that were read, and have too little in them to be told apart."""
 
 
 class Column(NamedTuple):

@@ -10,6 +10,7 @@ Not its job: what runs in the workers (probe), judging (the checks).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import multiprocessing
 import random
@@ -191,7 +192,9 @@ class Examination:
     def _elements(self, part: str, workers: int) -> list[Reading]:
         dataset = self._patient.dataset
         got = self._loaded(part, dataset, workers, collate_fn=Observed(type(dataset).__module__))
-        return [replace(each, index=place) for place, each in enumerate(got)]
+        failed = {reading.index for reading in self._found.readings if reading.error}
+        places = (place for place in itertools.count() if place not in failed)  # those that failed have numbers, too
+        return [replace(each, index=place) for place, each in zip(places, got, strict=False)]
 
     def _readings(self, part: str, indices: list[Any], workers: int = 1, seed: int = SEED) -> list[Reading]:
         if not indices:
@@ -216,7 +219,8 @@ class Examination:
         except (StalledSample, WorkerDied) as error:
             if not self._patient.setting.stream:
                 raise
-            mishap = Mishap(len(got), "", str(error), isinstance(error, StalledSample))  # nothing comes after it
+            place = len(got) + sum(bool(each.trace) for each in loader.errors)
+            mishap = Mishap(place, "", str(error), isinstance(error, StalledSample))  # nothing comes after it
             self._note(mishaps=(*self._found.mishaps, mishap))
         finally:
             self._take_down(part, loader.errors)

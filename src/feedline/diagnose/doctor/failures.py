@@ -32,12 +32,12 @@ def check_failing(seen: Evidence) -> Iterator[Finding]:
     kinds = Counter(reading.error.partition(":")[0] for reading in bad)
     first = bad[0]
     where = f", raised in {first.where}" if first.where else ""
-    every = len(bad) == len(seen.readings)
+    every, kind = len(bad) == len(seen.readings), _kind(seen)
     code = "" if every else 'loader = DataLoader(dataset, on_error="skip", error_log="bad-samples.jsonl")'
     yield Finding(
         "failing-samples",
         PROBLEM,
-        f"{'All' if every else len(bad)} of {len(seen.readings):,} samples read cannot be read: {some(_called(bad))}",
+        f"{'All' if every else len(bad)} of {len(seen.readings):,} {kind}s read cannot be read: {some(_called(bad))}",
         {
             "indices": indices(bad),
             "read": len(seen.readings),
@@ -45,13 +45,17 @@ def check_failing(seen: Evidence) -> Iterator[Finding]:
             "samples": [{"index": each.index, "what": each.what, "error": each.error} for each in bad[:LISTED]],
             "line": str(first.where or ""),
         },
-        f"Sample {first.index}: {first.error}{where}. "
-        + ("" if every else "One such sample ends an epoch, unless the loader is told to go on without it."),
-        "repair __getitem__."
+        f"{kind.capitalize()} {first.index}: {first.error}{where}. "
+        + ("" if every else f"One such {kind} ends an epoch, unless the loader is told to go on without it."),
+        f"repair {'__iter__' if seen.setting.stream else '__getitem__'}."
         if every
         else "repair or remove them; or have them left out, and listed with their paths.",
         code,
     )
+
+
+def _kind(seen: Evidence) -> str:
+    return "element" if seen.setting.stream else "sample"
 
 
 def _called(bad: Sequence[Reading | Mishap]) -> list[str]:
@@ -66,7 +70,7 @@ def check_mishaps(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "stuck-samples",
             PROBLEM,
-            f"Sample {some(names)} was not read within {seen.limit:.1f} s",
+            f"{_kind(seen).capitalize()} {some(names)} was not read within {seen.limit:.1f} s",
             {"indices": [each.index for each in stuck], "limit": seen.limit, "line": line},
             "An endless loop, a lock that nobody releases, or storage that does not answer."
             f"{f' It was at {line}.' if line else ''} (If it merely takes longer: try with more time, --seconds 60.)",
@@ -79,7 +83,7 @@ def check_mishaps(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "deadly-samples",
             PROBLEM,
-            f"Sample {some(_called(deadly))} ended its worker process",
+            f"{_kind(seen).capitalize()} {some(_called(deadly))} ended its worker process",
             {"indices": [each.index for each in deadly], "error": deadly[0].error, "line": line},
             f"{deadly[0].error.partition('the last ')[2].capitalize() or deadly[0].error}: a crash inside a library, "
             f"an exit, or too little memory.{f' It was at {line}.' if line else ''}",

@@ -173,23 +173,27 @@ def digest(sample: Any) -> str:
 def content(sample: Any) -> str:
     """A digest of what a model would see: equal for equal inputs, whatever their labels, numbers and paths are.
 
-    That is the arrays of a sample; without any its lists of numbers, then its texts. "" if there is too little, or
-    only arrays of a single value: many samples may be alike in that.
+    That is the arrays of a sample; without any its lists of numbers, then its single numbers if enough of them have
+    fractions (a row of a table), then its texts. "" if there is too little, or only arrays of a single value: many
+    samples may be alike in that.
 
     >>> image = np.arange(64.0)
     >>> content((image, 3)) == content({"image": image, "label": 4, "path": "a.jpg"}) != ""
     True
-    >>> content((np.zeros(64), 3)), content(7)
-    ('', '')
+    >>> content((np.zeros(64), 3)), content(7), content({"a": 0.5, "b": 2.0})
+    ('', '', '')
     """
     parts = [value for _, value in leaves(sample)]
     arrays = _arrays_in(parts)
     if arrays:
         return digest(tuple(arrays)) if _is_much(arrays) and not all(map(_is_constant, arrays)) else ""
-    for kind, least in ((list, LEAST_LISTED), (str, LEAST_TEXT)):
-        found = [each for each in parts if isinstance(each, kind) and len(each) >= least]
-        if kind is list:
-            found = [each for each in found if all(isinstance(one, Number) for one in each[:LISTED])]
+    lists = [each for each in parts if isinstance(each, list) and len(each) >= LEAST_LISTED]
+    numbers = [each for each in parts if isinstance(each, (float, np.floating)) and each % 1]  # whole ones are labels
+    for found in (
+        [each for each in lists if all(isinstance(one, Number) for one in each[:LISTED])],
+        numbers if len(numbers) >= LEAST_LISTED else [],
+        [each for each in parts if isinstance(each, str) and len(each) >= LEAST_TEXT],
+    ):
         if found:
             return digest({"": found})
     return ""

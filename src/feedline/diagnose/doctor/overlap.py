@@ -34,6 +34,7 @@ def check_overlap(seen: Evidence) -> Iterator[Finding]:
         "count": len(found.pairs),
         "compared": list(found.compared),
         "lengths": list(found.lengths),
+        "alike": list(found.alike),
     }
     if found.pairs:
         share = _share(found)
@@ -63,12 +64,15 @@ def check_overlap(seen: Evidence) -> Iterator[Finding]:
             NOTE,
             f"Nothing can be said of what {found.other} has in common: its samples cannot be told apart",
             evidence,
-            "Samples are compared by their arrays, lists of numbers or texts; these have none, or very short ones.",
+            "Samples are compared by their arrays, lists of numbers, numbers with fractions or texts; these have none, "
+            "or very few or short ones.",
             "compare what identifies a sample (paths, keys) by hand.",
         )
     else:
         title = f"None of {there:,} samples of {found.other} is among {here:,} of this dataset"
-        yield Finding("no-overlap", OK, title, evidence)
+        left = sum(found.alike)
+        more = f"; {left:,} more were read that cannot be told apart, and may be in both" if left else ""
+        yield Finding("no-overlap", NOTE if left else OK, title + more, evidence)
 
 
 def _share(found: Overlap) -> float:
