@@ -21,8 +21,8 @@ from feedline.arena.packing import pack, unpack
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
 from feedline.engine.division import bounds
 from feedline.errors import MemoryShortage
-from feedline.workers.processes import ProcessWorkers
 from feedline.line.pieces import join
+from feedline.workers.processes import ProcessWorkers
 
 ONE_LARGE = SMALL_LEAF // 4
 """Float32 numbers in a sample that is large by itself."""
