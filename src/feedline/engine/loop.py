@@ -29,6 +29,7 @@ from feedline.engine.stream_ends import StreamEnds
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError
+from feedline.finalizers import undisturbed
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
@@ -324,6 +325,7 @@ class BatchIterator(Iterator[Any]):
         raise RuntimeError(self._state.value.format(error=error))
 
 
+@undisturbed
 def _end(
     meter: Meter, spent: Callable[[], Spent], leave: Callable[[], None], session: Callable[[], Session | None]
 ) -> None:

@@ -26,6 +26,7 @@ from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.scaling import Scaling, of_a_stream, scaling_for
 from feedline.engine.user_line import tell, tell_of
 from feedline.engine.worker_set import WorkerSet
+from feedline.finalizers import undisturbed
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.messages import BadSample, Notice
@@ -140,7 +141,7 @@ class Session:
         may = options.across_epochs and options.workers == "process" and not job.stream and not job.in_turn
         self._may_work_ahead = may and changeable(job) is None
         self._kept = kept
-        self._stop_kept = weakref.finalize(self, kept.stop)  # whatever becomes of the loader
+        self._stop_kept = weakref.finalize(self, undisturbed(kept.stop))  # whatever becomes of the loader
         try:
             kept.start()
         except BaseException:

@@ -1,0 +1,109 @@
+"""For code that the garbage collector runs: `__del__`, `weakref.finalize`, callbacks of weak references.
+
+Python runs it at any moment, in any thread, while that thread may hold any lock: `threading`'s own, too. So whatever
+such code reaches waits for no lock but a reentrant one (`RLock`, `SimpleQueue`), and neither joins a thread, nor asks
+whether it is alive, nor starts one by `threading.Thread`: CPython takes `threading._shutdown_locks_lock` for that.
+Takes: functions that are run there. Gives: the same, which Ctrl-C does not disturb; threads whose end can be awaited.
+Promises: Python prints and forgets what such a function raises, but Ctrl-C is not lost: it comes again, outside.
+Not its job: what is to be done at the end (arena, engine, workers, sources).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import queue
+import signal
+import sys
+import threading
+import time
+import weakref
+from _thread import interrupt_main, start_new_thread
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, TypeVar
+
+Work = TypeVar("Work", bound=Callable[..., None])
+
+LOOK_SECONDS = 0.001
+"""Between two looks whether the main thread has left what runs in the garbage collector."""
+
+
+def undisturbed(work: Work) -> Work:
+    """A function for the garbage collector, which may be run twice: a Ctrl-C that interrupts it comes after it."""
+
+    @functools.wraps(work)
+    def call(*args: Any) -> None:
+        try:
+            work(*args)
+        except KeyboardInterrupt:
+            _send_again()
+            work(*args)  # what is left of it
+
+    _CODES.add(call.__code__)  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+_CODES = {weakref.finalize.__call__.__code__}
+
+
+def is_within(frame: FrameType | None) -> bool:
+    """Is that a place inside one of them? What is raised there comes to nothing, and work would be left half done."""
+    while frame is not None:
+        if frame.f_code in _CODES:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _send_again() -> None:
+    # By a thread: Python would handle the signal in this very function, and what it raises here is forgotten.
+    with contextlib.suppress(RuntimeError):  # no thread is to be had: the interpreter ends anyway
+        start_new_thread(_interrupt_outside, ())
+
+
+def _interrupt_outside() -> None:
+    main = threading.main_thread().ident or 0
+    while is_within(sys._current_frames().get(main)):
+        time.sleep(LOOK_SECONDS)
+    if not callable(signal.getsignal(signal.SIGINT)):  # meanwhile somebody wants no Ctrl-C
+        return
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, signal.SIGINT)  # which also ends a wait, as Ctrl-C itself does
+    else:
+        interrupt_main()
+
+
+def is_main_thread() -> bool:
+    """Does the main thread ask? Unlike `threading.current_thread()`, this takes no lock in threads of a library."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
+class AwaitedThread(threading.Thread):
+    """A daemon thread that says as its last act that it has ended."""
+
+    def __init__(self, target: Callable[..., None], args: tuple[Any, ...], name: str) -> None:
+        super().__init__(target=target, args=args, name=name, daemon=True)
+        self.ended: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.ended.put(True)
+
+
+def still_running(threads: Iterable[AwaitedThread], seconds: float) -> list[AwaitedThread]:
+    """Those of them that have not ended after so long, all together; the caller's own thread does not count."""
+    deadline = time.monotonic() + seconds
+    return [thread for thread in threads if not _has_ended(thread, deadline - time.monotonic())]
+
+
+def _has_ended(thread: AwaitedThread, seconds: float) -> bool:
+    if thread.ident == threading.get_ident():
+        return True
+    try:
+        thread.ended.put(thread.ended.get(timeout=max(0.0, seconds)))  # others may ask as well
+    except queue.Empty:
+        return False
+    return True
