@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 Work = TypeVar("Work", bound=Callable[..., None])
 
-LOOK_SECONDS = 0.001
-"""Between two looks whether the main thread has left what runs in the garbage collector."""
+LOOK_SECONDS = 0.01
+"""Between two looks at where the main thread is."""
 
 
 def undisturbed(work: Work) -> Work:
@@ -66,6 +66,19 @@ def _interrupt_outside() -> None:
     main = threading.main_thread().ident or 0
     while is_within(sys._current_frames().get(main)):
         time.sleep(LOOK_SECONDS)
+    was_at = _place_of(main)
+    _interrupt(main)
+    time.sleep(LOOK_SECONDS)
+    if _place_of(main) == was_at:  # Python does not notice a signal that comes just before a thread goes to sleep
+        _interrupt(main)
+
+
+def _place_of(thread: int) -> tuple[FrameType | None, int]:
+    frame = sys._current_frames().get(thread)
+    return frame, -1 if frame is None else frame.f_lasti
+
+
+def _interrupt(main: int) -> None:
     if not callable(signal.getsignal(signal.SIGINT)):  # meanwhile somebody wants no Ctrl-C
         return
     if hasattr(signal, "pthread_kill"):
