@@ -13,7 +13,6 @@ from typing import Any
 import warm_host
 
 from feedline import ambient
-from feedline.finalizers import AwaitedThread, still_running
 from feedline.supervise import lifeline, watchdog
 from feedline.workers import warm
 
@@ -31,9 +30,6 @@ def keep_what_multiprocessing_keeps() -> None:
 
 def leftovers(segments_too: bool = True) -> dict[str, set[str]]:
     watchdog.rest()  # it would do so by itself a little later, unless something is still watched
-    for thread in threading.enumerate():  # one that has said that it has ended is there a moment longer
-        if isinstance(thread, AwaitedThread) and not still_running([thread], 0):
-            thread.join()
     return {
         "processes": children(),
         "threads": {f"{thread.name} {thread.ident}" for thread in threading.enumerate()},

@@ -26,7 +26,7 @@ from feedline.arena.joint import Joint
 from feedline.arena.slots import SlotPool
 from feedline.diagnose.deadline import TooLong, within
 from feedline.engine.ledger import Ledger
-from feedline.finalizers import AwaitedThread, still_running, undisturbed
+from feedline.finalizers import undisturbed
 from feedline.supervise import shutdown, watchdog
 from feedline.workers.crew import Crew
 
@@ -179,23 +179,6 @@ def test_a_segment_that_is_closed_where_it_is_being_made_leaves_no_descriptor(mo
 
     monkeypatch.setattr(segment, "_create", collecting)
     assert mine.fd == -1
-
-
-def test_a_threads_end_can_be_awaited_by_many() -> None:
-    may_end = threading.Event()
-    thread = AwaitedThread(may_end.wait, (LONG,), "feedline-test")  # type: ignore[arg-type]
-    thread.start()
-    assert still_running([thread], 0) == [thread]
-    may_end.set()
-    assert still_running([thread, thread], LONG) == []
-    assert still_running([thread], 0) == []
-    itself: list[Any] = []
-    own = AwaitedThread(lambda: itself.append(still_running([own], LONG)), (), "feedline-test")
-    own.start()
-    assert still_running([own], LONG) == []
-    assert itself == [[]]  # it does not wait for itself
-    thread.join()
-    own.join()
 
 
 class InterruptedOnce:
@@ -383,9 +366,6 @@ def test_ctrl_c_leaves_the_alarms_handler_as_it_was() -> None:
 def test_an_alarm_while_workers_are_ended_leaves_none_behind(
     kind: dict[str, Any], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loader = DataLoader(np.arange(1000), batch_size=4, **kind)
-    iterator = iter(loader)
-    next(iterator)
     place: Any = shutdown if where == "_wait_for" else Crew
     plainly = getattr(place, where)
 
@@ -394,6 +374,9 @@ def test_an_alarm_while_workers_are_ended_leaves_none_behind(
         return plainly(*args)
 
     monkeypatch.setattr(place, where, ring)
+    loader = DataLoader(np.arange(1000), batch_size=4, **kind)
+    iterator = iter(loader)
+    next(iterator)
     with within(3600):
         loader.close()
         with pytest.raises(TooLong):

@@ -1,9 +1,9 @@
 """For code that the garbage collector runs: `__del__`, `weakref.finalize`, callbacks of weak references.
 
 Python runs it at any moment, in any thread, while that thread may hold any lock: `threading`'s own, too. So whatever
-such code reaches waits for no lock but a reentrant one (`RLock`, `SimpleQueue`), and neither joins a thread, nor asks
-whether it is alive, nor starts one by `threading.Thread`: CPython takes `threading._shutdown_locks_lock` for that.
-Takes: functions that are run there. Gives: the same, which Ctrl-C does not disturb; threads whose end can be awaited.
+such code reaches waits for no lock but a reentrant one (`RLock`, `SimpleQueue`), starts no `threading.Thread`, and
+joins daemons only, for a limited time: of others CPython's `join` and `is_alive` take `threading._shutdown_locks_lock`.
+Takes: functions that are run there. Gives: the same, which Ctrl-C does not disturb.
 Promises: Python prints and forgets what such a function raises, but Ctrl-C is not lost: it comes again, outside.
 Not its job: what is to be done at the end (arena, engine, workers, sources).
 """
@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import queue
 import signal
 import sys
 import threading
 import time
 import weakref
 from _thread import interrupt_main, start_new_thread
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -90,33 +89,3 @@ def _interrupt(main: int) -> None:
 def is_main_thread() -> bool:
     """Does the main thread ask? Unlike `threading.current_thread()`, this takes no lock in threads of a library."""
     return threading.get_ident() == threading.main_thread().ident
-
-
-class AwaitedThread(threading.Thread):
-    """A daemon thread that says as its last act that it has ended."""
-
-    def __init__(self, target: Callable[..., None], args: tuple[Any, ...], name: str) -> None:
-        super().__init__(target=target, args=args, name=name, daemon=True)
-        self.ended: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-    def run(self) -> None:
-        try:
-            super().run()
-        finally:
-            self.ended.put(True)
-
-
-def still_running(threads: Iterable[AwaitedThread], seconds: float) -> list[AwaitedThread]:
-    """Those of them that have not ended after so long, all together; the caller's own thread does not count."""
-    deadline = time.monotonic() + seconds
-    return [thread for thread in threads if not _has_ended(thread, deadline - time.monotonic())]
-
-
-def _has_ended(thread: AwaitedThread, seconds: float) -> bool:
-    if thread.ident == threading.get_ident():
-        return True
-    try:
-        thread.ended.put(thread.ended.get(timeout=max(0.0, seconds)))  # others may ask as well
-    except queue.Empty:
-        return False
-    return True

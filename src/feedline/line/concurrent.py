@@ -13,12 +13,12 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from feedline.ambient import BySample
-from feedline.finalizers import AwaitedThread, still_running
 from feedline.messages import Task
 from feedline.one_sample import OneSample
 from feedline.progress import PLACE, SINCE, Row, among, clock, unwatched
@@ -172,7 +172,7 @@ class FetchThreads:
     def __init__(self, count: int) -> None:
         self.count = count
         self._owner = os.getpid()
-        self._threads: list[AwaitedThread] = []
+        self._threads: list[threading.Thread] = []
         self._waiting: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
         self._generators = BySample()
         self._current: Reading | None = None
@@ -200,7 +200,10 @@ class FetchThreads:
         if not threads or self._owner != os.getpid():
             return
         self._waiting.put(None)
-        if still_running(threads, STOP_SECONDS):
+        deadline = time.monotonic() + STOP_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
             log.warning("threads of fetch_threads=%d are still busy with a sample and are left behind", self.count)
 
     def leave(self) -> None:
@@ -213,7 +216,8 @@ class FetchThreads:
         while len(self._threads) < count:
             # A function of what it needs: a thread must not keep a dropped loader alive.
             arguments = (self._waiting, self._generators, place_of_thread())
-            thread = AwaitedThread(_serve, arguments, f"feedline-fetch-{len(self._threads)}")
+            name = f"feedline-fetch-{len(self._threads)}"
+            thread = threading.Thread(target=_serve, args=arguments, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
 

@@ -15,6 +15,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,7 +31,6 @@ from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.engine.contract import CLOSED_MEANWHILE, Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import WorkerError
-from feedline.finalizers import AwaitedThread, still_running
 from feedline.line.stateful import is_stateful
 from feedline.messages import Failure, Outcome
 from feedline.observe.meter import spent_by
@@ -171,8 +171,13 @@ class ThreadWorkers:
             return
         for number in list(self._threads):
             self._lanes[number % len(self._lanes)].put(None)
-        for thread in still_running([worker.thread for worker in list(self._threads.values())], STOP_SECONDS):
-            log.warning("%s is still busy with a sample and is left behind", thread.name)
+        deadline = time.monotonic() + STOP_SECONDS
+        for worker in list(self._threads.values()):
+            thread = worker.thread
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+                if thread.is_alive():
+                    log.warning("%s is still busy with a sample and is left behind", thread.name)
         self._threads = {}
         self._answers.put(None)
         self._answers = queue.SimpleQueue()
@@ -211,7 +216,7 @@ class _Worker:
         self.row: Row = unwatched()
         self.at(INITIALISING)
         arguments = (self, job, number, lane, answers, pool, now)
-        self.thread = AwaitedThread(_work, arguments, f"feedline-{number}")
+        self.thread = threading.Thread(target=_work, args=arguments, name=f"feedline-{number}", daemon=True)
         self.thread.start()
 
     def at(self, place: int) -> int:
