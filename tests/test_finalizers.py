@@ -28,6 +28,8 @@ from feedline.diagnose.deadline import TooLong, within
 from feedline.engine.ledger import Ledger
 from feedline.finalizers import undisturbed
 from feedline.supervise import shutdown, watchdog
+from feedline.supervise.interrupt import Interrupt, TimeIsUp
+from feedline.supervise.last_words import ASK
 from feedline.workers.crew import Crew
 
 LONG = 600
@@ -287,6 +289,34 @@ def test_a_lease_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     pool.put(slot)
     assert pool.occupancy() == (0, 0, 1)
     pool.close()
+
+
+def test_ctrl_c_while_the_watchdog_makes_way_for_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    rested: list[int] = []
+    monkeypatch.setattr(watchdog, "_thread", threading.main_thread())
+    monkeypatch.setattr(watchdog, "rest", InterruptedOnce(lambda: rested.append(1)))
+    monkeypatch.setattr(watchdog, "resting", False)
+    interrupted(watchdog._before_fork)
+    assert rested == [1]
+
+
+def test_a_batch_whose_time_is_up_is_not_interrupted_in_a_finalizer() -> None:
+    done: list[int] = []
+
+    @undisturbed
+    def work() -> None:
+        signal.raise_signal(ASK)
+        done.append(1)
+
+    interrupt = Interrupt()
+    interrupt.open()
+    try:
+        work()
+        assert done == [1]
+        with pytest.raises(TimeIsUp):
+            signal.raise_signal(ASK)  # it is sent again
+    finally:
+        interrupt.close()
 
 
 @every_kind

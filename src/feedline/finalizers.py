@@ -4,7 +4,8 @@ Python runs it at any moment, in any thread, while that thread may hold any lock
 such code reaches waits for no lock but a reentrant one (`RLock`, `SimpleQueue`), starts no `threading.Thread`, and
 joins daemons only, for a limited time: of others CPython's `join` and `is_alive` take `threading._shutdown_locks_lock`.
 Takes: functions that are run there. Gives: the same, which Ctrl-C does not disturb.
-Promises: Python prints and forgets what such a function raises, but Ctrl-C is not lost: it comes again, outside.
+Promises: Python prints and forgets what such a function raises (and what is raised in hooks around a fork), but Ctrl-C
+is not lost: it comes again, outside.
 Not its job: what is to be done at the end (arena, engine, workers, sources).
 """
 

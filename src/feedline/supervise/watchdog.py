@@ -166,6 +166,7 @@ def rest() -> None:
             time.sleep(0)
 
 
+@undisturbed
 def _before_fork() -> None:
     global resting
     if _thread is not None:
@@ -173,6 +174,7 @@ def _before_fork() -> None:
         rest()
 
 
+@undisturbed
 def _after_fork() -> None:
     if resting and any(entry.began for entry in _entries.copy()):
         wake()  # whatever is under way may be stuck, and then no batch comes that would
