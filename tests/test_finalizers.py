@@ -337,6 +337,23 @@ def test_workers_end_with_a_loop_that_is_dropped(
     assert not children()
 
 
+@every_kind
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_ctrl_c_while_a_loop_is_closed_is_raised_there_and_workers_end(
+    kind: dict[str, Any], after: bool, persistent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    further = {"persistent_workers": True} if persistent and kind else {}
+    loader = DataLoader(np.arange(1000), batch_size=4, **kind, **further)
+    iterator = iter(loader)
+    next(iterator)
+    close = InterruptedOnce(SlotPool.close, after)
+    monkeypatch.setattr(SlotPool, "close", lambda pool: close(pool))
+    with pytest.raises(KeyboardInterrupt):
+        loader.close()
+    assert not children()
+
+
 def test_what_workers_have_spent_is_known_after_their_end() -> None:
     with DataLoader(np.arange(1000), batch_size=4, num_workers=1) as loader:
         iterator: Any = iter(loader)

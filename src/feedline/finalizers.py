@@ -44,7 +44,20 @@ def undisturbed(work: Work) -> Work:
     return call  # type: ignore[return-value]
 
 
-_CODES = {weakref.finalize.__call__.__code__}
+def by_hand(finalizer: weakref.finalize[..., Any]) -> None:
+    """Do now, once, what the garbage collector would do later. A Ctrl-C that interrupts it is raised here, after it."""
+    found = finalizer.detach()
+    if found is None:
+        return
+    work, args = found[1].__wrapped__, found[2]  # type: ignore[attr-defined]
+    try:
+        work(*args)
+    except KeyboardInterrupt:
+        work(*args)
+        raise
+
+
+_CODES = {weakref.finalize.__call__.__code__, by_hand.__code__}
 
 
 def is_within(frame: FrameType | None) -> bool:

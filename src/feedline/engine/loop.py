@@ -29,7 +29,7 @@ from feedline.engine.stream_ends import StreamEnds
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError
-from feedline.finalizers import undisturbed
+from feedline.finalizers import by_hand, undisturbed
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
@@ -269,7 +269,7 @@ class BatchIterator(Iterator[Any]):
     def give_up(self) -> None:
         """A newer iteration has taken over the persistent workers."""
         if self._state is State.RUNNING:
-            self._end()
+            by_hand(self._end)
             self._crew.untold += self._recovery.untold
             self._state = State.GIVEN_UP
 
@@ -282,7 +282,7 @@ class BatchIterator(Iterator[Any]):
             self._watch.end()
         self._crew.untold += self._recovery.untold
         self._ledger.end()  # batches made ahead are nobody's any more
-        self._end()
+        by_hand(self._end)
         if self._options.persistent_workers:
             self._crew.workers.drop_before(self._ledger.run)
         else:
