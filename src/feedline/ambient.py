@@ -286,7 +286,7 @@ class _Switch:
     """Puts per-thread functions into the two modules while anyone holds it, and takes them out again."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may end a loader in a thread that holds it
         self.holders = 0
         self._replaced: list[tuple[ModuleType, str, Any, Any]] = []
 
@@ -315,7 +315,7 @@ class _Switch:
 
     def after_fork(self) -> None:
         """In the child: the lock may be held by a thread that is not there."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 _switch = _Switch()

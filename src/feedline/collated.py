@@ -28,7 +28,8 @@ class Collated:
         self._batches = 0
         self._shares: deque[float] = deque(maxlen=KEPT)
         self._hinted = False
-        self._lock = threading.Lock()  # a loader may be read in several threads at once
+        # Threads, and the garbage collector in a thread that holds it: it writes the recording of a loop that is gone.
+        self._lock = threading.RLock()
 
     def take(self, tally: Tally) -> str | None:
         """Count a batch; a hint, if it is time for one."""

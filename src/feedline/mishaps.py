@@ -42,7 +42,8 @@ class Mishaps:
         self._read = 0
         self._different: set[Any] = set()
         self._file = _Lines()
-        self._lock = threading.Lock()  # a loader may be read in several threads at once
+        # Threads, and the garbage collector in a thread that holds it: it writes the recording of a loop that is gone.
+        self._lock = threading.RLock()
 
     @property
     def samples(self) -> list[BadSample]:

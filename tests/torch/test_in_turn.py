@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,7 +25,7 @@ from kinds import few
 import feedline
 from feedline import OptionError
 from feedline.engine.loop import BatchIterator
-from feedline.torch import DataLoader
+from feedline.torch import DataLoader, transfer
 
 THREADS: dict[str, Any] = {"workers": "thread"}
 FORK: dict[str, Any] = {"multiprocessing_context": "fork"}
@@ -154,7 +154,7 @@ def test_so_it_does_whether_a_batch_is_pinned_ahead_or_not(
 
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_copy_that_is_not_done_before_the_loop_is_left_changes_nothing(slow: bool) -> None:
-    left, begun, end = threading.Event(), threading.Event(), ThreadPoolExecutor.shutdown
+    left, begun, epoch = threading.Event(), threading.Event(), count()
 
     def pin(tensor: torch.Tensor, *device: Any) -> torch.Tensor:
         if slow and 6 in tensor:  # of the fourth batch
@@ -162,13 +162,14 @@ def test_a_copy_that_is_not_done_before_the_loop_is_left_changes_nothing(slow: b
             assert left.wait(LONG)
         return tensor.clone()
 
-    def leave(thread: ThreadPoolExecutor, *args: Any, **options: Any) -> None:
-        left.set()
-        end(thread, *args, **options)
+    def thread_of_an_epoch(*args: Any) -> ThreadPoolExecutor:
+        if next(epoch) == 1:
+            left.set()
+        return ThreadPoolExecutor(*args)
 
     options: dict[str, Any] = {"prefetch_factor": 1, "persistent_workers": True, "num_workers": 1, **FORK}
     theirs = epochs(torch.utils.data.DataLoader(Counts(30), 2, **options), [3, None])
-    with pinning(cycle([True]), pin), mock.patch.object(ThreadPoolExecutor, "shutdown", leave):
+    with pinning(cycle([True]), pin), mock.patch.object(transfer, "ThreadPoolExecutor", thread_of_an_epoch):
         with DataLoader(Counts(30), 2, pin_memory=True, **options) as ours:
             assert epochs(ours, [3, None]) == theirs
     assert begun.is_set() is slow

@@ -16,6 +16,7 @@ import torch
 import torch.utils.data as torchs
 from kinds import FORK, INLINE, THREADS
 from sameness import Point, Record, Trees, assert_same
+from warm_host import host
 
 import feedline.torch as ours
 from feedline.engine.loop import BatchIterator
@@ -401,6 +402,39 @@ def test_a_loop_left_early_leaves_no_thread(
     for thread in ours_left:  # it has been told to end, and does so when it is its turn
         thread.join(300)
     assert not [thread.name for thread in ours_left if thread.is_alive()]
+
+
+COLLECTED = """
+import gc, threading, torch
+from torch.utils.data import _utils
+from feedline.torch.transfer import Transfer, Transferred
+
+class Batches:
+    samples_given = None
+    def __next__(self): return torch.zeros(1)
+    def is_ready(self): return False
+    def moved(self, nanoseconds): pass
+
+gc.disable()
+torch.accelerator.current_device_index = lambda: 0
+torch.accelerator.set_device_index = lambda index: None
+_utils.pin_memory.pin_memory = lambda batch: batch
+left = Transferred(Batches(), Transfer(True, None), lambda: None)
+next(left)
+pins = [thread for thread in threading.enumerate() if thread.name.startswith("feedline-pin")]
+cycle = [left]
+cycle.append(cycle)
+del left, cycle
+with getattr(threading, "_shutdown_locks_lock", threading.Lock()):  # as where the collector interrupts a new thread
+    gc.collect()
+for thread in pins:
+    thread.join()
+print(len(pins))
+"""
+
+
+def test_a_loop_is_collected_where_pythons_own_lock_is_held() -> None:
+    assert host("feedline.torch").run(["-c", COLLECTED], timeout=100, check=True).stdout == "1\n"
 
 
 @pytest.mark.parametrize("kind", [THREADS, FORK], ids=["threads", "fork"])  # without workers none is ever ahead

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from feedline.arena.segment import Mapping, to_page
 from feedline.arena.slots import SMALL_LEAF, HandedOut, Slot, SlotPool
 from feedline.datasets import Empty
+from feedline.finalizers import undisturbed
 
 
 class Astray(Exception):
@@ -117,7 +118,9 @@ class Joint:
                     return address - mapping.address
         return None
 
+    @undisturbed
     def __del__(self) -> None:
         # Wherever the last of them lets go, perhaps while the pool is locked: it looks there by itself.
-        if self._slot is not None:
-            self._pool.returned.append(self._slot)
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            self._pool.returned.append(slot)

@@ -23,6 +23,7 @@ from typing import Any
 
 from feedline.arena.limits import room
 from feedline.errors import MemoryShortage, add_note
+from feedline.finalizers import undisturbed
 
 STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
@@ -87,7 +88,7 @@ class Segment:
 
     def __init__(self, fd: int | None = None) -> None:
         self._fd = fd
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as the pool's: the garbage collector may close it where it is held
         self._grown = 0  # since somebody looked; not exact among threads, and need not be
 
     @property
@@ -96,8 +97,11 @@ class Segment:
         fd = self._fd
         if fd is None:
             with self._lock:  # worker threads may need it at the same moment
+                made = _create() if self._fd is None else -1
                 if self._fd is None:
-                    self._fd = _create()
+                    self._fd = made
+                elif made >= 0:  # it was closed meanwhile, in this very thread
+                    os.close(made)
                 fd = self._fd
         return fd
 
@@ -211,8 +215,10 @@ class Mapping:
         """Give the pages from a page boundary on back to the system; nobody may need what is in them."""
         _libc.madvise(self.address + start, to_page(stop) - start, _MADV_REMOVE)
 
+    @undisturbed
     def __del__(self, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
         # At the interpreter's end what we need may be gone already; the system unmaps it all in a moment.
         if self.address and not is_over():
             mappings.discard(self.address)
-            _libc.munmap(self.address, self.size)
+            address, self.address = self.address, 0  # never twice: it may be another's by then
+            _libc.munmap(address, self.size)

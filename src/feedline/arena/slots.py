@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from feedline.arena.segment import CARGO, STRIDE, Mapping, Segment, mappings, to_page
 from feedline.errors import MemoryShortage
+from feedline.finalizers import undisturbed
 
 SMALL_LEAF = 1 << 16
 """Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
@@ -112,13 +113,14 @@ class Lease(weakref.ref[Any]):
 _live: set[Lease] = set()  # a weak reference must itself be alive for its end to be noticed
 
 
+@undisturbed
 def _ended(lease: Lease, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
     # Runs wherever the last view dies, in any thread: only single, atomic steps.
     if is_over():  # what we need may be gone already, and the system takes all memory back in a moment
         return
     _live.discard(lease)
     if lease.slot.owner == os.getpid():  # a forked child's copy of a batch says nothing about ours
-        if lease.slot.retired:
+        if lease.slot.retired and lease in lease.slot.leases:  # else that is done, and the place may be another's
             lease.mapping.discard(lease.start, lease.stop)
         lease.slot.leases.discard(lease)
 
@@ -186,7 +188,7 @@ class SlotPool:
 
     def __init__(self) -> None:
         self.segment = Segment()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may close the pool in a thread that holds it
         self._free: list[Slot] = []
         self._small: list[Slot] = []  # free, too
         self._lent: list[Slot] = []  # small ones with leases: not the user's, but of pieces that wait for others

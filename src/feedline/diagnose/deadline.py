@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from feedline.finalizers import is_within
+
 AGAIN = 1.0
 """Seconds after which it rings again: `except BaseException` may have caught it. And seconds between looks."""
 
@@ -62,7 +64,7 @@ def within(seconds: float, look: Callable[[FrameType | None], None] | None = Non
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if _comes_or_goes(frame):
+        if _comes_or_goes(frame) or is_within(frame):  # it rings again soon
             return
         if look is None or time.monotonic() >= until:
             raise TooLong(seconds, place_of(frame))
@@ -79,7 +81,7 @@ def within(seconds: float, look: Callable[[FrameType | None], None] | None = Non
 
 
 def _comes_or_goes(frame: FrameType | None) -> bool:
-    """Is `within` just being entered or left? Raised there, the alarm would not be stopped. It rings again soon."""
+    """Is `within` just being entered or left? Raised there, the alarm would not be stopped."""
     if frame is not None and frame.f_code.co_filename == contextlib.__file__:
         return True
     while frame is not None:

@@ -22,6 +22,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from feedline.finalizers import undisturbed
 from feedline.messages import Outcome, Task
 
 ANYBODY = -1
@@ -310,6 +311,7 @@ class Ledger:
             self._divided -= 1
         return part
 
+    @undisturbed
     def __del__(self) -> None:
         # An entry and its parts refer to each other: batches that nobody gets must not wait for the garbage collector.
         for entry in (*self.queue, *self.early):

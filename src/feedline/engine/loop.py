@@ -29,6 +29,7 @@ from feedline.engine.stream_ends import StreamEnds
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError
+from feedline.finalizers import by_hand, undisturbed
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.messages import Outcome
@@ -269,7 +270,7 @@ class BatchIterator(Iterator[Any]):
         """A newer iteration takes over the persistent workers. Does another thread still use them for this one?"""
         if self._state is State.RUNNING:
             self._state = State.GIVEN_UP  # first: whoever enters next() from now on is turned away
-            self._end()
+            by_hand(self._end)
             self._crew.untold += self._recovery.untold
         return is_used_elsewhere(self, __name__)
 
@@ -282,7 +283,7 @@ class BatchIterator(Iterator[Any]):
             self._watch.end()
         self._crew.untold += self._recovery.untold
         self._ledger.end()  # batches made ahead are nobody's any more
-        self._end()
+        by_hand(self._end)
         if self._options.persistent_workers:
             self._crew.workers.drop_before(self._ledger.run)
         else:
@@ -325,6 +326,7 @@ class BatchIterator(Iterator[Any]):
         raise RuntimeError(self._state.value.format(error=error))
 
 
+@undisturbed
 def _end(
     meter: Meter, spent: Callable[[], Spent], leave: Callable[[], None], session: Callable[[], Session | None]
 ) -> None:

@@ -26,6 +26,7 @@ from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.scaling import Scaling, of_a_stream, scaling_for
 from feedline.engine.user_line import tell, tell_of
 from feedline.engine.worker_set import WorkerSet
+from feedline.finalizers import by_hand, undisturbed
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
 from feedline.messages import BadSample, Notice
@@ -73,7 +74,7 @@ class Session:
         self._lock = threading.RLock()  # a loader may be read, and asked for its stats, in several threads at once
         self._owner = os.getpid()
         self._kept: WorkerSet | None = None
-        self._stop_kept: Callable[[], object] | None = None
+        self._stop_kept: weakref.finalize[..., Any] | None = None
         self._marks = False  # do the workers that are kept mark what they do, for a recording?
         self._may_work_ahead = False
         self._latest: Callable[[], BatchIterator | None] = lambda: None
@@ -141,7 +142,7 @@ class Session:
         self._may_work_ahead = may and changeable(job) is None
         with self._lock:
             self._kept = kept
-            self._stop_kept = weakref.finalize(self, kept.stop)  # whatever becomes of the loader
+            self._stop_kept = weakref.finalize(self, undisturbed(kept.stop))  # whatever becomes of the loader
         try:
             kept.start()
         except BaseException:
@@ -163,7 +164,7 @@ class Session:
                 return
             kept, stop, self._kept, self._stop_kept = self._kept, self._stop_kept, None, None
         if stop is not None:
-            stop()
+            by_hand(stop)
         if kept is not None:
             kept.ledger.clear()
 

@@ -13,8 +13,10 @@ import asyncio
 import contextlib
 import inspect
 import os
+import queue
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -93,7 +95,7 @@ class FetchLoop:
         if loop.is_running():  # in a thread that has been left behind
             loop.call_soon_threadsafe(loop.stop)
             return
-        _in_thread_of_its_own(lambda: _end(loop)) if asyncio._get_running_loop() else _end(loop)
+        _end_elsewhere(loop) if asyncio._get_running_loop() else _end(loop)
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         loop = self._ready()
@@ -226,6 +228,21 @@ def _in_thread_of_its_own(work: Any, interrupted: Any = None) -> Any:
     if is_well:
         return what
     raise what
+
+
+def _end_elsewhere(loop: asyncio.AbstractEventLoop) -> None:
+    """End a loop where another is running. The garbage collector may ask for it, so no `threading.Thread` is used."""
+    ended: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def serve() -> None:
+        try:
+            _end(loop)
+        finally:
+            ended.put(True)
+
+    start_new_thread(serve, ())
+    with contextlib.suppress(queue.Empty):
+        ended.get(timeout=2 * STOP_SECONDS)  # what the dataset has left running may take one of them
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

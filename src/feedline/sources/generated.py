@@ -8,6 +8,7 @@ Not its job: sharing it out: without a `shard` of its own each worker reads all 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -62,21 +63,25 @@ class _Ahead:
     """The thread and its queue."""
 
     def __init__(self, make: Callable[[], Iterable[Any]], buffer: int) -> None:
-        self._queue: queue.Queue[_Got] = queue.Queue(buffer)
-        self._stopped = threading.Event()
+        # Not one queue.Queue with a limit: the garbage collector may close this in a thread that holds its lock.
+        self._filled: queue.SimpleQueue[_Got] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        for _ in range(buffer):
+            self._room.put(True)
         self._name = getattr(make, "__qualname__", type(make).__name__)
         self._number = -1
         # It must not keep the feed alive, whose end is what stops it.
-        arguments = (make, self._queue, self._stopped)
+        arguments = (make, self._filled, self._room)
         self._thread = threading.Thread(target=_run, args=arguments, name="feedline-generator", daemon=True)
         self._thread.start()
 
     def next(self, wait: float | None) -> tuple[Any, str] | None:
         """The next element."""
         try:
-            got = self._queue.get(timeout=wait)
+            got = self._filled.get(timeout=wait)
         except queue.Empty:
             return None
+        self._room.put(True)
         if got.over:
             raise StopIteration
         self._number += 1
@@ -86,25 +91,26 @@ class _Ahead:
 
     def close(self) -> None:
         """Tell the thread; it ends with the element it is at."""
-        self._stopped.set()
-        while True:  # make room, in case it waits for some
-            try:
-                self._queue.get_nowait()
-            except queue.Empty:
-                return
+        _empty(self._room)
+        self._room.put(False)
+        _empty(self._filled)
 
     def __str__(self) -> str:
         return self._name
 
 
-def _run(make: Callable[[], Iterable[Any]], filled: queue.Queue[_Got], stopped: threading.Event) -> None:
+def _empty(waiting: queue.SimpleQueue[Any]) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            waiting.get_nowait()
+
+
+def _run(make: Callable[[], Iterable[Any]], filled: queue.SimpleQueue[_Got], room: queue.SimpleQueue[bool]) -> None:
     try:
         for element in make():
-            filled.put(_Got(element))
-            if stopped.is_set():
+            if not room.get():  # it is closed
                 return
+            filled.put(_Got(element))
     except BaseException as error:  # told where its element is waited for
         filled.put(_Got(error=error))
-    finally:
-        if not stopped.is_set():
-            filled.put(_Got(over=True))
+    filled.put(_Got(over=True))

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from feedline.checks import LONGEST, check_number
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, add_note
+from feedline.finalizers import undisturbed
 from feedline.rank_questions import note_sharing
 from feedline.world import ranks
 
@@ -90,6 +91,7 @@ class Live:
         self._over = True
         self._feed.close()
 
+    @undisturbed
     def __del__(self) -> None:
         self.close()
 

@@ -1,7 +1,7 @@
 """Ending worker processes: asked first, made to soon after.
 
 Takes: processes and a descriptor for each (`pidfd`), which says that the process itself has ended, whoever else holds
-its pipes. Promises: when it returns, none is left that the system can end; a Ctrl-C meanwhile comes afterwards.
+its pipes. Promises: when it returns, none is left that the system can end; Ctrl-C or an alarm comes afterwards.
 Not its job: why (workers, engine).
 """
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
+
+from feedline.finalizers import is_main_thread
 
 GRACE_SECONDS = 0.5
 """For `finally` blocks and exit handlers of the user's code, of all workers together; one stuck in C is then killed."""
@@ -93,38 +94,52 @@ def _wait_for(members: list[Member], seconds: float) -> list[Member]:
     return list(staying.values())
 
 
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-    """Ctrl-C comes after this, not in the middle. Blocking the signal is not enough: a library's thread may take it.
+Opening = Callable[[], contextlib.AbstractContextManager[None]]
+"""Gives a context in which a signal does come, for a wait in the middle."""
 
-    What it gives is a context in which Ctrl-C does come, for a wait in the middle.
-    """
-    before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[Opening]:
+    """Ctrl-C comes after this, not in the middle; so does an alarm (diagnose.deadline): its handler raises, too."""
+    with _later(signal.SIGALRM) as let_alarm_through, _later(signal.SIGINT) as let_ctrl_c_through:
+
+        @contextlib.contextmanager
+        def let_through() -> Iterator[None]:
+            with let_alarm_through(), let_ctrl_c_through():
+                yield
+
+        yield let_through
+
+
+@contextlib.contextmanager
+def _later(number: int) -> Iterator[Opening]:
+    """A signal comes after this. To block it is not enough: a library's thread may take it."""
+    before = signal.getsignal(number) if is_main_thread() else None
     if not callable(before):
         yield contextlib.nullcontext
         return
     noted: list[Any] = []
 
-    def note(number: int, frame: Any) -> None:
+    def note(_: int, frame: Any) -> None:
         noted.append(frame)
 
     @contextlib.contextmanager
     def let_through() -> Iterator[None]:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
         try:
             while noted:
-                before(signal.SIGINT, noted.pop())
+                before(number, noted.pop())
             yield
         finally:
-            signal.signal(signal.SIGINT, note)
+            signal.signal(number, note)
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(number, note)
     try:
         yield let_through
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
         if noted:
-            before(signal.SIGINT, noted[0])
+            before(number, noted[0])
 
 
 def _reap(process: Any) -> int:

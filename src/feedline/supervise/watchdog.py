@@ -22,6 +22,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from feedline.finalizers import undisturbed
+
 NAME = "feedline-watchdog"
 IDLE_SECONDS = 0.2
 """So long the thread stays when nothing is watched any more: short epochs, one after the other, need not start one each
@@ -62,8 +64,7 @@ class Entry:
             _orders.put(True)
 
     def leave(self) -> None:
-        """Nobody wants it looked at any more. To say so is better than to be forgotten: in a weak reference's callback,
-        which Python runs anywhere, Ctrl-C would be lost."""
+        """Nobody wants it looked at any more."""
         self._look = _nobody
         _forget(self, _entries, _orders, None)
 
@@ -79,6 +80,7 @@ def _nobody() -> None:
     """Looks at an entry that is not watched."""
 
 
+@undisturbed
 def _forget(entry: Entry, entries: set[Entry], orders: queue.SimpleQueue[bool], look: object) -> None:
     # All is given: at the interpreter's end this module may be empty.
     entries.discard(entry)
@@ -164,6 +166,7 @@ def rest() -> None:
             time.sleep(0)
 
 
+@undisturbed
 def _before_fork() -> None:
     global resting
     if _thread is not None:
@@ -171,6 +174,7 @@ def _before_fork() -> None:
         rest()
 
 
+@undisturbed
 def _after_fork() -> None:
     if resting and any(entry.began for entry in _entries.copy()):
         wake()  # whatever is under way may be stuck, and then no batch comes that would

@@ -10,9 +10,7 @@ Not its job: the batches (loop). It has been tried against a stand-in for torch.
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -86,12 +84,12 @@ class Transferred(Iterator[Any]):
         index = device.index if device is not None else None
         if index is None:
             index = torch.accelerator.current_device_index()
+        # It ends when this is collected: an executor's thread holds it weakly. To wait for it there could be for ever.
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
         self._copier = None if device is None else DeviceCopier(device)
         self._ahead: Callable[[], Any] | None = None
         self.samples_given: int | None = None
         """How many the latest batch was made of, if that is known."""
-        weakref.finalize(self, _leave_thread, self._thread)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -139,11 +137,6 @@ class Transferred(Iterator[Any]):
 def _enter_thread(device_index: int) -> None:
     torch.set_num_threads(1)  # of this thread: pinning is a copy, and the cores are the user's
     torch.accelerator.set_device_index(device_index)  # or pinning would make itself a context on device 0
-
-
-def _leave_thread(thread: ThreadPoolExecutor) -> None:
-    with contextlib.suppress(RuntimeError):  # the collector may run this in that very thread
-        thread.shutdown()
 
 
 def _raising(error: Exception) -> Callable[[], Any]:

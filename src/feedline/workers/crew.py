@@ -47,6 +47,7 @@ class Crew:
         self._undead: list[Member] = []
         self._preload = preload
         self._board: Any = None
+        self._spent = Spent()
         self.is_ending = False
         """Are they being ended, or have been?"""
 
@@ -67,8 +68,10 @@ class Crew:
         return board[WIDTH * (1 + number) : WIDTH * (2 + number)]  # type: ignore[no-any-return]
 
     def spent(self) -> Spent:
-        """What all that have been in those places have spent their time on, as long as there is a board."""
-        return spent_by([] if self._board is None else [self.row(number) for number in range(self.count)])
+        """What all that have been in those places have spent their time on; at the end, in all."""
+        if self._board is None:
+            return self._spent
+        return spent_by([self.row(number) for number in range(self.count)])
 
     def lane_of(self, number: int) -> Lane:
         """The pipe from which a worker (or a stream's shard) gets its tasks."""
@@ -166,7 +169,7 @@ class Crew:
                 os.close(fd)
             self.done = (-1, -1)
         if self._board is not None:
-            self._board = None
+            self._spent, self._board = self.spent(), None
             for slot in range(BOARD, BOARD + 1 + self.count):
                 self.pool.segment.free(slot, 0, STRIDE)
         self.pool.close()

@@ -21,6 +21,7 @@ from feedline.arena.packing import NONE, Packed, Reducers, pack
 from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
 from feedline.errors import add_note
+from feedline.finalizers import is_within
 from feedline.messages import Empty, Failure, Outcome, Task
 from feedline.progress import (
     IDLE,
@@ -90,7 +91,8 @@ def _leave(signum: int, frame: FrameType | None) -> None:
     _leaving = True
     signal.signal(signum, signal.SIG_IGN)
     warnings.simplefilter("ignore", ResourceWarning)  # what is open where it is interrupted, the system closes
-    if frame is None or frame.f_code.co_name != "__del__":  # there an exception is printed and forgotten
+    # In a finalizer an exception is printed and forgotten.
+    if frame is None or not (frame.f_code.co_name == "__del__" or is_within(frame)):
         raise SystemExit(TOLD_TO_LEAVE)
 
 

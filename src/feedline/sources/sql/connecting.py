@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from feedline.errors import OptionError, OptionTypeError
+from feedline.finalizers import undisturbed
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.dbapi import AnyConnection
 from feedline.sources.sql.drivers import DuckDB, PostgreSQL, SQLite, read_only
@@ -84,6 +85,7 @@ class Asked:
             self._batches.close()
             session.close()
 
+    @undisturbed
     def __del__(self) -> None:
         if getattr(self, "_session", None) is not None:
             self.close()
