@@ -137,8 +137,10 @@ def _shared_out(place: Place, shards: int) -> Place:
     For another number of parts that is known if all have said the same, as of the number of the epoch.
     """
     datasets = place.datasets
-    if len(datasets) != shards and all(each == datasets[0] for each in datasets):
-        datasets = list(datasets[:1]) * shards
+    if len(datasets) != shards:
+        plain = [each and {name: value for name, value in each.items() if name != "count"} for each in datasets]
+        if all(each == plain[0] for each in plain):
+            datasets = plain[:1] * shards
     if len(datasets) != shards:
         return replace(place, shards=shards)
     streams = {str(shard): record for shard, record in enumerate(datasets) if record and "state" in record}

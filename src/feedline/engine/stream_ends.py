@@ -15,7 +15,7 @@ from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
-from feedline.line.stream import DISAGREE, ENDED_BY, UNEQUAL
+from feedline.line.stream_words import DISAGREE, ENDED_BY, UNEQUAL
 from feedline.line.turns import OTHER_RANKS
 from feedline.messages import Outcome
 from feedline.options import Options
