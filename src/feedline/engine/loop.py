@@ -87,7 +87,8 @@ class BatchIterator(Iterator[Any]):
         self._waiting = Waiting(self._recovery, care, timeout, describe, session.say)
         self._watch = watch_for(workers, care, timeout, describe, session.say)
         self._ends = StreamEnds(options, passed) if options.stream else None
-        self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, session.next_epoch, foresee, self._places)
+        following = session.next_epoch, foresee
+        self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
         self._inside: Inside = {}
         self._state = State.RUNNING
         self._error = ""  # that has ended it; said once: whoever catches every error must come to an end

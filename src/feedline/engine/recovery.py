@@ -138,22 +138,25 @@ class Recovery:
         for entry in entries:
             self._ledger.recall(entry)
         now = [entry for entry in entries if entry not in self._ledger.early]
-        for entry in now if self._places is not None else ():
-            entry.task = self._places.placed(entry.task)
+        if self._places is not None:
+            for entry in now:
+                entry.task = self._places.placed(entry.task)
         for entry in reversed(now):
             if failed is not None and entry is own:
                 self._ledger.settle(entry, failed)
                 settled.append(entry)
-            elif failed is not None and failed.ended and own is not None and entry.task.shard == own.task.shard:
-                # The part's new reader would come past that element again.
-                self._ledger.settle(entry, Outcome(entry.task.seq, ended=True))
-                settled.append(entry)
-            elif self._places is not None and self._places.has_ended(entry.task):
+            elif self._is_over(entry, own, failed):
                 self._ledger.settle(entry, Outcome(entry.task.seq, ended=True))
                 settled.append(entry)
             else:
                 self.send_first(entry)
         return settled
+
+    def _is_over(self, entry: Entry, own: Entry | None, failed: Outcome | None) -> bool:
+        """Is there nothing more to come of its part of a stream?"""
+        if failed is not None and failed.ended and own is not None and entry.task.shard == own.task.shard:
+            return True  # its new reader would come past that element again
+        return self._places is not None and self._places.has_ended(entry.task)
 
     def send_first(self, entry: Entry) -> None:
         """Have one worker make the batch, before all that nobody has taken yet."""

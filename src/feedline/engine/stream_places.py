@@ -2,8 +2,8 @@
 
 Takes: an epoch's tasks as they are planned, outcomes, deaths. Gives: tasks that say where their part is to be opened;
 what becomes of a dead worker's parts, in words.
-Promises: a part is read on from its iterator's state; any other from where this epoch began, also where the worker died
-with nothing in its hands. Workers that may no longer agree on the order serve no further epoch.
+Promises: a part goes on from a state that is complete; any other is read from where this epoch began, also where the
+worker died with nothing in its hands. Workers that may no longer agree on the order serve no further epoch.
 Not its job: opening a part, and comparing what is read again (line.stream).
 """
 
@@ -17,14 +17,16 @@ from feedline.messages import Outcome, Task
 Record = dict[str, Any]
 
 TAKEN = "A new worker takes its place; no batch is lost."
+FROM_STATE = "A new worker takes its place, and goes on where the dataset's state_dict() says that its part stands."
 READ_AGAIN = (
     "A new worker takes its place. It reads its part of the stream again from where this epoch began and passes over "
     "what was delivered: no element is lost or comes twice, if the dataset gives the same ones again."
 )
-OUT_OF_STEP = (
-    " The old one had read more of the stream than this epoch's part: if the order depends on what it kept, elements may "
-    "be missing or come twice in this epoch. For the next one all workers are started anew, so that they agree again."
+BEHIND = (
+    " The old one had read earlier epochs: if the order depends on what it kept from them, elements are missing or "
+    "come twice in this one."
 )
+ALL_ANEW = " For the next epoch all workers are started anew, so that they agree on the order."
 
 
 class StreamPlaces:
@@ -64,5 +66,11 @@ class StreamPlaces:
         is_behind = not self._is_first or any("ended" in record for record in latest)
         if is_behind and not any("dataset" in record or record.get("of") == "dataset" for record in latest):
             self.out_of_step = True
-        is_safe = all(goes_on(record) or "ended" in record for record in latest)
-        return (TAKEN if is_safe and latest else READ_AGAIN) + (OUT_OF_STEP if self.out_of_step else "")
+        return _said(latest, self.out_of_step and not self._is_first) + (ALL_ANEW if self.out_of_step else "")
+
+
+def _said(records: list[Record], is_behind: bool) -> str:
+    unfinished = [record for record in records if "ended" not in record]
+    if not all(goes_on(record) for record in unfinished):
+        return READ_AGAIN + BEHIND if is_behind else READ_AGAIN
+    return FROM_STATE if any("complete" in record for record in unfinished) else TAKEN

@@ -5,19 +5,21 @@ Promises: each element is read with its own number announced. One that keeps its
 (`state_dict` and `load_state_dict` on what `iter()` gives, else on the iterable itself) goes on there, and nothing is
 read again. A dataset with a state beside that of its iterator has its own back before it is opened. A record is plain
 data and does not change afterwards; who cannot say where it stands is not asked again, and the record says why.
-After a death only an iterator's state is gone on from: a dataset's may be less than all (Hugging Face's lacks its
-shuffle buffer), so its part is read again from where the epoch began, and compared.
+After a death only a state that is complete is gone on from: that of another's dataset may lack something (Hugging
+Face's lacks its shuffle buffer), so its part is read again from where the epoch began, and compared.
 Not its job: sharing and batches (stream), the shuffle buffer (shuffled).
 
 What a record holds: `read`, the elements read so far; `own`, whether this part was a share of the dataset's own (with
 several parts); `next`, the number of the batch that comes next; `of`, whose state it is ("iterator" or "dataset");
-`state`, that state, pickled; `dataset`, that of the dataset as a whole, if it is another; `shuffle`, what shuffled says
-of its buffer; `failures`, how many of the last elements failed; `seen`, the batch that comes next and a number for what
-was read before it, where there is one; or `problem`, why there is no state. `ended`: there is no more, and these were
-the states at the end, if the dataset has one, and the `count` of elements. `anew`: they are those of the end of the
-epoch before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so already.
-Where a part is read again: `until`, what was `seen` last, `instead`, a record to go on from if other elements come.
-`again`: the dataset has just been put back to what it was before a state was loaded; `say`: what to warn of.
+`state`, that state, pickled; `complete`, whether a dataset's is all there is to know; `dataset`, that of the dataset as
+a whole, if it is another; `shuffle`, what shuffled says of its buffer; `failures`, how many of the last elements
+failed; `seen`, the batch that comes next and a number for what was read before it, if there is one; or `problem`, why
+there is no state. `ended`: there is no more, and these were the states at the end, if the dataset has one, and the
+`count` of elements; `total`, of those of all parts, if their number has changed since. `anew`: they are those of the
+end of the epoch before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so
+already.
+Where a part is opened once more: `until`, what was `seen` last; `instead`, a record to go on from if other elements
+come; `again`: the dataset has been put back to what it was before a state was loaded; `say`: what to warn of.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
+from feedline.datasets import IterableDataset
 from feedline.errors import StateError
 from feedline.line.stateful import is_stateful, load, saved
 from feedline.state import Unsaid
@@ -117,13 +120,15 @@ class Source:
             self._keeper, self._problem = None, {"problem": str(state)}
             return found | self._problem
         found |= {"of": self.of, "state": state}
+        if isinstance(self._keeper, IterableDataset):
+            found["complete"] = True  # by its contract
         return found if self._dataset is self._keeper else found | state_of(self._dataset)
 
-    def ended(self) -> Record:
+    def ended(self, whole: bool) -> Record:
         """What is left of it at its end: what the dataset, if it lives on, begins the next epoch with."""
         record = self.record() if self._dataset is not None else {}
         ended = {"ended": True} | {name: record[name] for name in (*STATES, "problem") if name in record}
-        return ended | {"count": self.number} if "state" in ended else ended
+        return ended | {"count": self.number} if "state" in ended and not whole else ended
 
 
 class Loaded:
@@ -135,7 +140,7 @@ class Loaded:
     """What it said one element after a state of the middle of an epoch: who says so again has begun there again."""
 
 
-STATES = ("of", "state", "dataset", "count")
+STATES = ("of", "state", "complete", "dataset", "count", "total")
 
 
 def anew(ended: Record) -> Record:
@@ -152,8 +157,9 @@ def again(begun: Record | None, latest: Record | None) -> Record | None:
 
 
 def goes_on(record: Record) -> bool:
-    """Is it the state of an iterator, which is complete by torchdata's contract?"""
-    return record.get("of") == "iterator"
+    """Is its state complete: an iterator's by torchdata's contract, an `IterableDataset`'s by ours?"""
+    is_complete = record.get("of") == "iterator" or "complete" in record
+    return is_complete and "state" in record and "anew" not in record  # else a shuffle buffer has just begun
 
 
 def state_of(dataset: Any) -> Record:

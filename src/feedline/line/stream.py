@@ -145,12 +145,12 @@ class StreamReader:
             self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key, begun)
         with watch_for_counting(self._note_again):
             self._go_on(record)
-        if self._source.of == "iterator":
+        if self._source.of == "iterator" and self._shuffled is None:
             self._seen = None  # its state is enough
         elif self._at != self._first.seq:
             at, number = record.get("seen") or (0, 0)
             self._seen = number if at == self._at else None
-        if self._again is not None and self._again[0] <= self._at:
+        if self._again is not None and (self._seen is None or self._again[0] <= self._at):
             self._again = None
 
     @property
@@ -175,7 +175,7 @@ class StreamReader:
     def record(self) -> Record:
         """Where this part stands after the batch taken last: what to open it with to go on there."""
         if self._ended or (self._source.died and self._shuffled is None):
-            self._snapshot = self._snapshot if "ended" in self._snapshot else self._source.ended()
+            self._snapshot = self._snapshot if "ended" in self._snapshot else self._source.ended(self.whole)
         elif not self._snapshot or self._is_due():
             self._snapshot = self._place()
         return self._snapshot
@@ -189,11 +189,11 @@ class StreamReader:
 
     def _place(self) -> Record:
         found: Record = {} if self._shards == 1 else {"own": not self._whole}
+        if self._seen is not None:
+            found["seen"] = [self._at, self._seen]
         if self._shuffled is not None and self._source.of:
             return found | {"of": self._source.of, "next": self._at} | self._shuffled.record()
         found |= self._source.record()
-        if self._seen is not None:
-            found["seen"] = [self._at, self._seen]
         if self._source.of:
             found["next"] = self._at
             if self._failures.stop == found["read"]:

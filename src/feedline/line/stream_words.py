@@ -53,15 +53,15 @@ CHANGED_SHARING = (
     "it"
 )
 OTHER_ELEMENTS = (
-    "part {part} of {parts} of the IterableDataset was read again up to batch {batch} of epoch {epoch}, to go on after it, "
-    "and gave other elements than those that had been delivered: in this epoch some may be missing, and others come twice. "
-    "Its order depends on something that a worker keeps (a generator, a count of epochs). Let the order follow from a seed "
-    "and the epoch (set_epoch), or give what __iter__ returns a state_dict() and a load_state_dict(state)"
+    "part {part} of {parts} of the IterableDataset was read again up to batch {batch} of epoch {epoch} to go on there, "
+    "and gave other elements than those that had been delivered: in this epoch some may be missing, and others come "
+    "twice. Its order depends on something that a worker keeps (a generator, a count of epochs). Let it follow from a "
+    "seed and the epoch (set_epoch), or give what __iter__ returns a state_dict() and a load_state_dict(state)"
 )
 FROM_STATE = (
     "part {part} of {parts} of the IterableDataset was read again up to batch {batch} of epoch {epoch}, and gave other "
-    "elements than those that had been delivered. So it goes on from what its state_dict() said: if that is not all that "
-    "its order depends on, elements are missing or come twice in this epoch"
+    "elements than those that had been delivered. So it goes on from what its state_dict() said: if that is not all "
+    "that its order depends on, elements are missing or come twice in this epoch"
 )
 STUCK = (
     "the IterableDataset begins this epoch in its middle, where a state was loaded into it for an earlier one, and it "
@@ -69,7 +69,7 @@ STUCK = (
     "load_state_dict(state) act once only"
 )
 FEWER = (
-    "the IterableDataset has given {now} elements in epoch {epoch}, and {then} in the one before it, whose last state was "
-    "loaded: if it should have given as many, its load_state_dict(state) has not put it to the beginning of an epoch, and "
-    "elements are missing"
+    "the IterableDataset has given {now} elements in epoch {epoch}, and {then} in the one before it, whose state was "
+    "loaded: if it should have given as many, its load_state_dict(state) has not put it to the beginning of an epoch, "
+    "and elements are missing, perhaps in later epochs, too"
 )

@@ -59,9 +59,9 @@ THREADS = (
     "multiprocessing_context='spawn'."
 )
 SHARED_STATE = (
-    "the IterableDataset {name} has a state_dict(), but it cannot be copied (copy.deepcopy), so the worker threads share "
-    "what it holds: where one of them stands another may go on, and elements are lost or come twice. Let it be copied "
-    "(__getstate__ without locks and connections), or use processes"
+    "the IterableDataset {name} has a state_dict(), but it cannot be copied (copy.deepcopy), so the worker threads "
+    "share what it holds: where one of them stands another may go on, and elements are lost or come twice. Let it be "
+    "copied (__getstate__ without locks and connections), or use processes"
 )
 _MAPPING = "maps a file"  # no harm by itself, and a reason to keep that file open
 _HARMLESS = "need not be looked into"

@@ -46,7 +46,8 @@ class Part:
         self.shares = self.shares or (self.reader is not None and self.reader.asked)
         self.reader = None
         try:
-            self.dataset.__dict__ = self.loaded.before.__dict__  # it stays who it is: others have it, too, and tell it epochs
+            # It stays who it is: others have it, too, and tell it the epoch.
+            self.dataset.__dict__ = self.loaded.before.__dict__
         except (AttributeError, TypeError):
             self.dataset = self.loaded.before
         self.loaded.before = with_own_generators(self.dataset)
@@ -95,9 +96,9 @@ class Parts:
 
     def _dataset(self, task: Task) -> Any:
         own = self.own
-        if task.lanes <= self._workers and own.reader is None and not self._initialised:
-            if not is_stateful(own.dataset):  # a state is for this part alone
-                return own.dataset  # there is but one part here, and nothing has been done to the dataset
+        is_only = task.lanes <= self._workers and own.reader is None and not self._initialised
+        if is_only and not is_stateful(own.dataset):
+            return with_own_generators(own.dataset)  # the others' are not drawn from either in this epoch
         if self._untouched is not None:
             with contextlib.suppress(Exception):
                 return set_apart(self._untouched)
