@@ -160,7 +160,8 @@ def _record(found: Any) -> dict[str, Any]:
     record = dict(found)
     record |= {name: pickle.dumps(record[name]) for name in _SAID if name in record}
     if "ended" in record:
-        return {name: value for name, value in record.items() if name in ("ended", "of", *_SAID, "complete", "problem", "count")}
+        kept = ("ended", "of", *_SAID, "complete", "problem", "count")
+        return {name: value for name, value in record.items() if name in kept}
     for name in ("read", "next", "failures", "count"):
         if name in record:
             _count(record[name])

@@ -354,9 +354,11 @@ class StreamReader:
         """Be where the record says; without a state the batches before are passed over by and by."""
         if "failures" in record:
             self._failures = range(record["read"] - record["failures"], record["read"])
+        if "state" not in record or "anew" in record:
+            return  # also with a shuffle buffer: what is in it is read again from the beginning anyway, and so compared
         if self._shuffled is not None and "shuffle" in record:
             self._at = self._shuffled.restore(record, self._source.record, self._seed_batch, self._step)
-        elif "state" in record and "anew" not in record:
+        else:
             self._at = record["next"]
 
     def _check_sharing(self, record: Record) -> None:

@@ -44,7 +44,7 @@ def with_own_generators(dataset: Any) -> Any:
 
 def _deep(dataset: Any, sharing: Recognise[Any]) -> Any:
     """None if there is none."""
-    for _ in range(2):
+    for _ in range(3):
         with contextlib.suppress(Exception):  # a lock, a connection
             shared = {id(found.what): found.what for found in walk(dataset, "dataset", sharing)}
             return copy.deepcopy(dataset, shared)
