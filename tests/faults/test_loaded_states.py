@@ -16,6 +16,7 @@ from kinds import FORK, INLINE, THREADS
 import feedline
 from feedline.line.seen import seen
 from feedline.torch import DataLoader
+from feedline.workers.copying import set_apart
 
 LASTING = {**FORK, "persistent_workers": True}
 OTHERS = "gave other elements than those that had been delivered"
@@ -185,6 +186,11 @@ def test_threads_have_each_its_own_of_what_changes_when_it_is_copied(told: Told)
         loader.load_state_dict(state)
         assert is_whole(first + numbers(loader))
     assert told() == ""
+
+
+def test_what_changes_when_it_is_copied_is_copied_all_the_same() -> None:
+    stream = Cached()
+    assert set_apart(stream).place is not stream.place
 
 
 def test_threads_that_share_a_dataset_with_a_state_are_told(told: Told) -> None:

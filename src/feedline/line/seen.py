@@ -1,9 +1,10 @@
 """A number for what was read of a stream, by which it is known again when it is read once more.
 
-Takes: the first element of each batch, one after the other. Gives: a checksum of all of them together.
+Takes: the first element of each batch, one after the other. Gives: a checksum of all of them together; whether it is
+what a record says of that place.
 Promises: no code of the user's is run: of anything but plain values, NumPy's arrays and torch's tensors there is no
 number. Of a large one only the beginning is looked at, so a batch costs a few microseconds.
-Not its job: when it is compared, and what follows (stream).
+Not its job: what follows if it is not (stream).
 """
 
 from __future__ import annotations
@@ -17,6 +18,48 @@ import numpy as np
 MOST = 1 << 10
 """Of one array or text so many values or characters, and of one element so many values."""
 _PLAIN = (int, float, complex, bool, type(None))
+
+
+class Seen:
+    """What has been read of a part, and what that was before: `until` or `seen` of a record (see source).
+
+    >>> one, other = Seen({}), Seen({"seen": [2, 5]})
+    >>> one.add(["a", "b"]); one.record(1)
+    {'seen': [1, 4056790841]}
+    >>> other.differs(1, ended=False), other.differs(2, ended=False), other.differs(3, ended=False)
+    (False, True, False)
+    """
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self._number: int | None = 0
+        self._began = record.get("seen")
+        self._until = record.get("until") or self._began
+
+    def need_not(self) -> None:
+        """Nothing will be compared."""
+        self._number = self._until = None
+
+    def begin(self, at: int) -> None:
+        """It is begun there, and not at its beginning."""
+        self._number = self._began[1] if self._began and self._began[0] == at else None
+        if self._number is None or (self._until and self._until[0] <= at):
+            self._until = None
+
+    def add(self, elements: list[Any]) -> None:
+        """A batch of these was read."""
+        if elements and self._number is not None:
+            self._number = seen(elements[0], self._number)
+
+    def record(self, at: int) -> dict[str, Any]:
+        """What to remember before that batch; empty if nothing could be compared."""
+        return {} if self._number is None else {"seen": [at, self._number]}
+
+    def differs(self, at: int, ended: bool) -> bool:
+        """Has all been read again that is known of, and was it something else? It is said once."""
+        if self._until is None or not (ended or at >= self._until[0]):
+            return False
+        until, self._until = self._until, None
+        return (at, self._number) != tuple(until)
 
 
 def seen(element: Any, before: int) -> int | None:

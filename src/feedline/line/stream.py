@@ -24,22 +24,10 @@ from typing import Any, NamedTuple, NoReturn
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, StateError, add_note, noted
 from feedline.foreign import ask
-from feedline.line.seen import seen
+from feedline.line import stream_words as words
+from feedline.line.seen import Seen
 from feedline.line.shuffled import Shuffled
 from feedline.line.source import Loaded, Record, Source, anew, load_dataset
-from feedline.line.stream_words import (
-    ASKED_LATE,
-    CHANGED_SHARING,
-    ENDED_UNSEEN,
-    FEWER,
-    FROM_STATE,
-    GENERATOR_OVER,
-    GIVEN_UP,
-    NAMED_ONLY,
-    OTHER_ELEMENTS,
-    READ_WHOLE,
-    STUCK,
-)
 from feedline.line.turns import ONE_RANK, OWN_ENDS, Turns
 from feedline.messages import BadSample, Task, error_line
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
@@ -122,9 +110,8 @@ class StreamReader:
         self.notices: list[str] = [record["say"]] if "say" in record else []
         self._loaded = loaded or Loaded()
         self._said: bytes | Unsaid | None = None  # after the first element
-        self._seen: int | None = 0
-        self._again = record.get("until") or record.get("seen")
-        self._place_again = record
+        self._seen = Seen(record)
+        self._begun_at = record
         self._snapshot_every = snapshot_every
         self._snapshot: Record = {}
         self._dataset = dataset
@@ -146,12 +133,9 @@ class StreamReader:
         with watch_for_counting(self._note_again):
             self._go_on(record)
         if self._source.of == "iterator" and self._shuffled is None:
-            self._seen = None  # its state is enough
+            self._seen.need_not()  # its state is enough
         elif self._at != self._first.seq:
-            at, number = record.get("seen") or (0, 0)
-            self._seen = number if at == self._at else None
-        if self._again is not None and (self._seen is None or self._again[0] <= self._at):
-            self._again = None
+            self._seen.begin(self._at)
 
     @property
     def whole(self) -> bool:
@@ -188,9 +172,9 @@ class StreamReader:
         return every > 0 and self._at - self._snapshot["next"] >= every * self._step
 
     def _place(self) -> Record:
-        found: Record = {} if self._shards == 1 else {"own": not self._whole}
-        if self._seen is not None:
-            found["seen"] = [self._at, self._seen]
+        found: Record = self._seen.record(self._at)
+        if self._shards > 1:
+            found["own"] = not self._whole
         if self._shuffled is not None and self._source.of:
             return found | {"of": self._source.of, "next": self._at} | self._shuffled.record()
         found |= self._source.record()
@@ -207,8 +191,8 @@ class StreamReader:
         while self._at < task.seq and not self._ended:
             at = self._at
             taken = self._passed_over(task)
-            if self._again is not None and (self._at >= self._again[0] or self._ended):
-                self._compare(task, self._again)
+            if self._seen.differs(self._at, self._ended):
+                self._tell_of_others(task)
             if at == first and uneven == "pad" and taken is not None:
                 in_step = taken
         taken = NOTHING if self._ended else self._batch(task)
@@ -220,15 +204,12 @@ class StreamReader:
             return NOTHING._replace(bad=taken.bad)
         return taken
 
-    def _compare(self, task: Task, again: list[int]) -> None:
-        """All that is known of what was delivered has been read again."""
-        self._again = None
-        if [self._at, self._seen] == again:
-            return
-        what = {"part": self._shard, "parts": self._shards, "epoch": task.epoch, "batch": again[0]}
-        if "instead" in self._place_again:
-            raise Otherwise({**self._place_again["instead"], "say": FROM_STATE.format(**what)})
-        self.notices.append(OTHER_ELEMENTS.format(**what))
+    def _tell_of_others(self, task: Task) -> None:
+        """What was delivered has been read again, and was something else."""
+        what = {"part": self._shard, "parts": self._shards, "epoch": task.epoch, "batch": self._at}
+        if "instead" in self._begun_at:
+            raise Otherwise({**self._begun_at["instead"], "say": words.FROM_STATE.format(**what)})
+        self.notices.append(words.OTHER_ELEMENTS.format(**what))
 
     def completes_step(self, task: Task) -> bool:
         """Has every rank a batch in this task's step, as far as that matters? Reads on to where the step ends."""
@@ -251,7 +232,7 @@ class StreamReader:
                 raise
             log.debug("batch %d, passed over, failed: %r", self._at, error)
             if self._turns.ranks > 1 and self._source.died:
-                self.notices.append(ENDED_UNSEEN.format(error=self._failed))
+                self.notices.append(words.ENDED_UNSEEN.format(error=self._failed))
             return None
 
     def _batch(self, task: Task) -> Taken:
@@ -267,7 +248,7 @@ class StreamReader:
             taken = self._read(task)
         if self._late:
             self._ended = True
-            raise RuntimeError(ASKED_LATE)
+            raise RuntimeError(words.ASKED_LATE)
         return taken
 
     def _read_knowing(self, task: Task) -> Taken:
@@ -277,7 +258,7 @@ class StreamReader:
         asks, self._asks = self._asks, None
         if asks == self._whole:
             self._ended = True
-            raise _changed_sharing(then_own=not self._whole)
+            raise words.changed_sharing(then_own=not self._whole)
         return taken
 
     def _seed_batch(self, seq: int) -> None:
@@ -295,7 +276,7 @@ class StreamReader:
             except StopIteration:
                 self._ended, self._count = True, self._source.number
                 if self._count < self._fewest:
-                    self.notices.append(FEWER.format(now=self._count, then=self._fewest, epoch=task.epoch))
+                    self.notices.append(words.FEWER.format(now=self._count, then=self._fewest, epoch=task.epoch))
             except Exception as error:
                 self._failed = f"{error_line(error)} (element {self._source.number})"
                 if self._on_error == "raise":
@@ -305,8 +286,7 @@ class StreamReader:
                 bad.append(BadSample.of(error, task, None, self._source.number, noted(error)))
                 wanted -= self._on_error == "skip"
                 self._count_failure()
-        if elements and self._seen is not None:
-            self._seen = seen(elements[0], self._seen)
+        self._seen.add(elements)
         return Taken(elements, self._ended, tuple(bad), len(elements) < wanted)
 
     def _count_failure(self) -> None:
@@ -315,9 +295,9 @@ class StreamReader:
         self._failures = range(first, number + 1)
         if len(self._failures) >= FAILURES_IN_A_ROW:
             self._ended = True
-            self.notices.append(GIVEN_UP.format(times=len(self._failures)))
+            self.notices.append(words.GIVEN_UP.format(times=len(self._failures)))
         elif self._source.is_generator:
-            self.notices.append(GENERATOR_OVER)
+            self.notices.append(words.GENERATOR_OVER)
 
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
@@ -345,9 +325,9 @@ class StreamReader:
                 elements = self._opened(dataset, source)
         self._check_sharing(record)
         if self._whole:
-            named = NAMED_ONLY if namings() > before else ""
+            named = words.NAMED_ONLY if namings() > before else ""
             if named or self._shards > self._turns.ranks:  # that ranks share it so is what was asked for
-                self.notices.append(READ_WHOLE.format(shards=self._shards) + named)
+                self.notices.append(words.READ_WHOLE.format(shards=self._shards) + named)
         return elements
 
     def _go_on(self, record: Record) -> None:
@@ -365,7 +345,7 @@ class StreamReader:
         if not self._whole and self._turns.ranks > 1 and self._turns.uneven != "exact":
             raise OptionError(OWN_ENDS.format(uneven=self._turns.uneven))
         if record.get("own", not self._whole) == self._whole:
-            raise _changed_sharing(then_own=self._whole)
+            raise words.changed_sharing(then_own=self._whole)
 
     def _begun(self, part: Callable[[], Any], record: Record | None) -> Iterator[Any]:
         """Its elements, the first of them read now: a generator's code runs only when it is asked for something.
@@ -382,13 +362,13 @@ class StreamReader:
             if first is None and record["of"] == "dataset":
                 raise self._otherwise()
         if record is None and self._said is not None and self._said == self._loaded.mark:
-            if "again" not in self._place_again:
+            if "again" not in self._begun_at:
                 raise self._otherwise()
-            self.notices.append(STUCK)
+            self.notices.append(words.STUCK)
         return elements if first is None else chain(first, elements)
 
     def _otherwise(self) -> Otherwise:
-        kept = {name: value for name, value in self._place_again.items() if name in ("until", "instead", "say")}
+        kept = {name: value for name, value in self._begun_at.items() if name in ("until", "instead", "say")}
         return Otherwise({**kept, "again": True, "count": self._fewest})
 
     def _peek(self, elements: Iterator[Any]) -> Iterator[Any] | None:
@@ -437,11 +417,6 @@ class StreamReader:
     def _begin(self) -> None:
         self._seed(self._first)
         enter_sample(self._first.seq)  # opening the stream is no element
-
-
-def _changed_sharing(then_own: bool) -> StateError:
-    words = {True: "each worker read its own share", False: "each worker read the whole stream"}
-    return StateError(CHANGED_SHARING.format(then=words[then_own], now=words[not then_own]))
 
 
 def _raise(error: Exception) -> NoReturn:

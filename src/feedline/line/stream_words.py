@@ -5,6 +5,8 @@ Gives: sentences, with the remedy in each. Not its job: when they are said (stre
 
 from __future__ import annotations
 
+from feedline.errors import StateError
+
 READ_WHOLE = (
     "the IterableDataset neither asks for get_worker_info().num_workers nor has a method shard(index, count), so each "
     "of the {shards} workers reads the whole stream and keeps one batch in {shards}: it is read {shards} times. "
@@ -73,3 +75,9 @@ FEWER = (
     "loaded: if it should have given as many, its load_state_dict(state) has not put it to the beginning of an epoch, "
     "and elements are missing, perhaps in later epochs, too"
 )
+
+
+def changed_sharing(then_own: bool) -> StateError:
+    """A state is of a stream that was shared out in another way."""
+    how = {True: "each worker read its own share", False: "each worker read the whole stream"}
+    return StateError(CHANGED_SHARING.format(then=how[then_own], now=how[not then_own]))
