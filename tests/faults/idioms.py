@@ -7,6 +7,7 @@ generator that they hold.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -35,9 +36,11 @@ class Stream(IterableDataset[Any]):
         return self.order() if info is None else self.order()[info.id :: info.num_workers]
 
     def read(self, number: int) -> int:
-        if self.deadly is not None and self.deadly.exists() and self.deadly.read_text() == str(number):
-            self.deadly.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if self.deadly is not None:
+            with contextlib.suppress(FileNotFoundError):  # another worker may remove it at this moment
+                if self.deadly.read_text() == str(number):
+                    self.deadly.unlink()
+                    os.kill(os.getpid(), signal.SIGKILL)
         return number
 
     def __iter__(self) -> Iterator[Any]:
