@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import sys
 import zlib
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 MOST = 1 << 10
-"""Of one array or text so many values or characters, and of one element so many values."""
+"""So many values of an array and characters of a text, and of one element."""
+FEW = 8
+"""So many of what a list, tuple or dict holds, and how many there are: 50 would take 25 µs of a batch's 150."""
 _PLAIN = (int, float, complex, bool, type(None))
 
 
@@ -88,9 +91,11 @@ def _tell(value: Any, found: list[bytes]) -> bool:
     elif kind is bytes:
         found.append(value[:MOST])
     elif kind is tuple or kind is list:
-        return all(_tell(each, found) for each in value)
+        found.append(b"%d" % len(value))
+        return all(_tell(each, found) for each in value[:FEW])
     elif kind is dict:
-        return all(_tell(name, found) and _tell(each, found) for name, each in value.items())
+        found.append(b"%d" % len(value))
+        return all(_tell(name, found) and _tell(each, found) for name, each in islice(value.items(), FEW))
     else:
         array = _array(value, kind)
         if array is None or array.dtype.hasobject:
