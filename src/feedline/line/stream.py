@@ -109,6 +109,7 @@ class StreamReader:
         record = task.place or {}
         self.notices: list[str] = [record["say"]] if "say" in record else []
         self._loaded = loaded or Loaded()
+        self._was_loaded = self._loaded.before is not None
         self._said: bytes | Unsaid | None = None  # after the first element
         self._seen = Seen(record)
         self._begun_at = record
@@ -118,7 +119,7 @@ class StreamReader:
         self._source: Source
         self._shuffled: Shuffled | None = None
         self.is_new = True
-        self._fewest = record.get("count", 0) if self._loaded.mark or "there" not in record else 0
+        self._fewest = record.get("count", 0) if self._was_loaded or "there" not in record else 0
         begun = anew(record) if "anew" in record else {}
         # The dataset is so already; or it is the place of a batch that was made before, and is wanted again.
         if "there" in record or record.get("next", 0) > task.seq:
@@ -301,7 +302,7 @@ class StreamReader:
 
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
-        is_new = "anew" in record or (source is None and bool(self._loaded.mark))
+        is_new = "anew" in record or (source is None and self._was_loaded)
         if self._shards == 1:
             self._begin()
             return self._begun(lambda: dataset, source) if is_new else self._opened(dataset, source)
@@ -361,10 +362,12 @@ class StreamReader:
             first = self._peek(elements)
             if first is None and record["of"] == "dataset":
                 raise self._otherwise()
-        if record is None and self._said is not None and self._said == self._loaded.mark:
-            if "again" not in self._begun_at:
+        if record is None and self._was_loaded:
+            is_stuck = self._said is not None and self._said == self._loaded.mark
+            if (is_stuck or first is None) and "again" not in self._begun_at:
                 raise self._otherwise()
-            self.notices.append(words.STUCK)
+            if is_stuck:
+                self.notices.append(words.STUCK)
         return elements if first is None else chain(first, elements)
 
     def _otherwise(self) -> Otherwise:
