@@ -363,7 +363,7 @@ class StreamReader:
             if first is None and record["of"] == "dataset":
                 raise self._otherwise()
         if record is None and self._was_loaded:
-            is_stuck = self._said is not None and self._said == self._loaded.mark
+            is_stuck = isinstance(self._said, bytes) and self._said == self._loaded.mark
             if (is_stuck or first is None) and "again" not in self._begun_at:
                 raise self._otherwise()
             if is_stuck:
