@@ -134,11 +134,16 @@ class _Between(NamedTuple):
 def _shared_out(place: Place, shards: int) -> Place:
     """An epoch of a stream that has not begun, in so many parts, each with what its dataset said at the last one's end.
 
-    For another number of parts that is known if all have said the same, as of the number of the epoch.
+    For another number of parts that is known if all have said the same, as of the number of the epoch: of another's
+    dataset it may also be how far its part went.
     """
     datasets = place.datasets
-    if len(datasets) != shards and all(each == datasets[0] for each in datasets):
-        datasets = list(datasets[:1]) * shards
+    if len(datasets) != shards:
+        plain = [each and {name: value for name, value in each.items() if name != "count"} for each in datasets]
+        first = plain[0] if plain else None
+        if first is not None and "complete" in first and all(each == first for each in plain):
+            total = sum(each.get("count", 0) for each in datasets if each)
+            datasets = [{**first, "total": total}] * shards
     if len(datasets) != shards:
         return replace(place, shards=shards)
     streams = {str(shard): record for shard, record in enumerate(datasets) if record and "state" in record}
@@ -233,9 +238,9 @@ def read_again(place: Place, name: str) -> str | None:
         return f"the epoch begins with the IterableDataset {name} as it is, because {problem}"
     if any(record and "state" in record for record in place.datasets):
         return (
-            f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and its "
-            f"state_dict() said something else in each. There are {place.shards} now, so the epoch begins without "
-            "these states: continue with as many workers as then"
+            f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and what its "
+            f"state_dict() said is of their parts. There are {place.shards} now, so the epoch begins without these "
+            "states: continue with as many workers as then"
         )
     parts = [part for part in place.streams.values() if "read" in part and "of" not in part]
     elements = sum(part["read"] for part in parts)

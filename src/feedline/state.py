@@ -148,7 +148,8 @@ def _said(record: dict[str, Any], problem: str) -> dict[str, Any]:
         return {name: pickle.loads(value) if isinstance(value, bytes) else value for name, value in record.items()}
     except Exception as error:  # of a class that is there in workers only, say
         why = f"what its state_dict() gave could be pickled, but not unpickled ({type(error).__name__}: {error})"
-        return {name: value for name, value in record.items() if name in ("read", "own", "ended")} | {problem: why}
+        kept = ("read", "own", "seen", "ended")
+        return {name: value for name, value in record.items() if name in kept} | {problem: why}
 
 
 _SAID = ("state", "dataset")
@@ -159,10 +160,13 @@ def _record(found: Any) -> dict[str, Any]:
     record = dict(found)
     record |= {name: pickle.dumps(record[name]) for name in _SAID if name in record}
     if "ended" in record:
-        return {name: value for name, value in record.items() if name in ("ended", "of", *_SAID, "problem")}
-    for name in ("read", "next", "failures"):
+        kept = ("ended", "of", *_SAID, "complete", "problem", "count")
+        return {name: value for name, value in record.items() if name in kept}
+    for name in ("read", "next", "failures", "count"):
         if name in record:
             _count(record[name])
+    if "seen" in record:
+        record["seen"] = [_count(each) for each in record["seen"]]
     whole = record.get("of") in ("iterator", "dataset") and ("anew" in record or {"next", "read"} <= record.keys())
     if "state" in record and not whole:
         raise ValueError(f"{sorted(record)} is no place of a stream")

@@ -73,14 +73,6 @@ def of_a_stream(crew: Crew, count: int) -> list[Part]:
     return [crew.ledger.plan(Task(seq, 0, 0, None, shards=2)) for seq in range(count)]
 
 
-def test_the_first_of_each_part_of_a_stream_says_where_that_stands() -> None:
-    crew = Crew()
-    parts = of_a_stream(crew, 6)
-    crew.recovery.note(Outcome(1, stream=(1, {"from": "its middle"})))
-    crew.recovery.after(crew.lose(*parts[2:])[0])  # type: ignore[arg-type]
-    assert [part.task.place for part in crew.workers.parts] == [None, {"from": "its middle"}, None, None]
-
-
 def test_an_element_that_kills_ends_its_part_of_the_stream_and_no_other() -> None:
     crew = Crew(max_deaths=1)
     parts = of_a_stream(crew, 4)

@@ -76,6 +76,10 @@ def _is_ours(cls: type, name: str) -> bool:
 class IterableDataset(Dataset[T_co]):
     """A dataset that is read from front to back: subclass it, write `__iter__` (and `__len__` if known).
 
+    One that can say where it stands has `state_dict()` and `load_state_dict(state)`, or what `__iter__` returns has
+    them. A state is complete: loaded into a dataset that was never read, exactly those elements come that would have
+    come next. A worker that has died is replaced by one that relies on it.
+
     >>> class Lines(IterableDataset[str]):
     ...     def __iter__(self): yield from ("a", "b")
     >>> list(Lines() + Lines())

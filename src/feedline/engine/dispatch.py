@@ -16,6 +16,7 @@ from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.recovery import Recovery
 from feedline.engine.splitting import Splitting
 from feedline.engine.stream_ends import StreamEnds
+from feedline.engine.stream_places import StreamPlaces
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import add_note
 from feedline.line.passed import Passed
@@ -36,6 +37,7 @@ class Dispatch:
         ends: StreamEnds | None,
         next_epoch: NextEpoch,
         foresee: Foresee | None,
+        places: StreamPlaces | None = None,
     ) -> None:
         self._tasks = tasks
         self._passed = passed
@@ -46,6 +48,7 @@ class Dispatch:
         self._ends = ends
         self._next_epoch = next_epoch
         self._foresee = foresee
+        self._places = places
         self._notes = ends is not None or crew.works_ahead or crew.scaling is not None
         self._begun = False
         self._more = True
@@ -122,7 +125,7 @@ class Dispatch:
             else:
                 passed = self._passed
                 if not passed.came_ahead or not passed.has(task, self._tasks.sampler_state(), self._ledger.oldest()):
-                    return task
+                    return task if self._places is None else self._places.placed(task)
         return None
 
     def take(self, events: Sequence[Part | Death]) -> None:

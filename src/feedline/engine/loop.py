@@ -26,6 +26,7 @@ from feedline.engine.next_epoch import Foresee
 from feedline.engine.one_reader import Inside, enter, is_used_elsewhere
 from feedline.engine.recovery import Recovery
 from feedline.engine.stream_ends import StreamEnds
+from feedline.engine.stream_places import StreamPlaces
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError
@@ -81,11 +82,14 @@ class BatchIterator(Iterator[Any]):
         self._run = 0 if self._recording is None else len(self._recording.meters)
         describe = partial(described, options.dataset)
         workers, care, timeout = crew.workers, options.care, options.timeout
-        self._recovery = Recovery(workers, crew.ledger, care, describe, session.say, session.quarantine, self._meter)
+        self._places = StreamPlaces(crew.count, crew.runs == 1) if options.stream else None
+        known = session.say, session.quarantine, self._meter, self._places
+        self._recovery = Recovery(workers, crew.ledger, care, describe, *known)
         self._waiting = Waiting(self._recovery, care, timeout, describe, session.say)
         self._watch = watch_for(workers, care, timeout, describe, session.say)
         self._ends = StreamEnds(options, passed) if options.stream else None
-        self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, session.next_epoch, foresee)
+        following = session.next_epoch, foresee
+        self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
         self._inside: Inside = {}
         self._state = State.RUNNING
         self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
@@ -271,7 +275,7 @@ class BatchIterator(Iterator[Any]):
         if self._state is State.RUNNING:
             self._state = State.GIVEN_UP  # first: whoever enters next() from now on is turned away
             by_hand(self._end)
-            self._crew.untold += self._recovery.untold
+            self._take_leave()
         return is_used_elsewhere(self, __name__)
 
     def _leave(self, state: State) -> None:
@@ -281,13 +285,17 @@ class BatchIterator(Iterator[Any]):
         self._state = state
         if self._watch is not None:
             self._watch.end()
-        self._crew.untold += self._recovery.untold
+        self._take_leave()
         self._ledger.end()  # batches made ahead are nobody's any more
         by_hand(self._end)
         if self._options.persistent_workers:
             self._crew.workers.drop_before(self._ledger.run)
         else:
             self._ledger.clear()  # or what came too late would stay as long as somebody has this iterator
+
+    def _take_leave(self) -> None:
+        self._crew.untold += self._recovery.untold
+        self._crew.out_of_step |= self._places is not None and self._places.out_of_step
 
     def _finish(self) -> None:
         session, options = self._session, self._options

@@ -19,6 +19,7 @@ from typing import Any
 from feedline.counting import counted
 from feedline.engine.contract import Workers
 from feedline.engine.ledger import Entry, Ledger
+from feedline.engine.stream_places import TAKEN, StreamPlaces
 from feedline.errors import StalledSample, WorkerDied, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter
@@ -31,7 +32,6 @@ from feedline.supervise.watch import Death
 from feedline.workers.main_guard import EXPLANATION, UNGUARDED
 
 Warn = Callable[[str], None]
-TAKEN = "A new worker takes its place; no batch is lost."
 ANEW = " What the dataset had kept in the old one (a counter, a cache, a generator made there) begins anew."
 AGAIN_SECONDS = 1.0
 """Until a worker that could not be started is tried again."""
@@ -49,6 +49,7 @@ class Recovery:
         warn: Warn,
         quarantine: dict[Any, str],
         meter: Meter,
+        places: StreamPlaces | None = None,
     ) -> None:
         self.workers = workers
         self._ledger = ledger
@@ -64,7 +65,7 @@ class Recovery:
         """Workers that we have ended, and why."""
         self.untold: list[str] = []
         """What is said of deaths at batches of the next epoch, when it begins: perhaps it never does."""
-        self._streams: dict[int, dict[str, Any]] = {}  # a stream's part → where it stands after its latest outcome
+        self._places = places  # of a stream
         self._stillborn: dict[int, int] = {}  # a worker's number → how many died there before their first task
         self._empty: dict[int, bool] = {}  # places without a worker, and whether it is to be started in another way
         self.again_at = math.inf
@@ -99,8 +100,8 @@ class Recovery:
         """Somebody has made a batch."""
         if self._stillborn:
             self._stillborn.clear()
-        if outcome.stream is not None:
-            self._streams[outcome.stream[0]] = outcome.stream[1]
+        if self._places is not None:
+            self._places.note(outcome)
 
     def after(self, death: Death) -> list[Entry]:
         """Put a new worker in its place, see to its batches, and say so. Gives those that are settled by an error."""
@@ -110,7 +111,9 @@ class Recovery:
             death = death._replace(place=AT_ONCE if why is None else first)
         told = self._told(death, why)
         had_begun = death.pid is not None and death.place not in (SETTING_UP, INITIALISING)
-        taken = TAKEN + ANEW if had_begun else TAKEN  # threads share one dataset, which has what it had
+        taken = TAKEN if self._places is None else self._places.lost(death.worker)
+        if had_begun:  # threads share one dataset, which has what it had
+            taken += ANEW
         entries = list(dict.fromkeys(part.entry for part in death.lost if self._ledger.is_wanted(part)))
         own = death.part.entry if death.part is not None else None
         failed, blamed = None, ""
@@ -135,18 +138,25 @@ class Recovery:
         for entry in entries:
             self._ledger.recall(entry)
         now = [entry for entry in entries if entry not in self._ledger.early]
-        self._place(now)
+        if self._places is not None:
+            for entry in now:
+                entry.task = self._places.placed(entry.task)
         for entry in reversed(now):
             if failed is not None and entry is own:
                 self._ledger.settle(entry, failed)
                 settled.append(entry)
-            elif failed is not None and failed.ended and own is not None and entry.task.shard == own.task.shard:
-                # The part's new reader would come past that element again.
+            elif self._is_over(entry, own, failed):
                 self._ledger.settle(entry, Outcome(entry.task.seq, ended=True))
                 settled.append(entry)
             else:
                 self.send_first(entry)
         return settled
+
+    def _is_over(self, entry: Entry, own: Entry | None, failed: Outcome | None) -> bool:
+        """Is there nothing more to come of its part of a stream?"""
+        if failed is not None and failed.ended and own is not None and entry.task.shard == own.task.shard:
+            return True  # its new reader would come past that element again
+        return self._places is not None and self._places.has_ended(entry.task)
 
     def send_first(self, entry: Entry) -> None:
         """Have one worker make the batch, before all that nobody has taken yet."""
@@ -174,16 +184,6 @@ class Recovery:
             else:
                 del self._empty[worker]
                 self.may_be_unborn = True
-
-    def _place(self, entries: list[Entry]) -> None:
-        """Of each part of a stream the first says where that stands, for whoever opens it now."""
-        seen: set[int] = set()
-        for entry in entries:
-            task = entry.task
-            if task.shards and task.shard not in seen:
-                seen.add(task.shard)
-                place = self._streams.get(task.shard, task.place) or {}
-                entry.task = task._replace(place=None if "problem" in place or "ended" in place else place or None)
 
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:

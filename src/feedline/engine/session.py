@@ -29,6 +29,7 @@ from feedline.engine.worker_set import WorkerSet
 from feedline.finalizers import by_hand, undisturbed
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
+from feedline.line.source import Loaded
 from feedline.messages import BadSample, Notice
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter
@@ -65,6 +66,7 @@ class Session:
         self._division = Division()
         self._collated = Collated()
         self._repeats = Repeats()
+        self._loaded = Loaded()
         self._warned: dict[str, object] = {}
         self._kind = ""  # of the workers; empty if there are none
         self._meters: deque[Meter] = deque(maxlen=KEPT)
@@ -92,7 +94,8 @@ class Session:
     ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         began = clock()
-        job = replace(job, marked=self.recording is not None)
+        loaded = None if job.num_workers else self._loaded
+        job = replace(job, marked=self.recording is not None, loaded=loaded)
         self._scale(options, job)
         if self.kept is None:
             self._kind = options.workers if job.num_workers else ""
@@ -132,6 +135,8 @@ class Session:
             self.drop_workers()  # each thread would take answers that the other waits for
         if job.marked and not self._marks:
             self.drop_workers()  # those there are were told to mark nothing
+        if self.kept is not None and self.kept.out_of_step:
+            self.drop_workers()
         self._marks = job.marked
         self.next_epoch.begin()
         if (kept := self.kept) is not None:

@@ -16,7 +16,7 @@ from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.passed import Passed
 from feedline.line.plan import Tasks
-from feedline.line.stream import DISAGREE, ENDED_BY, UNEQUAL
+from feedline.line.stream_words import DISAGREE, ENDED_BY, FEWER, UNEQUAL
 from feedline.line.turns import OTHER_RANKS
 from feedline.messages import Outcome
 from feedline.options import Options
@@ -98,11 +98,13 @@ class StreamEnds:
         options, passed = self._options, self._passed
         if passed.is_shared:
             return None  # how many the other ranks had is not known here
+        short_batches = (options.batch_size or 1) * max(1, passed.shards) if options.drop_last else 0
+        if self._samples + short_batches < passed.total:
+            return FEWER.format(now=self._samples, then=passed.total, epoch=passed.epoch)
         try:
             said = len(options.dataset)
         except Exception:  # it has no length, or none that can be had
             return None
-        short_batches = (options.batch_size or 1) * max(1, passed.shards) if options.drop_last else 0
         if said - short_batches < self._samples <= said or self._samples == said:
             return None
         return (

@@ -37,6 +37,10 @@ class WorkerSet:
         """How many workers there are to be; 0 if the loop works alone."""
         self.untold: list[str] = []
         """What is to be said of deaths when the next epoch begins."""
+        self.runs = 0
+        """How many epochs they have served, this one among them."""
+        self.out_of_step = False
+        """Has one of a stream's workers not read all that the others have? Then these serve no further epoch."""
         self._prefetch = options.prefetch_factor
         self._job = job if scaling is None else replace(job, num_workers=scaling.most)
         self._staff: Workers | None = None  # none if the loop works alone, and always will
@@ -91,6 +95,7 @@ class WorkerSet:
 
     def begin(self, in_order: bool) -> None:
         """A run begins: whatever is out is of no use any more, but for what was sent early."""
+        self.runs += 1
         self.ledger.begin(in_order)
         if self.splitting is not None:
             self.splitting.begin(in_order, bool(self.ledger.early))

@@ -63,6 +63,8 @@ class Passed:
         """For a stream in several parts: of how many ranks which one's state it goes on from, if not this one's."""
         self.is_shared = turns.ranks > 1 or begin.ranks[0] > 1
         """For a stream: are some of its elements delivered by other ranks, or have been?"""
+        self.total = max((record.get("total", 0) for record in begin.streams.values()), default=0)
+        """For a stream: how many elements the epoch before had, if its states were passed on to other parts."""
         self._turns = turns
         self._step = turns.after(0)
         self.lasting = lasting

@@ -5,14 +5,21 @@ Promises: each element is read with its own number announced. One that keeps its
 (`state_dict` and `load_state_dict` on what `iter()` gives, else on the iterable itself) goes on there, and nothing is
 read again. A dataset with a state beside that of its iterator has its own back before it is opened. A record is plain
 data and does not change afterwards; who cannot say where it stands is not asked again, and the record says why.
+After a death only a state that is complete is gone on from: that of another's dataset may lack something (Hugging
+Face's lacks its shuffle buffer), so its part is read again from where the epoch began, and compared.
 Not its job: sharing and batches (stream), the shuffle buffer (shuffled).
 
 What a record holds: `read`, the elements read so far; `own`, whether this part was a share of the dataset's own (with
 several parts); `next`, the number of the batch that comes next; `of`, whose state it is ("iterator" or "dataset");
-`state`, that state, pickled; `dataset`, that of the dataset as a whole, if it is another; `shuffle`, what shuffled says
-of its buffer; `failures`, how many of the last elements failed; or `problem`, why there is no state. `ended`: there is
-no more, and these were the states at the end, if the dataset has one. `anew`: they are those of the end of the epoch
-before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so already.
+`state`, that state, pickled; `complete`, whether a dataset's is all there is to know; `dataset`, that of the dataset as
+a whole, if it is another; `shuffle`, what shuffled says of its buffer; `failures`, how many of the last elements
+failed; `seen`, the batch that comes next and a number for what was read before it, if there is one; or `problem`, why
+there is no state. `ended`: there is no more, and these were the states at the end, if the dataset has one, and the
+`count` of elements; `total`, of those of all parts, if their number has changed since. `anew`: they are those of the
+end of the epoch before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so
+already.
+Where a part is opened once more: `until`, what was `seen` last; `instead`, a record to go on from if other elements
+come; `again`: the dataset has been put back to what it was before a state was loaded; `say`: what to warn of.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
+from feedline.datasets import IterableDataset
 from feedline.errors import StateError
 from feedline.line.stateful import is_stateful, load, saved
 from feedline.state import Unsaid
@@ -48,6 +56,8 @@ class Source:
         self._keeper = keeper
         self._dataset = dataset if is_stateful(dataset) else None
         self._problem: Record = {}
+        self.tell_first: Callable[[bytes | Unsaid], None] | None = None
+        """Who is told, once, what the dataset says of its place after its first element."""
         self.number = -1
         """Of the element read last."""
         self.died = False
@@ -77,12 +87,16 @@ class Source:
         self.number += 1
         self._announce(self.number)
         try:
-            return next(self._elements)
+            element = next(self._elements)
         except StopIteration:
             raise
         except Exception:
             self.died = self.is_generator
             raise
+        if self.tell_first is not None:
+            tell, self.tell_first = self.tell_first, None
+            tell(saved(self._keeper))
+        return element
 
     @property
     def is_generator(self) -> bool:
@@ -106,20 +120,46 @@ class Source:
             self._keeper, self._problem = None, {"problem": str(state)}
             return found | self._problem
         found |= {"of": self.of, "state": state}
+        if isinstance(self._keeper, IterableDataset):
+            found["complete"] = True  # by its contract
         return found if self._dataset is self._keeper else found | state_of(self._dataset)
 
-    def ended(self) -> Record:
+    def ended(self, whole: bool) -> Record:
         """What is left of it at its end: what the dataset, if it lives on, begins the next epoch with."""
         record = self.record() if self._dataset is not None else {}
-        return {"ended": True} | {name: record[name] for name in (*STATES, "problem") if name in record}
+        ended = {"ended": True} | {name: record[name] for name in (*STATES, "problem") if name in record}
+        return ended | {"count": self.number} if "state" in ended and not whole else ended
 
 
-STATES = ("of", "state", "dataset")
+class Loaded:
+    """What is to be known, in later epochs, of a dataset that a state was loaded into."""
+
+    before: Any = None
+    """A copy of it as it was before."""
+    mark: bytes | Unsaid | None = None
+    """What it said one element after a state of the middle of an epoch: who says so again has begun there again."""
+
+
+STATES = ("of", "state", "complete", "dataset", "count", "total")
 
 
 def anew(ended: Record) -> Record:
     """How a part that has ended begins the next epoch; empty if its dataset says nothing of itself."""
     return {"anew": True} | {name: ended[name] for name in STATES if name in ended} if "state" in ended else {}
+
+
+def again(begun: Record | None, latest: Record | None) -> Record | None:
+    """Where a part is opened whose worker has died: as the epoch began with it, or where its iterator says it stood."""
+    if latest is None or goes_on(latest):
+        return latest or begun
+    place = {**(begun or {}), "until": latest.get("seen")}
+    return place | {"instead": latest} if latest.get("of") == "dataset" else place
+
+
+def goes_on(record: Record) -> bool:
+    """Is its state complete: an iterator's by torchdata's contract, an `IterableDataset`'s by ours?"""
+    is_complete = record.get("of") == "iterator" or "complete" in record
+    return is_complete and "state" in record and "anew" not in record  # else a shuffle buffer has just begun
 
 
 def state_of(dataset: Any) -> Record:

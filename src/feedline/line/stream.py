@@ -6,9 +6,10 @@ given its share; one with `shard(index, count)` is asked for its part; any other
 keeps each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because
 each batch is read under its own seed, those passed over too. An element that fails is raised, or left out (a shorter
 batch), or made up for by reading on; a stream that does nothing but fail is not read for ever. Opened in its middle, it
-goes on where a record says it stood, or else the batches before are passed over.
+goes on where a record says it stood, or else the batches before are passed over, and compared with what they were.
+A dataset that begins a later epoch from a state which was loaded for an earlier one is not read: `Otherwise` is raised.
 Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (mishaps), what the
-dataset says of its place (source) and what becomes of the shuffle buffer (shuffled).
+dataset says of its place (source), what becomes of the shuffle buffer (shuffled), having an untouched dataset (parts).
 """
 
 from __future__ import annotations
@@ -23,65 +24,21 @@ from typing import Any, NamedTuple, NoReturn
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, StateError, add_note, noted
 from feedline.foreign import ask
+from feedline.line import stream_words as words
+from feedline.line.seen import Seen
 from feedline.line.shuffled import Shuffled
-from feedline.line.source import Record, Source, anew, load_dataset
+from feedline.line.source import Loaded, Record, Source, anew, load_dataset
 from feedline.line.turns import ONE_RANK, OWN_ENDS, Turns
 from feedline.messages import BadSample, Task, error_line
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.rng import enter_sample, mix
+from feedline.state import Unsaid
 from feedline.worker_info import namings, watch_for_counting
 
 log = logging.getLogger("feedline")
 
 Seed = Callable[[Task], None]
 
-READ_WHOLE = (
-    "the IterableDataset neither asks for get_worker_info().num_workers nor has a method shard(index, count), so each "
-    "of the {shards} workers reads the whole stream and keeps one batch in {shards}: it is read {shards} times. "
-    "Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or set the dataset's bounds "
-    "in worker_init_fn) to share it."
-)
-NAMED_ONLY = (
-    " It does look at get_worker_info().id: if it picks its share by that alone, knowing the number of workers from "
-    "elsewhere, elements are lost. Then let it look at num_workers, too."
-)
-ASKED_LATE = (
-    "the IterableDataset asks for get_worker_info().num_workers only after its first element, when it had already been "
-    "taken for one that reads everything and its workers had shared out the batches so far. From here on elements "
-    "would be lost, so it ends here: ask at the start of __iter__ (and use the answer where you need it), or define "
-    "shard(index, count)"
-)
-DISAGREE = (
-    "some workers read the whole IterableDataset and others a share of their own, so elements would be lost. Either it "
-    "asks for get_worker_info().num_workers in some workers only, or worker_init_fn cannot be seen to share the data "
-    "in all of them (it set an attribute to the value it had): let it look at get_worker_info().num_workers, or define "
-    "shard(index, count)"
-)
-UNEQUAL = (
-    "the IterableDataset was taken for one that every worker reads whole, but it has other elements in each worker: in "
-    "one it has ended, and another has more. If workers read shares that they pick by get_worker_info().id alone, "
-    "let it look at num_workers, too, or define shard(index, count)"
-)
-ENDED_BY = (
-    "the IterableDataset, which every worker reads whole, has ended in one of them after an error that the others did "
-    "not meet, so batches would be lost: {error}. Whatever makes it fail there alone is to be repaired, or caught in "
-    "its __iter__"
-)
-ENDED_UNSEEN = (
-    "the IterableDataset ended on this rank after an error in a batch of another worker or rank, which is reported "
-    "there if it fails there, too: {error}"
-)
-GENERATOR_OVER = (
-    "an element of the IterableDataset failed, and its __iter__ is a generator, which Python ends at its first error: "
-    "whatever was to come after that element is lost. Catch the error inside __iter__, or have it return an object "
-    "whose __next__ can be called again"
-)
-GIVEN_UP = "the IterableDataset failed {times} times in a row, so it was taken to have ended"
-CHANGED_SHARING = (
-    "the state cannot be continued here, because {then} then, and {now} now (one that shares itself out asks for "
-    "get_worker_info().num_workers whenever it is opened): continue with the dataset and the worker_init_fn that saved "
-    "it"
-)
 FAILURES_IN_A_ROW = 1_000
 """More than a file of broken records may hold, and soon over."""
 
@@ -104,6 +61,14 @@ class Taken(NamedTuple):
 NOTHING = Taken([], ended=True, short=True)
 
 
+class Otherwise(Exception):
+    """This part is to be opened again from that place, with the dataset as it was before a state was loaded."""
+
+    def __init__(self, place: Record) -> None:
+        super().__init__()
+        self.place = place
+
+
 class StreamReader:
     """One epoch of one part of a stream, opened for the first task that wants it."""
 
@@ -120,6 +85,7 @@ class StreamReader:
         turns: Turns = ONE_RANK,
         drop_last: bool = False,
         snapshot_every: int = 1,
+        loaded: Loaded | None = None,
     ) -> None:
         self._row = unwatched() if row is None else row
         self._turns = turns
@@ -140,14 +106,20 @@ class StreamReader:
         self._failed = ""  # the latest error, in whosever batch
         self._on_error = on_error
         self._failures = range(0)  # the last ones in a row, by number
-        self.notices: list[str] = []
+        record = task.place or {}
+        self.notices: list[str] = [record["say"]] if "say" in record else []
+        self._loaded = loaded or Loaded()
+        self._was_loaded = self._loaded.before is not None
+        self._said: bytes | Unsaid | None = None  # after the first element
+        self._seen = Seen(record)
+        self._begun_at = record
         self._snapshot_every = snapshot_every
         self._snapshot: Record = {}
         self._dataset = dataset
         self._source: Source
         self._shuffled: Shuffled | None = None
         self.is_new = True
-        record = task.place or {}
+        self._fewest = record.get("count", 0) if self._was_loaded or "there" not in record else 0
         begun = anew(record) if "anew" in record else {}
         # The dataset is so already; or it is the place of a batch that was made before, and is wanted again.
         if "there" in record or record.get("next", 0) > task.seq:
@@ -161,6 +133,10 @@ class StreamReader:
             self._elements = self._shuffled = Shuffled(self._elements, shuffle_buffer, key, begun)
         with watch_for_counting(self._note_again):
             self._go_on(record)
+        if self._source.of == "iterator" and self._shuffled is None:
+            self._seen.need_not()  # its state is enough
+        elif self._at != self._first.seq:
+            self._seen.begin(self._at)
 
     @property
     def whole(self) -> bool:
@@ -184,7 +160,7 @@ class StreamReader:
     def record(self) -> Record:
         """Where this part stands after the batch taken last: what to open it with to go on there."""
         if self._ended or (self._source.died and self._shuffled is None):
-            self._snapshot = self._snapshot if "ended" in self._snapshot else self._source.ended()
+            self._snapshot = self._snapshot if "ended" in self._snapshot else self._source.ended(self.whole)
         elif not self._snapshot or self._is_due():
             self._snapshot = self._place()
         return self._snapshot
@@ -197,7 +173,9 @@ class StreamReader:
         return every > 0 and self._at - self._snapshot["next"] >= every * self._step
 
     def _place(self) -> Record:
-        found: Record = {} if self._shards == 1 else {"own": not self._whole}
+        found: Record = self._seen.record(self._at)
+        if self._shards > 1:
+            found["own"] = not self._whole
         if self._shuffled is not None and self._source.of:
             return found | {"of": self._source.of, "next": self._at} | self._shuffled.record()
         found |= self._source.record()
@@ -214,6 +192,8 @@ class StreamReader:
         while self._at < task.seq and not self._ended:
             at = self._at
             taken = self._passed_over(task)
+            if self._seen.differs(self._at, self._ended):
+                self._tell_of_others(task)
             if at == first and uneven == "pad" and taken is not None:
                 in_step = taken
         taken = NOTHING if self._ended else self._batch(task)
@@ -224,6 +204,13 @@ class StreamReader:
         if uneven == "drop" and taken.ended and task.seq + 1 < first + ranks:
             return NOTHING._replace(bad=taken.bad)
         return taken
+
+    def _tell_of_others(self, task: Task) -> None:
+        """What was delivered has been read again, and was something else."""
+        what = {"part": self._shard, "parts": self._shards, "epoch": task.epoch, "batch": self._at}
+        if "instead" in self._begun_at:
+            raise Otherwise({**self._begun_at["instead"], "say": words.FROM_STATE.format(**what)})
+        self.notices.append(words.OTHER_ELEMENTS.format(**what))
 
     def completes_step(self, task: Task) -> bool:
         """Has every rank a batch in this task's step, as far as that matters? Reads on to where the step ends."""
@@ -246,7 +233,7 @@ class StreamReader:
                 raise
             log.debug("batch %d, passed over, failed: %r", self._at, error)
             if self._turns.ranks > 1 and self._source.died:
-                self.notices.append(ENDED_UNSEEN.format(error=self._failed))
+                self.notices.append(words.ENDED_UNSEEN.format(error=self._failed))
             return None
 
     def _batch(self, task: Task) -> Taken:
@@ -262,7 +249,7 @@ class StreamReader:
             taken = self._read(task)
         if self._late:
             self._ended = True
-            raise RuntimeError(ASKED_LATE)
+            raise RuntimeError(words.ASKED_LATE)
         return taken
 
     def _read_knowing(self, task: Task) -> Taken:
@@ -272,7 +259,7 @@ class StreamReader:
         asks, self._asks = self._asks, None
         if asks == self._whole:
             self._ended = True
-            raise _changed_sharing(then_own=not self._whole)
+            raise words.changed_sharing(then_own=not self._whole)
         return taken
 
     def _seed_batch(self, seq: int) -> None:
@@ -289,6 +276,8 @@ class StreamReader:
                     elements.append(next(self._elements))
             except StopIteration:
                 self._ended, self._count = True, self._source.number
+                if self._count < self._fewest:
+                    self.notices.append(words.FEWER.format(now=self._count, then=self._fewest, epoch=task.epoch))
             except Exception as error:
                 self._failed = f"{error_line(error)} (element {self._source.number})"
                 if self._on_error == "raise":
@@ -298,6 +287,7 @@ class StreamReader:
                 bad.append(BadSample.of(error, task, None, self._source.number, noted(error)))
                 wanted -= self._on_error == "skip"
                 self._count_failure()
+        self._seen.add(elements)
         return Taken(elements, self._ended, tuple(bad), len(elements) < wanted)
 
     def _count_failure(self) -> None:
@@ -306,13 +296,13 @@ class StreamReader:
         self._failures = range(first, number + 1)
         if len(self._failures) >= FAILURES_IN_A_ROW:
             self._ended = True
-            self.notices.append(GIVEN_UP.format(times=len(self._failures)))
+            self.notices.append(words.GIVEN_UP.format(times=len(self._failures)))
         elif self._source.is_generator:
-            self.notices.append(GENERATOR_OVER)
+            self.notices.append(words.GENERATOR_OVER)
 
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
-        is_new = "anew" in record
+        is_new = "anew" in record or (source is None and self._was_loaded)
         if self._shards == 1:
             self._begin()
             return self._begun(lambda: dataset, source) if is_new else self._opened(dataset, source)
@@ -336,31 +326,33 @@ class StreamReader:
                 elements = self._opened(dataset, source)
         self._check_sharing(record)
         if self._whole:
-            named = NAMED_ONLY if namings() > before else ""
+            named = words.NAMED_ONLY if namings() > before else ""
             if named or self._shards > self._turns.ranks:  # that ranks share it so is what was asked for
-                self.notices.append(READ_WHOLE.format(shards=self._shards) + named)
+                self.notices.append(words.READ_WHOLE.format(shards=self._shards) + named)
         return elements
 
     def _go_on(self, record: Record) -> None:
         """Be where the record says; without a state the batches before are passed over by and by."""
         if "failures" in record:
             self._failures = range(record["read"] - record["failures"], record["read"])
+        if "state" not in record or "anew" in record:
+            return  # also with a shuffle buffer: what is in it is read again from the beginning anyway, and so compared
         if self._shuffled is not None and "shuffle" in record:
             self._at = self._shuffled.restore(record, self._source.record, self._seed_batch, self._step)
-        elif "state" in record and "anew" not in record:
+        else:
             self._at = record["next"]
 
     def _check_sharing(self, record: Record) -> None:
         if not self._whole and self._turns.ranks > 1 and self._turns.uneven != "exact":
             raise OptionError(OWN_ENDS.format(uneven=self._turns.uneven))
         if record.get("own", not self._whole) == self._whole:
-            raise _changed_sharing(then_own=self._whole)
+            raise words.changed_sharing(then_own=self._whole)
 
     def _begun(self, part: Callable[[], Any], record: Record | None) -> Iterator[Any]:
         """Its elements, the first of them read now: a generator's code runs only when it is asked for something.
 
         With a record all is as at the end of the epoch before: what then has no more elements says so once more, and is
-        opened again for this epoch.
+        opened again for this epoch. Some keep a state that was loaded, and begin there whenever they are opened.
         """
         elements = self._opened(part(), record)
         first = self._peek(elements)
@@ -368,7 +360,19 @@ class StreamReader:
             self._begin()
             elements = self._opened(part(), None)
             first = self._peek(elements)
+            if first is None and record["of"] == "dataset":
+                raise self._otherwise()
+        if record is None and self._was_loaded:
+            is_stuck = isinstance(self._said, bytes) and self._said == self._loaded.mark
+            if (is_stuck or first is None) and "again" not in self._begun_at:
+                raise self._otherwise()
+            if is_stuck:
+                self.notices.append(words.STUCK)
         return elements if first is None else chain(first, elements)
+
+    def _otherwise(self) -> Otherwise:
+        kept = {name: value for name, value in self._begun_at.items() if name in ("until", "instead", "say")}
+        return Otherwise({**kept, "again": True, "count": self._fewest})
 
     def _peek(self, elements: Iterator[Any]) -> Iterator[Any] | None:
         try:
@@ -395,6 +399,11 @@ class StreamReader:
 
     def _opened(self, iterable: Any, record: Record | None) -> Iterator[Any]:
         self._source = Source.opened(iterable, self._announce, record, self._dataset)
+        if self._source.of == "dataset":
+            if record is not None and "anew" not in record:
+                self._source.tell_first = partial(setattr, self._loaded, "mark")
+            elif self._loaded.mark:
+                self._source.tell_first = partial(setattr, self, "_said")
         return self._source
 
     def _announce(self, number: int) -> None:
@@ -411,11 +420,6 @@ class StreamReader:
     def _begin(self) -> None:
         self._seed(self._first)
         enter_sample(self._first.seq)  # opening the stream is no element
-
-
-def _changed_sharing(then_own: bool) -> StateError:
-    words = {True: "each worker read its own share", False: "each worker read the whole stream"}
-    return StateError(CHANGED_SHARING.format(then=words[then_own], now=words[not then_own]))
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -17,7 +17,7 @@ from feedline.errors import FeedlineError, OptionError, StateError, add_note
 from feedline.line.collate import register_collate
 from feedline.line.fetch import Fetcher, index_list, readers_of
 from feedline.line.salvage import Salvage
-from feedline.line.stream import StreamReader
+from feedline.line.stream import Otherwise, StreamReader
 from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks
 from feedline.observe.marks import Marking, Marks
 from feedline.progress import Row, clock, unwatched
@@ -66,7 +66,9 @@ class Body:
         self._parts: Parts | None = None
         if job.stream:
             own = self._number(worker or 0)
-            self._parts = Parts(job.dataset, job.num_workers, own, job.seed, job.worker_init_fn is not None)
+            initialised = job.worker_init_fn is not None
+            loaded = job.loaded if worker is None else None
+            self._parts = Parts(job.dataset, job.num_workers, own, job.seed, initialised, loaded)
         self._ranks = RankSharing(job)
         self._maker = Maker(job, own_process, self._row)
         self._piecework = Piecework(job.dialect, self._fetcher, ambient, self._row, reader is None and not many)
@@ -219,12 +221,16 @@ class Body:
             self._ranks.check()
             with self._ranks.watched():
                 reader = self._reader(part, task)
+        except Otherwise as other:
+            return self._run_otherwise(part, task, empty, other)
         except Exception as error:
             return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
         whole, reader.is_new = reader.whole if reader.is_new else None, False
         try:
             with self._ranks.watched():
                 elements, ended, bad, short = reader.take(task)
+        except Otherwise as other:
+            return self._run_otherwise(part, task, empty, other)
         except Exception as error:
             # A part that is refused does not say how the stream is shared: that it is another way now is the error.
             said = None if isinstance(error, StateError) else whole
@@ -254,6 +260,10 @@ class Body:
             notice = (notice or Notice())._replace(elements=reader.elements)
         return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
 
+    def _run_otherwise(self, part: Part, task: Task, empty: Empty, other: Otherwise) -> Outcome:
+        part.put_back()
+        return self._run_part(part, task._replace(place=other.place), empty)
+
     def _reader(self, part: Part, task: Task) -> StreamReader:
         if part.reader is None or not part.reader.can_serve(task):
             job = self._job
@@ -261,10 +271,12 @@ class Body:
                 part.shares = self._initialise(part.info)  # as if it were a worker of its own
             # One that has asked may remember the answer, and not ask again in the next epoch.
             part.shares = part.shares or (part.reader is not None and part.reader.asked)
-            is_new = self._worker is not None and part.reader is None
+            if self._worker is not None and part.reader is None:
+                task = _for_a_new_one(task)
+            part.expect(task.place)
             part.reader = StreamReader(
                 part.dataset,
-                _for_a_new_one(task) if is_new else task,
+                task,
                 job.batch_size,
                 job.shuffle_buffer,
                 self._seed,
@@ -274,6 +286,7 @@ class Body:
                 job.turns,
                 job.drop_last,
                 job.snapshot_every,
+                part.loaded,
             )
         return part.reader
 

@@ -25,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from feedline.line.stateful import is_stateful
 from feedline.supervise.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
+from feedline.workers.copying import can_be_set_apart
 from feedline.workers.held_generators import IN_THREADS, SEVERAL, generators, several_read, still_shared
 from feedline.workers.job import Job
 
@@ -56,6 +58,11 @@ THREADS = (
     "worker, on first use or in worker_init_fn; or leave it out in __getstate__ and use "
     "multiprocessing_context='spawn'."
 )
+SHARED_STATE = (
+    "the IterableDataset {name} has a state_dict(), but it cannot be copied (copy.deepcopy), so the worker threads "
+    "share what it holds: where one of them stands another may go on, and elements are lost or come twice. Let it be "
+    "copied (__getstate__ without locks and connections), or use processes"
+)
 _MAPPING = "maps a file"  # no harm by itself, and a reason to keep that file open
 _HARMLESS = "need not be looked into"
 
@@ -72,6 +79,8 @@ def warnings_about(job: Job, workers: str, context: str | BaseContext | None) ->
         if job.num_workers > 1 and not several_read(job):
             shared = still_shared(job) if job.stream else [found.path for found in generators(job)]
             yield from _told(IN_THREADS, shared)
+            if job.stream and is_stateful(job.dataset) and not can_be_set_apart(job.dataset):
+                yield SHARED_STATE.format(name=type(job.dataset).__name__)
         return
     if _start_method(context) == "fork":
         for what, paths in hazards(job.dataset):

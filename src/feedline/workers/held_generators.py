@@ -13,10 +13,6 @@ Not its job: the global generators (ambient); streams, whose workers must draw a
 
 from __future__ import annotations
 
-import _io
-import _socket
-import _thread
-import copy
 import hashlib
 import pickle
 import random
@@ -29,7 +25,8 @@ import numpy as np
 from feedline.datasets import awaits
 from feedline.messages import Drawing, Notice, Outcome
 from feedline.supervise.named_globals import named_globals
-from feedline.supervise.walking import Found, is_a, module_of, names_of, plain_attribute, walk
+from feedline.supervise.walking import Found, is_a, names_of, plain_attribute, walk
+from feedline.workers.copying import with_own_generators
 from feedline.workers.job import Job
 
 IN_THREADS = (
@@ -128,16 +125,6 @@ class Repeats:
         return f"{', '.join(known[:NAMED])}{more} {'is' if len(known) == 1 else 'are each'} {REPEATED}"
 
 
-def with_own_generators(dataset: Any) -> Any:
-    """A copy for a worker thread, whose generators are its own. Arrays, tensors (by which a dataset may be told its
-    epoch), locks and whatever is open stay shared; if it cannot be copied otherwise, all of it does."""
-    kept = {id(found.what): found.what for found in walk(dataset, "dataset", _shared_by_threads)}
-    try:
-        return copy.deepcopy(dataset, kept)
-    except Exception:
-        return copy.copy(dataset)
-
-
 def still_shared(job: Job) -> list[str]:
     """The paths of generators that a stream's worker threads share all the same."""
     found = generators(job)
@@ -145,16 +132,6 @@ def still_shared(job: Job) -> list[str]:
         return []
     copied = {id(each.what) for each in walk(with_own_generators(job.dataset), "dataset", _recognise)}
     return [each.path for each in found if id(each.what) in copied or each.path.startswith("collate_fn")]
-
-
-def _shared_by_threads(kind: type) -> Callable[[Any], Any] | None:
-    in_module = module_of(kind).partition(".")[0]
-    plain = is_a(kind, np.ndarray, _io._IOBase, _socket.socket, _thread.LockType, _thread.RLock)
-    return (
-        _itself
-        if plain or in_module in ("multiprocessing", "sqlite3") or ("torch", "Tensor") in names_of(kind)
-        else None
-    )
 
 
 def several_read(job: Job) -> bool:

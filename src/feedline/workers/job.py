@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.line.collate import LeafCollate
+from feedline.line.source import Loaded
 from feedline.line.turns import ONE_RANK, Turns
 from feedline.workers.dialect import NUMPY, Dialect
 
@@ -46,3 +47,5 @@ class Job:
     """So many ranks each read all that a stream gives, and nobody has said that this is meant."""
     snapshot_every: int = 1
     """After how many of its batches a part of a stream is asked for its state; 0: once."""
+    loaded: Loaded | None = None
+    """What is known of a stream's dataset from earlier epochs, where it is read without workers."""

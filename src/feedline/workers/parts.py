@@ -10,34 +10,62 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable
 from typing import Any
 
 from feedline.counting import counted
 from feedline.errors import StateError
+from feedline.line.source import Loaded, Record
+from feedline.line.stateful import is_stateful
 from feedline.line.stream import StreamReader
 from feedline.messages import Task
-from feedline.supervise.walking import names_of, walk
 from feedline.worker_info import WorkerInfo
+from feedline.workers.copying import set_apart, with_own_generators
 
 
 class Part:
     """One part, as a worker of its own would have it."""
 
-    def __init__(self, dataset: Any, info: WorkerInfo | None = None) -> None:
+    def __init__(self, dataset: Any, info: WorkerInfo | None = None, loaded: Loaded | None = None) -> None:
         self.dataset = dataset
         self.info = info
         """Who to be while reading it; None if that is who the worker is anyway."""
         self.shares: bool | None = None
         """Is the dataset known to read a share of its own? None: `worker_init_fn` has not been called for it."""
         self.reader: StreamReader | None = None
+        self.loaded = loaded or Loaded()
+
+    def expect(self, place: Record | None) -> None:
+        """It is about to be opened there: if a state of the dataset's may be loaded, keep it as it is."""
+        place = place or {}
+        may_load = ("there" not in place and place.get("of") == "dataset") or "instead" in place
+        if self.loaded.before is None and may_load:
+            self.loaded.before = with_own_generators(self.dataset)
+
+    def put_back(self) -> None:
+        """Have the dataset as it was before; what it has said of sharing itself out holds."""
+        self.shares = self.shares or (self.reader is not None and self.reader.asked)
+        self.reader = None
+        try:
+            # It stays who it is: others have it, too, and tell it the epoch.
+            self.dataset.__dict__ = self.loaded.before.__dict__
+        except (AttributeError, TypeError):
+            self.dataset = self.loaded.before
+        self.loaded.before = with_own_generators(self.dataset)
 
 
 class Parts:
     """One worker's: of so many on this rank; its own part is that of a number, among those of all ranks."""
 
-    def __init__(self, dataset: Any, workers: int, own: tuple[int, int], seed: int, initialised: bool) -> None:
-        self.own = Part(dataset)
+    def __init__(
+        self,
+        dataset: Any,
+        workers: int,
+        own: tuple[int, int],
+        seed: int,
+        initialised: bool,
+        loaded: Loaded | None = None,
+    ) -> None:
+        self.own = Part(dataset, loaded=loaded)
         self._own = own
         self._workers = max(1, workers)
         self._seed = seed
@@ -68,8 +96,9 @@ class Parts:
 
     def _dataset(self, task: Task) -> Any:
         own = self.own
-        if task.lanes <= self._workers and own.reader is None and not self._initialised:
-            return own.dataset  # there is but one part here, and nothing has been done to the dataset
+        is_only = task.lanes <= self._workers and own.reader is None and not self._initialised
+        if is_only and not is_stateful(own.dataset):
+            return with_own_generators(own.dataset)  # the others' are not drawn from either in this epoch
         if self._untouched is not None:
             with contextlib.suppress(Exception):
                 return set_apart(self._untouched)
@@ -78,18 +107,3 @@ class Parts:
             f"stream, each needs a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: continue "
             f"with num_workers={task.shards}"
         )
-
-
-def set_apart(dataset: Any) -> Any:
-    """A copy as far apart as those of different processes, if it can be had: a place may be kept anywhere in it.
-
-    Tensors in memory that processes share (by which they are told the epoch, say) are shared here, too.
-    """
-    with contextlib.suppress(Exception):  # a lock, a connection
-        shared = {id(found.what): found.what for found in walk(dataset, "dataset", _in_shared_memory)}
-        return copy.deepcopy(dataset, shared)
-    return copy.copy(dataset)
-
-
-def _in_shared_memory(kind: type) -> Callable[[Any], Any] | None:
-    return (lambda tensor: tensor if tensor.is_shared() else None) if ("torch", "Tensor") in names_of(kind) else None

@@ -37,9 +37,9 @@ from feedline.observe.meter import spent_by
 from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body
-from feedline.workers.held_generators import generators, with_own_generators
+from feedline.workers.copying import set_apart, with_own_generators
+from feedline.workers.held_generators import generators
 from feedline.workers.job import Job
-from feedline.workers.parts import set_apart
 
 log = logging.getLogger("feedline")
 

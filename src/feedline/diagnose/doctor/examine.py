@@ -28,7 +28,7 @@ from feedline.diagnose.doctor.probe import Batched, Beside, Observed, Rounds, Wa
 from feedline.diagnose.doctor.spreading import SEED, spread
 from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
 from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
-from feedline.line.stream import READ_WHOLE
+from feedline.line.stream_words import READ_WHOLE
 from feedline.messages import BadSample
 from feedline.supervise.fork_hazards import running
 from feedline.supervise.records import largest
