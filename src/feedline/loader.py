@@ -149,7 +149,7 @@ class DataLoader(CoreOptions):
         place, passed = self._progress.begin(shards, _sharing(self.options), lasting, said, turns)
         try:
             tasks = self._plan.tasks_from(place)
-            if (again := read_again(place, type(self.options.dataset).__name__)) is not None:
+            if (again := read_again(place, self.options.dataset)) is not None:
                 self._session.tell_once(again)
             length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
             needed, job = picked(Options, vars(self.options)), _job(self.options, turns, passed.epoch)

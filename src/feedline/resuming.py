@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.passed import ALONE, Passed, Sharing
-from feedline.line.source import anew
+from feedline.line.source import anew, goes_on
 from feedline.line.stateful import is_stateful
 from feedline.line.turns import ONE_RANK, Turns
 from feedline.state import End, Place, Tail, Unsaid
@@ -227,12 +227,13 @@ def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
         )
 
 
-def read_again(place: Place, name: str) -> str | None:
+def read_again(place: Place, dataset: Any) -> str | None:
     """What to tell the user if a stream cannot say where it stands, so that its elements are read again.
 
-    >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), "Mine")[:62])
-    to go on with batch 3, 12 elements of the IterableDataset Mine
+    >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), [])[:62])
+    to go on with batch 3, 12 elements of the IterableDataset list
     """
+    name = type(dataset).__name__
     problem = next((each["problem"] for each in place.datasets if each and "problem" in each), None)
     if problem is not None:
         return f"the epoch begins with the IterableDataset {name} as it is, because {problem}"
@@ -241,6 +242,15 @@ def read_again(place: Place, name: str) -> str | None:
             f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and what its "
             f"state_dict() said is of their parts. There are {place.shards} now, so the epoch begins without these "
             "states: continue with as many workers as then"
+        )
+    if _begins_apart(place) and not type(dataset).__module__.startswith(
+        "feedline."
+    ):  # whose order follows from the epoch
+        return (
+            f"nothing had been delivered of {counted(place.shards - len(place.streams), 'part')} of the "
+            f"IterableDataset {name}, so these begin with it as it is, and the others where their iterators stood. Its "
+            f"order must be that of epoch {place.epoch} (the first is 0): if it counts its epochs by itself, tell it "
+            "that one"
         )
     parts = [part for part in place.streams.values() if "read" in part and "of" not in part]
     elements = sum(part["read"] for part in parts)
@@ -259,6 +269,12 @@ def read_again(place: Place, name: str) -> str | None:
         f"{'is' if elements == 1 else 'are'} read again and passed over (those of the "
         f"{counted(place.batches, 'batch')} before), because {why}{epoch if place.epoch else ''}"
     )
+
+
+def _begins_apart(place: Place) -> bool:
+    """Do some parts go on where an iterator stood, in a later epoch, and others begin with nothing but the dataset?"""
+    said = any(goes_on(part) and not {"dataset", "complete"} & part.keys() for part in place.streams.values())
+    return said and place.epoch > 0 and place.ranks[0] == 1 and len(place.streams) < place.shards
 
 
 REMEDY = "Let state_dict() be called without arguments, and return something that pickles"

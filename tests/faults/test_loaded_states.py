@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from idioms import SIZE, Around, CountingEpochs, Keeping, Shuffling, Thing, Told, is_whole, numbers
+from idioms import SIZE, Around, CountingEpochs, Keeping, Shuffling, Thing, Told, Torchdatas, is_whole, numbers
 from kinds import FORK, INLINE, THREADS
 
 import feedline
@@ -128,6 +128,17 @@ def test_a_resumed_stream_in_another_order_is_told(kind: Any, options: dict[str,
         assert not is_whole(first + numbers(loader))
         assert OTHERS in told()
         assert is_whole(numbers(loader))
+
+
+def test_a_part_that_had_said_nothing_yet_is_told(told: Told) -> None:
+    with DataLoader(Torchdatas(), batch_size=2, **LASTING) as loader:
+        numbers(loader)
+        first = numbers(islice(iter(loader), 1))
+        state = loader.state_dict()
+    with DataLoader(Torchdatas(), batch_size=2, **LASTING) as loader:
+        loader.load_state_dict(state)
+        assert not is_whole(first + numbers(loader))
+    assert "nothing had been delivered of 1 part of the IterableDataset Torchdatas" in told()
 
 
 def test_after_resuming_with_more_workers_they_draw_alike(told: Told) -> None:

@@ -106,7 +106,7 @@ class Engine:
 
     def _begin(self, loader: Loader, place: Place, passed: Passed, turns: Turns) -> Iterator[Any]:
         tasks = self._tasks(loader, place, passed)
-        if (again := read_again(place, type(loader.dataset).__name__)) is not None:
+        if (again := read_again(place, loader.dataset)) is not None:
             self.session.tell_once(again)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
         if transfer is not None:
