@@ -12,6 +12,7 @@ import pytest
 import torch
 from idioms import SIZE, Around, CountingEpochs, Keeping, Shuffling, Thing, Told, Torchdatas, is_whole, numbers
 from kinds import FORK, INLINE, THREADS
+from torch.utils.data import IterableDataset
 
 import feedline
 from feedline.line.seen import seen
@@ -39,6 +40,78 @@ def test_later_epochs_are_whole(kind: Any, options: dict[str, Any], batches: int
         loader.load_state_dict(state)
         assert is_whole(first + numbers(loader))
         assert [is_whole(numbers(loader)) for _ in range(3)] == [True] * 3
+    assert told() == ""
+
+
+class Ordered(IterableDataset[int]):
+    """Begins where a state was loaded whenever it is opened, in the order of the epoch which it was told."""
+
+    start = at = epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = self.start
+        while self.at < SIZE:
+            self.at += 1
+            yield self.epoch * SIZE + self.at - 1
+
+    def state_dict(self) -> Any:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.start = state["at"]
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+class Slotted(Ordered):
+    """Without a dictionary of its own, where its bases have none."""
+
+    __slots__ = ("at", "epoch", "start")
+
+    def __init__(self) -> None:
+        self.start = self.at = self.epoch = 0
+
+
+class Passing(IterableDataset[int]):
+    """Holds the one that is told."""
+
+    def __init__(self) -> None:
+        self.inner = Ordered()
+
+    def __iter__(self) -> Iterator[int]:
+        return (each for each in self.inner)
+
+    def state_dict(self) -> Any:
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        self.inner.load_state_dict(state)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.inner.set_epoch(epoch)
+
+
+@pytest.mark.parametrize("kind", [Ordered, Slotted, Passing])
+@pytest.mark.parametrize("early", [False, True])
+def test_an_epoch_that_the_user_tells_the_dataset_holds(kind: Any, early: bool, told: Told) -> None:
+    loader = DataLoader(kind(), batch_size=2)
+    first = numbers(islice(iter(loader), 5))
+    state = loader.state_dict()
+    dataset = kind()
+    inner = getattr(dataset, "inner", dataset)  # which the user has, too
+    loader = DataLoader(dataset, batch_size=2)
+    loader.load_state_dict(state)
+    whole = list(range(SIZE))
+    batches = iter(loader)
+    found = first + numbers(islice(batches, 2))
+    if early:
+        dataset.set_epoch(1)  # not for this one, whose elements say it all the same
+    assert [each % SIZE for each in found + numbers(batches)] == whole
+    for epoch in range(1, 4):
+        (dataset if epoch < 3 else inner).set_epoch(epoch)
+        assert numbers(loader) == [epoch * SIZE + each for each in whole]
+        assert inner.epoch == epoch
     assert told() == ""
 
 

@@ -24,8 +24,8 @@ come; `again`: the dataset has been put back to what it was before a state was l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import GeneratorType
+from collections.abc import Callable, Iterator, Mapping
+from types import GeneratorType, MappingProxyType
 from typing import Any
 
 from feedline.datasets import IterableDataset
@@ -135,7 +135,9 @@ class Loaded:
     """What is to be known, in later epochs, of a dataset that a state was loaded into."""
 
     before: Any = None
-    """A copy of it as it was before."""
+    """A copy of it as it was before, but for what has been set on it since while nobody read it."""
+    left: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    """The attributes that it had when it was read last, to know that (workers.meanwhile)."""
     mark: bytes | Unsaid | None = None
     """What it said one element after a state of the middle of an epoch: who says so again has begun there again."""
 

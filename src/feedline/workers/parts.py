@@ -20,6 +20,7 @@ from feedline.line.stream import StreamReader
 from feedline.messages import Task
 from feedline.worker_info import WorkerInfo
 from feedline.workers.copying import set_apart, with_own_generators
+from feedline.workers.meanwhile import held_by, put_back, repeat
 
 
 class Part:
@@ -41,13 +42,22 @@ class Part:
         if self.loaded.before is None and may_load:
             self.loaded.before = with_own_generators(self.dataset)
 
+    def enter(self) -> None:
+        """It is about to be read: what the user has set meanwhile is to hold if the dataset is put back."""
+        if self.loaded.before is not None:
+            repeat(self.loaded.left, self.dataset, self.loaded.before)
+
+    def leave(self) -> None:
+        """It has been read."""
+        if self.loaded.before is not None:
+            self.loaded.left = held_by(self.dataset)
+
     def put_back(self) -> None:
         """Have the dataset as it was before; what it has said of sharing itself out holds."""
         self.shares = self.shares or (self.reader is not None and self.reader.asked)
         self.reader = None
         try:
-            # It stays who it is: others have it, too, and tell it the epoch.
-            self.dataset.__dict__ = self.loaded.before.__dict__
+            put_back(self.dataset, self.loaded.before)
         except (AttributeError, TypeError):
             self.dataset = self.loaded.before
         self.loaded.before = with_own_generators(self.dataset)
