@@ -19,13 +19,13 @@ there is no state. `ended`: there is no more, and these were the states at the e
 end of the epoch before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so
 already.
 Where a part is opened once more: `until`, what was `seen` last; `instead`, a record to go on from if other elements
-come; `again`: the dataset has been put back to what it was before a state was loaded; `say`: what to warn of.
+come; `again`: the dataset has got back the state that it had before one was loaded; `say`: what to warn of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from types import GeneratorType, MappingProxyType
+from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import Any
 
 from feedline.datasets import IterableDataset
@@ -134,10 +134,8 @@ class Source:
 class Loaded:
     """What is to be known, in later epochs, of a dataset that a state was loaded into."""
 
-    before: Any = None
-    """A copy of it as it was before, but for what has been set on it since while nobody read it."""
-    left: Mapping[str, dict[str, Any]] = MappingProxyType({})
-    """The attributes that it had when it was read last, to know that (workers.meanwhile)."""
+    before: bytes | Unsaid | None = None
+    """What it said of itself before that; None if no state was loaded."""
     mark: bytes | Unsaid | None = None
     """What it said one element after a state of the middle of an epoch: who says so again has begun there again."""
 

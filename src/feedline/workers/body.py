@@ -217,13 +217,6 @@ class Body:
             return self._run_part(part, task, empty)
 
     def _run_part(self, part: Part, task: Task, empty: Empty) -> Outcome:
-        part.enter()
-        try:
-            return self._run_entered(part, task, empty)
-        finally:
-            part.leave()
-
-    def _run_entered(self, part: Part, task: Task, empty: Empty) -> Outcome:
         try:
             self._ranks.check()
             with self._ranks.watched():
@@ -269,7 +262,7 @@ class Body:
 
     def _run_otherwise(self, part: Part, task: Task, empty: Empty, other: Otherwise) -> Outcome:
         part.put_back()
-        return self._run_entered(part, task._replace(place=other.place), empty)
+        return self._run_part(part, task._replace(place=other.place), empty)
 
     def _reader(self, part: Part, task: Task) -> StreamReader:
         if part.reader is None or not part.reader.can_serve(task):

@@ -15,12 +15,11 @@ from typing import Any
 from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.source import Loaded, Record
-from feedline.line.stateful import is_stateful
+from feedline.line.stateful import is_stateful, load, saved
 from feedline.line.stream import StreamReader
 from feedline.messages import Task
 from feedline.worker_info import WorkerInfo
 from feedline.workers.copying import set_apart, with_own_generators
-from feedline.workers.meanwhile import held_by, put_back, repeat
 
 
 class Part:
@@ -36,31 +35,19 @@ class Part:
         self.loaded = loaded or Loaded()
 
     def expect(self, place: Record | None) -> None:
-        """It is about to be opened there: if a state of the dataset's may be loaded, keep it as it is."""
+        """It is about to be opened there: if a state of the dataset's may be loaded, ask it for the one it has."""
         place = place or {}
         may_load = ("there" not in place and place.get("of") == "dataset") or "instead" in place
         if self.loaded.before is None and may_load:
-            self.loaded.before = with_own_generators(self.dataset)
-
-    def enter(self) -> None:
-        """It is about to be read: what the user has set meanwhile is to hold if the dataset is put back."""
-        if self.loaded.before is not None:
-            repeat(self.loaded.left, self.dataset, self.loaded.before)
-
-    def leave(self) -> None:
-        """It has been read."""
-        if self.loaded.before is not None:
-            self.loaded.left = held_by(self.dataset)
+            self.loaded.before = saved(self.dataset)
 
     def put_back(self) -> None:
-        """Have the dataset as it was before; what it has said of sharing itself out holds."""
+        """Have the dataset where it was before; what it has said of sharing itself out holds."""
         self.shares = self.shares or (self.reader is not None and self.reader.asked)
         self.reader = None
-        try:
-            put_back(self.dataset, self.loaded.before)
-        except (AttributeError, TypeError):
-            self.dataset = self.loaded.before
-        self.loaded.before = with_own_generators(self.dataset)
+        if isinstance(self.loaded.before, bytes):
+            with contextlib.suppress(Exception):  # what that leads to is seen, and told, when it is opened again
+                load(self.dataset, self.loaded.before)
 
 
 class Parts:
