@@ -45,7 +45,7 @@ from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
-from feedline.workers.held_generators import Repeats
+from feedline.workers.held_generators import Repeats, not_in_a_state
 from feedline.workers.job import Job
 
 KEPT = 100
@@ -103,6 +103,8 @@ class Session:
             self._kind = options.workers if job.num_workers else ""
             for message in warnings_about(job, self._kind, options.multiprocessing_context):
                 self.tell_once(message)
+        if (untold := not_in_a_state(job, passed.place.batches)) is not None:
+            self.tell_once(untold)
         # Of two threads that begin at once, the second is to find what the first has begun on the same workers.
         with self._beginning if options.persistent_workers else contextlib.nullcontext():
             return self._begin(options, tasks, passed, length, job, kind, foresee, began)
@@ -221,7 +223,9 @@ class Session:
             self.tell_once(notice.warning)
         if notice.ranks:
             self.tell_once(notice.ranks)
-        if (repeated := self._repeats.take(notice.drawing)) is not None:
+        # One that takes a dead one's place begins as that began: there is no other copy.
+        replaced = notice.drawing and any(meter.restarts for meter in list(self._meters))
+        if not replaced and (repeated := self._repeats.take(notice.drawing)) is not None:
             self.tell_once(repeated)
         if notice.tally is not None and (hint := self._collated.take(notice.tally)) is not None:
             tell(hint)
