@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -325,3 +328,47 @@ class NotCopied(Files):
 def test_a_stream_that_cannot_be_copied_is_warned_of_before_its_threads_draw_from_one_generator() -> None:
     with pytest.warns(UserWarning, match=r"dataset\.rng is a random generator that all worker threads share"):
         loaded(NotCopied(np.random.default_rng(0)), **THREADS)
+
+
+@pytest.mark.parametrize("kind", [{}, FORK])
+def test_whoever_goes_on_in_an_epoch_is_told_that_no_state_holds_it(kind: dict[str, Any]) -> None:
+    def loader() -> DataLoader[Any, Any]:
+        return DataLoader(Noisy(np.random.default_rng([0, os.getpid()])), batch_size=4, **kind)
+
+    first = loader()
+    iterator = iter(first)
+    next(iterator)
+    state = first.state_dict()
+    del iterator
+    again = loader()
+    again.load_state_dict(state)
+    with pytest.warns(UserWarning, match=r"goes on with batch 1, but no loader's state .*: dataset\.rng\. What"):
+        iterator = iter(again)
+    assert len(list(iterator)) == 3
+
+
+class Deadly(Noisy):
+    """Its worker dies once, at the file's sample."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(None, 64)
+        self.path = path
+
+    def __getitem__(self, index: int) -> float:
+        if index == 40 and self.path.exists():
+            self.path.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def test_a_worker_in_a_dead_ones_place_is_no_second_copy(tmp_path: Path) -> None:
+    (tmp_path / "once").touch()
+    loader = DataLoader(
+        Deadly(tmp_path / "once"), batch_size=4, worker_init_fn=own_generator, assignment="in_turn", **FORK
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(list(loader)) == 16
+    (told,) = (str(each.message) for each in caught if issubclass(each.category, UserWarning))
+    assert "killed by SIGKILL" in told
+    assert "a generator made there) begins anew" in told

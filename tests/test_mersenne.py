@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
+from feedline import mersenne
 from feedline.ambient import PerThread
 from feedline.mersenne import Kept, borrow, restore, save
 
@@ -139,3 +140,18 @@ def test_in_a_worker_thread_it_is_the_threads_own() -> None:
     finally:
         ambient.close()
     assert state() == was
+
+
+@pytest.mark.parametrize("generator", [np.random.MT19937, np.random.PCG64, np.random.Philox])
+def test_what_is_drawn_after_seeding_does_not_depend_on_a_normal_number_to_come(generator: Any) -> None:
+    drawn = []
+    for pending in (0, 1):
+        np.random.set_bit_generator(generator(5))
+        np.random.randn(pending)
+        saved: list[Any] = []
+        borrow(7, saved)
+        drawn.append(np.random.randn(1).tolist())
+        mersenne.seed(7)
+        drawn.append(np.random.randn(1).tolist())
+        restore(saved[0])
+    assert drawn == drawn[:1] * 4

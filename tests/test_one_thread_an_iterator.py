@@ -16,9 +16,11 @@ from feedline import DataLoader, Dataset, IterableDataset
 from feedline.engine import loop
 from feedline.engine.loop import State
 from feedline.engine.one_reader import is_used_elsewhere
+from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError
 from feedline.finalizers import by_hand
 from feedline.messages import Task
+from feedline.workers.crew import Crew
 
 LONG = 600
 """Seconds; only something that is broken takes so long."""
@@ -302,6 +304,64 @@ def test_the_end_of_an_epoch_in_one_thread_does_not_end_what_another_has_begun()
     with pytest.raises(StopIteration):
         next(iterator)
     assert len(list(begun[0])) == 19
+    loader.close()
+
+
+@pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
+@pytest.mark.parametrize("used", [False, True])
+def test_of_two_threads_that_begin_at_once_one_has_all_batches(
+    kind: dict[str, Any], used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_first, begin = threading.Event(), WorkerSet.begin
+
+    def slowly(workers: WorkerSet, in_order: bool) -> None:
+        begin(workers, in_order)
+        if not is_first.is_set():
+            is_first.set()
+            time.sleep(0.2)  # the other comes meanwhile; should it not, this shows nothing
+
+    def read() -> None:
+        iterator = iter(loader)
+        both.wait(LONG)
+        try:
+            found.append([int(each) for batch in iterator for each in batch])
+        except (RuntimeError, WorkerError) as error:
+            found.append(error)
+
+    found: list[Any] = []
+    both = threading.Barrier(2)
+    with DataLoader(list(range(80)), 4, persistent_workers=True, **kind) as loader:
+        if used:
+            list(loader)
+        monkeypatch.setattr(WorkerSet, "begin", slowly)
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        threads[0].start()
+        assert is_first.wait(LONG)
+        threads[1].start()
+        for thread in threads:
+            thread.join()
+    assert [each for each in found if isinstance(each, list)] == [[*range(80)]]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_are_not_ended_while_they_are_started(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DataLoader(list(range(80)), 4, persistent_workers=persistent, **FORK)
+    hire, threads, made = Crew._hire_one, [threading.Thread(target=loader.close)], []
+
+    def slowly(crew: Crew, number: int, *rest: Any) -> None:
+        if not made:
+            made.append(crew)
+            if not persistent:
+                threads[0] = threading.Thread(target=crew.end)  # as when another thread closes the iterator
+            threads[0].start()
+            time.sleep(0.2)  # to be ended here
+        hire(crew, number, *rest)
+
+    monkeypatch.setattr(Crew, "_hire_one", slowly)
+    with pytest.raises(WorkerError, match="closed by another thread"):
+        list(loader)
+    threads[0].join()
+    assert not made[0].members
     loader.close()
 
 

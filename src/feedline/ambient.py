@@ -57,7 +57,8 @@ class _PythonRandom:
 
 class _NumPyRandom:
     def seed(self, value: int) -> None:
-        np.random.seed(value & 0xFFFFFFFF)
+        by = _reached(np.random.get_state, "numpy") if _switch.holders else None
+        mersenne.seed(value & 0xFFFFFFFF, by)
 
     def save(self) -> Any:
         return mersenne.save(_reached(np.random.get_state, "numpy") if _switch.holders else None)

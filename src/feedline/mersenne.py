@@ -57,7 +57,16 @@ def borrow(value: int, saved: list[Any], by: Callable[..., Any] | None = None) -
     True
     """
     _take(saved, by or np.random.get_state)
-    np.random.seed(value)  # a normal number to come is gone with it
+    seed(value, by)
+
+
+def seed(value: int, by: Callable[..., Any] | None = None) -> None:
+    """`np.random.seed`, after which no normal number is to come: only of a Mersenne Twister NumPy itself forgets it."""
+    if getattr(by or np.random.get_state, "__self__", None) is _SHARED:
+        generator = mtrand.get_bit_generator()
+        if _memory(generator) is None:
+            mtrand.set_bit_generator(generator)
+    np.random.seed(value)
 
 
 def save(by: Callable[..., Any] | None = None) -> Any:

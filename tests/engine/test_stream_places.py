@@ -59,7 +59,7 @@ def test_what_is_not_complete_is_opened_where_the_epoch_began(begun: Any) -> Non
     ("latest", "first", "later"),
     [
         ({1: ITERATORS}, TAKEN, TAKEN + ALL_ANEW),
-        ({1: {**ITERATORS, "dataset": b""}}, TAKEN, TAKEN),
+        ({1: {**ITERATORS, "dataset": b""}}, FROM_STATE, FROM_STATE),
         ({1: OURS}, FROM_STATE, FROM_STATE),
         ({1: FOREIGN}, READ_AGAIN, READ_AGAIN),
         ({1: NONE}, READ_AGAIN, READ_AGAIN + BEHIND + ALL_ANEW),

@@ -12,6 +12,7 @@ import pytest
 import torch
 from idioms import SIZE, Around, CountingEpochs, Keeping, Shuffling, Thing, Told, Torchdatas, is_whole, numbers
 from kinds import FORK, INLINE, THREADS
+from torch.utils.data import IterableDataset
 
 import feedline
 from feedline.line.seen import seen
@@ -42,6 +43,78 @@ def test_later_epochs_are_whole(kind: Any, options: dict[str, Any], batches: int
     assert told() == ""
 
 
+class Ordered(IterableDataset[int]):
+    """Begins where a state was loaded whenever it is opened, in the order of the epoch which it was told."""
+
+    start = at = epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = self.start
+        while self.at < SIZE:
+            self.at += 1
+            yield self.epoch * SIZE + self.at - 1
+
+    def state_dict(self) -> Any:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.start = state["at"]
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+class Slotted(Ordered):
+    """Without a dictionary of its own, where its bases have none."""
+
+    __slots__ = ("at", "epoch", "start")
+
+    def __init__(self) -> None:
+        self.start = self.at = self.epoch = 0
+
+
+class Passing(IterableDataset[int]):
+    """Holds the one that is told."""
+
+    def __init__(self) -> None:
+        self.inner = Ordered()
+
+    def __iter__(self) -> Iterator[int]:
+        return (each for each in self.inner)
+
+    def state_dict(self) -> Any:
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        self.inner.load_state_dict(state)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.inner.set_epoch(epoch)
+
+
+@pytest.mark.parametrize("kind", [Ordered, Slotted, Passing])
+@pytest.mark.parametrize("early", [False, True])
+def test_an_epoch_that_the_user_tells_the_dataset_holds(kind: Any, early: bool, told: Told) -> None:
+    loader = DataLoader(kind(), batch_size=2)
+    first = numbers(islice(iter(loader), 5))
+    state = loader.state_dict()
+    dataset = kind()
+    inner = getattr(dataset, "inner", dataset)  # which the user has, too
+    loader = DataLoader(dataset, batch_size=2)
+    loader.load_state_dict(state)
+    whole = list(range(SIZE))
+    batches = iter(loader)
+    found = first + numbers(islice(batches, 2))
+    if early:
+        dataset.set_epoch(1)  # not for this one, whose elements say it all the same
+    assert [each % SIZE for each in found + numbers(batches)] == whole
+    for epoch in range(1, 4):
+        (dataset if epoch < 3 else inner).set_epoch(epoch)
+        assert numbers(loader) == [epoch * SIZE + each for each in whole]
+        assert inner.epoch == epoch
+    assert told() == ""
+
+
 @pytest.mark.parametrize("now", [INLINE, {**FORK, "num_workers": 3}, {**THREADS, "num_workers": 1}])
 @pytest.mark.parametrize("batches", [6, 99])
 def test_with_another_number_of_workers_too(now: dict[str, Any], batches: int, told: Told) -> None:
@@ -57,17 +130,12 @@ def test_with_another_number_of_workers_too(now: dict[str, Any], batches: int, t
 
 
 class Stuck(Keeping):
-    """Cannot be copied, and keeps its place in something that a shallow copy shares."""
+    """Does not say where it stands before it is read."""
 
-    def __init__(self) -> None:
-        self.kept = {"start": 0, "lock": threading.Lock(), "made": (each for each in ())}
-
-    @property
-    def start(self) -> int:  # type: ignore[override]
-        return int(self.kept["start"])  # type: ignore[call-overload]
-
-    def load_state_dict(self, state: Any) -> None:
-        self.kept["start"] = state["at"]
+    def state_dict(self) -> Any:
+        if not self.at:
+            raise RuntimeError
+        return super().state_dict()
 
 
 def test_who_cannot_be_put_back_is_told(told: Told) -> None:
@@ -204,10 +272,17 @@ def test_what_changes_when_it_is_copied_is_copied_all_the_same() -> None:
     assert set_apart(stream).place is not stream.place
 
 
+class Locked(Keeping):
+    """Cannot be copied."""
+
+    def __init__(self) -> None:
+        self.kept = {"lock": threading.Lock(), "made": (each for each in ())}
+
+
 def test_threads_that_share_a_dataset_with_a_state_are_told(told: Told) -> None:
-    with DataLoader(Stuck(), batch_size=2, **THREADS) as loader:
+    with DataLoader(Locked(), batch_size=2, **THREADS) as loader:
         numbers(loader)
-    assert "the IterableDataset Stuck has a state_dict(), but it cannot be copied" in told()
+    assert "the IterableDataset Locked has a state_dict(), but it cannot be copied" in told()
 
 
 # ---- what is compared

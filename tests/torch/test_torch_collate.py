@@ -224,3 +224,17 @@ def test_arrays_that_torch_refuses_are_refused(code: str) -> None:
     for loader in (torchs.DataLoader, ours.DataLoader):
         with pytest.raises((TypeError, ValueError)):
             list(loader(samples, batch_size=2))  # type: ignore[arg-type, operator]
+
+
+@pytest.mark.parametrize("size", [4, 70])
+def test_arrays_whose_channels_lie_last_are_stacked_as_tensors_are(size: int) -> None:
+    sample = np.zeros((2, size, size, 3), np.float32).transpose(0, 3, 1, 2)
+    (wanted,) = torchs.DataLoader([torch.from_numpy(sample)] * 2, batch_size=2)  # type: ignore[arg-type, var-annotated]
+    (made,) = ours.DataLoader([sample] * 2, batch_size=2)  # type: ignore[arg-type, var-annotated]
+    assert_same(made, wanted, strides=True)
+
+
+def test_sparse_tensors_are_refused_in_torchs_words() -> None:
+    samples: Any = [torch.eye(3).to_sparse()] * 2
+    wanted = str(error_of(torchs.DataLoader(samples, batch_size=2)))
+    assert str(error_of(ours.DataLoader(samples, batch_size=2))) == wanted

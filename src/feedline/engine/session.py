@@ -9,6 +9,7 @@ Not its job: what happens in an epoch (loop), what the options mean (loader and 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -44,7 +45,7 @@ from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
-from feedline.workers.held_generators import Repeats
+from feedline.workers.held_generators import Repeats, not_in_a_state
 from feedline.workers.job import Job
 
 KEPT = 100
@@ -74,6 +75,7 @@ class Session:
         self._recorders: list[Recorder] = []
         # In the same thread, too, if the garbage collector ends an iteration that is recorded while it is held.
         self._lock = threading.RLock()  # a loader may be read, and asked for its stats, in several threads at once
+        self._beginning = threading.RLock()
         self._owner = os.getpid()
         self._kept: WorkerSet | None = None
         self._stop_kept: weakref.finalize[..., Any] | None = None
@@ -101,6 +103,23 @@ class Session:
             self._kind = options.workers if job.num_workers else ""
             for message in warnings_about(job, self._kind, options.multiprocessing_context):
                 self.tell_once(message)
+        if (untold := not_in_a_state(job, passed.place.batches)) is not None:
+            self.tell_once(untold)
+        # Of two threads that begin at once, the second is to find what the first has begun on the same workers.
+        with self._beginning if options.persistent_workers else contextlib.nullcontext():
+            return self._begin(options, tasks, passed, length, job, kind, foresee, began)
+
+    def _begin(
+        self,
+        options: Options,
+        tasks: Tasks,
+        passed: Passed,
+        length: Callable[[], int],
+        job: Job,
+        kind: type[BatchIterator],
+        foresee: Foresee | None,
+        began: int,
+    ) -> BatchIterator:
         kept = self._kept_for(options, job) if options.persistent_workers else None
         workers = kept or WorkerSet(job, options, self._division, self.scaling)
         workers.begin(options.in_order)
@@ -160,6 +179,7 @@ class Session:
         """The persistent workers, if there are any."""
         if self._owner != os.getpid():  # a forked child: the workers are the parent's
             self._kept, self._owner = None, os.getpid()
+            self._beginning = threading.RLock()  # it may be held by a thread that is not there
         return self._kept
 
     def drop_workers(self, those: WorkerSet | None = None) -> None:
@@ -203,7 +223,9 @@ class Session:
             self.tell_once(notice.warning)
         if notice.ranks:
             self.tell_once(notice.ranks)
-        if (repeated := self._repeats.take(notice.drawing)) is not None:
+        # One that takes a dead one's place begins as that began: there is no other copy.
+        replaced = notice.drawing and any(meter.restarts for meter in list(self._meters))
+        if not replaced and (repeated := self._repeats.take(notice.drawing)) is not None:
             self.tell_once(repeated)
         if notice.tally is not None and (hint := self._collated.take(notice.tally)) is not None:
             tell(hint)

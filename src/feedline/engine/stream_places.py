@@ -73,4 +73,5 @@ def _said(records: list[Record], is_behind: bool) -> str:
     unfinished = [record for record in records if "ended" not in record]
     if not all(goes_on(record) for record in unfinished):
         return READ_AGAIN + BEHIND if is_behind else READ_AGAIN
-    return FROM_STATE if any("complete" in record for record in unfinished) else TAKEN
+    # A dataset that has one beside its iterator's may count its epochs, and once more now.
+    return FROM_STATE if any({"complete", "dataset"} & record.keys() for record in unfinished) else TAKEN

@@ -36,8 +36,8 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str =
         return None
     return (
         f"the last batch of each epoch has a single sample ({length:,} in batches of {batch_size:,}): batch norm fails "
-        f"on it, and its gradient is mostly noise. Pass drop_last=True{of}; as the order is shuffled, that leaves out "
-        "another sample each epoch"
+        "on it where a sample has one value a channel, and its gradient is mostly noise. Pass "
+        f"drop_last=True{of}; as the order is shuffled, that leaves out another sample each epoch"
     )
 
 

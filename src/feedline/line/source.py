@@ -19,7 +19,7 @@ there is no state. `ended`: there is no more, and these were the states at the e
 end of the epoch before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so
 already.
 Where a part is opened once more: `until`, what was `seen` last; `instead`, a record to go on from if other elements
-come; `again`: the dataset has been put back to what it was before a state was loaded; `say`: what to warn of.
+come; `again`: the dataset has got back the state that it had before one was loaded; `say`: what to warn of.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class Source:
 class Loaded:
     """What is to be known, in later epochs, of a dataset that a state was loaded into."""
 
-    before: Any = None
-    """A copy of it as it was before."""
+    before: bytes | Unsaid | None = None
+    """What it said of itself before that; None if no state was loaded."""
     mark: bytes | Unsaid | None = None
     """What it said one element after a state of the middle of an epoch: who says so again has begun there again."""
 

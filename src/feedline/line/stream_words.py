@@ -67,7 +67,7 @@ FROM_STATE = (
 )
 STUCK = (
     "the IterableDataset begins this epoch in its middle, where a state was loaded into it for an earlier one, and it "
-    "cannot be copied to have it as it was before: elements are missing. Tell it the epoch (set_epoch), or have its "
+    "has no state from before to go back to: elements are missing. Tell it the epoch (set_epoch), or have its "
     "load_state_dict(state) act once only"
 )
 FEWER = (

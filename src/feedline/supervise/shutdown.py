@@ -168,7 +168,7 @@ def words_for(exitcode: int | None) -> str:
 def hint_for(exitcode: int | None) -> str:
     """What such an end most often means; empty if nothing can be said."""
     return {
-        "SIGKILL": "most likely the machine or container ran out of memory",
+        "SIGKILL": "if nobody meant to, the machine or container most likely ran out of memory",
         "SIGSEGV": "a library it uses accessed memory wrongly (segmentation fault)",
         "SIGBUS": "memory it was promised is not there (bus error)",
         "SIGABRT": "a library it uses gave up (abort)",

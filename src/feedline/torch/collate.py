@@ -103,7 +103,9 @@ def _stack_plainly(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None)
 
 def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | None) -> torch.Tensor:
     first = batch[0]
-    if first.nbytes * len(batch) >= SMALL_LEAF and _may_be_written_to_a_slot(batch):
+    # A sparse one cannot say how many bytes it has.
+    is_large = first.layout is torch.strided and first.nbytes * len(batch) >= SMALL_LEAF
+    if is_large and _may_be_written_to_a_slot(batch):
         out = empty_tensor((len(batch), *first.shape), first.dtype, empty)
         with contextlib.suppress(RuntimeError):  # one has a graph, another device or shape: torch decides, and says so
             return torch.stack(batch, out=out)  # type: ignore[arg-type]
@@ -121,8 +123,8 @@ def _are_alike(batch: Sequence[Any]) -> bool:
     """Can NumPy stack these arrays, as torch would? That takes a tenth of the time of a tensor for each of them."""
     first = batch[0]
     shape, dtype = first.shape, first.dtype
-    if dtype not in _NUMBERS:
-        return False
+    if dtype not in _NUMBERS or not first.size or (first.ndim == 4 and not first.flags.c_contiguous):
+        return False  # of channels that lie last torch decides, as for tensors
     return all(type(array) is np.ndarray and array.shape == shape and array.dtype is dtype for array in batch)
 
 

@@ -12,6 +12,7 @@ import contextlib
 import multiprocessing
 import os
 import selectors
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
@@ -20,10 +21,12 @@ from typing import Any
 
 from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
+from feedline.engine.contract import CLOSED_MEANWHILE
+from feedline.errors import WorkerError
 from feedline.observe.meter import Spent, spent_by
 from feedline.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
 from feedline.supervise import fork_hazards, last_words, lifeline
-from feedline.supervise.shutdown import Member, end, open_member, uninterrupted
+from feedline.supervise.shutdown import KILL_SECONDS, Member, end, open_member, uninterrupted
 from feedline.workers import process_main
 from feedline.workers.job import Job
 from feedline.workers.main_guard import NAME
@@ -50,6 +53,9 @@ class Crew:
         self._spent = Spent()
         self.is_ending = False
         """Are they being ended, or have been?"""
+        self.lock = threading.RLock()  # as the pool's
+        """Held by who uses descriptors: one that another thread has closed may be another file's soon, which a
+        worker that is being forked would take for ours."""
 
     def open(self, lanes: int) -> None:
         """Make pipes and board, before anyone is started."""
@@ -148,12 +154,22 @@ class Crew:
         self._undead.append(member)
         return int(member.process.pid)
 
+    def check(self) -> None:
+        """Another thread may have ended them before this one got the lock."""
+        if self.is_ending:
+            raise WorkerError(CLOSED_MEANWHILE)
+
     def end(self) -> None:
         """End all and give everything back. May be called twice, and in any state."""
         if self.owner != os.getpid():  # a forked child's copy: the workers are not its own
             return
-        with uninterrupted():
-            self._end()
+        is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may be stuck in there for ever
+        try:
+            with uninterrupted():
+                self._end()
+        finally:
+            if is_mine:
+                self.lock.release()
 
     def _end(self) -> None:
         self.is_ending = True

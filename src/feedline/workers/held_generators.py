@@ -43,6 +43,11 @@ REPEATED = (
     "instead, which belongs to the sample; or give each worker its own in worker_init_fn, seeded by "
     "get_worker_info().seed."
 )
+NOT_IN_A_STATE = (
+    "the epoch goes on with batch {batch}, but no loader's state holds random generators of the dataset's or "
+    "collate_fn's own: {names}. What samples draw from such a one may be what the epoch's first batches drew. Draw "
+    "from feedline.rng() instead: that belongs to the sample."
+)
 NAMED = 3
 """Of those that repeat themselves: a pipeline of augmentations may have one for each step."""
 TASKS = 64
@@ -121,8 +126,20 @@ class Repeats:
         if self._told or not known:
             return None
         self._told = True
-        more = f" (and {len(known) - NAMED} more)" if len(known) > NAMED else ""
-        return f"{', '.join(known[:NAMED])}{more} {'is' if len(known) == 1 else 'are each'} {REPEATED}"
+        return f"{_named(known)} {'is' if len(known) == 1 else 'are each'} {REPEATED}"
+
+
+def not_in_a_state(job: Job, batch: int) -> str | None:
+    """What to tell whoever goes on in the middle of an epoch: generators that are not where they were then."""
+    found = [] if job.stream else list(dict.fromkeys(each.path for each in generators(job)))
+    if not batch or not found:
+        return None
+    return NOT_IN_A_STATE.format(batch=batch, names=_named(found))
+
+
+def _named(paths: list[str]) -> str:
+    more = f" (and {len(paths) - NAMED} more)" if len(paths) > NAMED else ""
+    return f"{', '.join(paths[:NAMED])}{more}"
 
 
 def still_shared(job: Job) -> list[str]:

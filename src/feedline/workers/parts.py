@@ -15,7 +15,7 @@ from typing import Any
 from feedline.counting import counted
 from feedline.errors import StateError
 from feedline.line.source import Loaded, Record
-from feedline.line.stateful import is_stateful
+from feedline.line.stateful import is_stateful, load, saved
 from feedline.line.stream import StreamReader
 from feedline.messages import Task
 from feedline.worker_info import WorkerInfo
@@ -35,22 +35,19 @@ class Part:
         self.loaded = loaded or Loaded()
 
     def expect(self, place: Record | None) -> None:
-        """It is about to be opened there: if a state of the dataset's may be loaded, keep it as it is."""
+        """It is about to be opened there: if a state of the dataset's may be loaded, ask it for the one it has."""
         place = place or {}
         may_load = ("there" not in place and place.get("of") == "dataset") or "instead" in place
         if self.loaded.before is None and may_load:
-            self.loaded.before = with_own_generators(self.dataset)
+            self.loaded.before = saved(self.dataset)
 
     def put_back(self) -> None:
-        """Have the dataset as it was before; what it has said of sharing itself out holds."""
+        """Have the dataset where it was before; what it has said of sharing itself out holds."""
         self.shares = self.shares or (self.reader is not None and self.reader.asked)
         self.reader = None
-        try:
-            # It stays who it is: others have it, too, and tell it the epoch.
-            self.dataset.__dict__ = self.loaded.before.__dict__
-        except (AttributeError, TypeError):
-            self.dataset = self.loaded.before
-        self.loaded.before = with_own_generators(self.dataset)
+        if isinstance(self.loaded.before, bytes):
+            with contextlib.suppress(Exception):  # what that leads to is seen, and told, when it is opened again
+                load(self.dataset, self.loaded.before)
 
 
 class Parts:

@@ -21,7 +21,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.packing import unpack
-from feedline.engine.contract import CLOSED_MEANWHILE, Traits
+from feedline.engine.contract import Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import ShippingError, WorkerError, add_note
 from feedline.messages import Failure, Outcome
@@ -60,6 +60,11 @@ class ProcessWorkers:
 
     def resize(self, count: int) -> None:
         """Hire, or dismiss those who are free first, once the parts sent so far are taken."""
+        with self._crew.lock:
+            self._crew.check()
+            self._resize(count)
+
+    def _resize(self, count: int) -> None:
         if not self._crew.lanes:
             self._open(count)
         self._check_owner()
@@ -104,6 +109,11 @@ class ProcessWorkers:
 
     def send(self, part: Part, first: bool = False) -> None:
         self._check_owner()
+        with self._crew.lock:
+            self._crew.check()
+            self._send(part, first)
+
+    def _send(self, part: Part, first: bool) -> None:
         crew, joint = self._crew, part.joint
         slot = part.slot = crew.pool.take(small=part.task.rows is not None)
         place = None if joint is None else (joint.slot.id, joint.slot.capacity)
@@ -125,25 +135,35 @@ class ProcessWorkers:
         deadline = None if timeout is None else time.monotonic() + timeout
         dead: list[int] = []
         while True:
-            if crew.is_ending:  # by another thread, which sees to them
-                raise WorkerError(CLOSED_MEANWHILE)
-            tickets = receive_done(crew.done[0])
-            if tickets:
-                for lane in crew.lanes:
-                    lane.flush()
-                return [part for ticket in tickets if (part := self._opened(ticket)) is not None]
-            if dead:  # and what they had finished has been read
-                deaths: list[Part | Death] = [self._bury(number) for number in dead if not self._has_left(number)]
-                if deaths:
-                    return deaths
-                self.resize(self._count)  # should more have left than were to
-                dead = []
-                continue
+            with crew.lock:
+                crew.check()
+                if (found := self._received(dead)) is not None:
+                    return found
+            dead = []
             seconds = self._seconds_until(deadline)
-            ready = crew.selector.select(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))
+            try:
+                ready = crew.selector.select(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))
+            except ValueError:  # another thread has closed it
+                crew.check()
+                raise
             if not ready and seconds is not None and seconds <= LOOK_SECONDS:
                 return [self._give_up(number) for number in self._cannot_be_ended()]
             dead = [key.data for key, _ in ready if key.data is not None]
+
+    def _received(self, dead: list[int]) -> list[Part | Death] | None:
+        """What is there by now; None if that is nothing."""
+        crew = self._crew
+        tickets = receive_done(crew.done[0])
+        if tickets:
+            for lane in crew.lanes:
+                lane.flush()
+            return [part for ticket in tickets if (part := self._opened(ticket)) is not None]
+        if dead:  # and what they had finished has been read
+            deaths: list[Part | Death] = [self._bury(number) for number in dead if not self._has_left(number)]
+            if deaths:
+                return deaths
+            self._resize(self._count)  # should more have left than were to
+        return None
 
     def _seconds_until(self, deadline: float | None) -> float | None:
         moments = [killed + KILL_SECONDS for killed in self._killed.values()]
@@ -210,7 +230,9 @@ class ProcessWorkers:
             with contextlib.suppress(ShippingError):  # else it can only be forked again
                 self._shipped(by_value=True)
                 context, cargo = multiprocessing.get_context("spawn"), self._shipped
-        with without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext():
+        without = without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext()
+        with without, self._crew.lock:
+            self._crew.check()
             self._crew.hire(range(number, number + 1), cargo(), context)
 
     def _check_owner(self) -> None:
