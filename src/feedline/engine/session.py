@@ -107,28 +107,21 @@ class Session:
             self.tell_once(untold)
         # Of two threads that begin at once, the second is to find what the first has begun on the same workers.
         with self._beginning if options.persistent_workers else contextlib.nullcontext():
-            return self._begin(options, tasks, passed, length, job, kind, foresee, began)
+            kept = self._kept_for(options, job) if options.persistent_workers else None
+            workers = kept or WorkerSet(job, options, self._division, self.scaling)
+            workers.begin(options.in_order)
+            # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
+            iterator = kind(self, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None)
+            self._iterators.add(iterator)
+            self._latest = weakref.ref(iterator)
+            self._start(iterator, workers, has_to=kept is None)
+        if workers.processes():  # the start of threads is nothing to speak of
+            iterator.started(clock() - began)
+        return iterator
 
-    def _begin(
-        self,
-        options: Options,
-        tasks: Tasks,
-        passed: Passed,
-        length: Callable[[], int],
-        job: Job,
-        kind: type[BatchIterator],
-        foresee: Foresee | None,
-        began: int,
-    ) -> BatchIterator:
-        kept = self._kept_for(options, job) if options.persistent_workers else None
-        workers = kept or WorkerSet(job, options, self._division, self.scaling)
-        workers.begin(options.in_order)
-        # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
-        iterator = kind(self, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None)
-        self._iterators.add(iterator)
-        self._latest = weakref.ref(iterator)
+    def _start(self, iterator: BatchIterator, workers: WorkerSet, has_to: bool) -> None:
         try:
-            if kept is None:
+            if has_to:
                 workers.start()
             if self.scaling is not None:
                 self.scaling.begin(workers)
@@ -136,9 +129,6 @@ class Session:
         except BaseException:
             iterator.close()
             raise
-        if workers.processes():  # the start of threads is nothing to speak of
-            iterator.started(clock() - began)
-        return iterator
 
     def _scale(self, options: Options, job: Job) -> None:
         if not isinstance(options.num_workers, AutoCount):  # perhaps no longer: torch's loaders can be told another
