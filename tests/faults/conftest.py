@@ -21,4 +21,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def told() -> Iterator[Told]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", TORCHS_ADVICE)  # where there is one CPU
         yield Told(caught)
