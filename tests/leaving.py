@@ -12,7 +12,7 @@ from typing import Any
 
 import warm_host
 
-from feedline import ambient
+from feedline.randomness import redirection
 from feedline.supervise import lifeline, watchdog
 from feedline.workers import warm
 
@@ -36,7 +36,7 @@ def leftovers(segments_too: bool = True) -> dict[str, set[str]]:
         "descriptors": descriptors(),
         "segments": segments() if segments_too else set(),
         "watched": {f"{entry} of {entry.task}" for entry in watchdog._entries},
-        "replaced functions": {"those of random and numpy.random"} if ambient._switch.holders else set(),
+        "replaced functions": {"those of random and numpy.random"} if redirection.switch.holders else set(),
     }
 
 

@@ -25,11 +25,11 @@ from feedline import (
     pad,
     stack,
 )
-from feedline.ambient import ThisThread
 from feedline.collated import HINT_BATCHES
 from feedline.line.collators import Making
 from feedline.line.collators.arrays import NUMPY
 from feedline.messages import Task
+from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.workers.body import Body
 from feedline.workers.job import Job
 
@@ -293,7 +293,7 @@ def test_a_healthy_run_is_told_nothing():
 def test_nothing_is_said_beside_a_batch_in_which_nothing_was_counted():
     for collate_fn in (None, list, compose(stack), drop_invalid(keep)):
         job = Job(range(8), False, True, 4, False, collate_fn, None, 0, 0, 0)
-        body = Body(job, None, ThisThread(()), own_process=False)
+        body = Body(job, None, BorrowedGenerators(()), own_process=False)
         outcome = body.run(Task(0, 0, 0, [1, 2, 3]), np.empty)
         assert outcome.failure is None
         assert outcome.notice is None

@@ -38,8 +38,9 @@ LONG = 600
 SCRIPT = """
 import gc, sys, threading, queue, _thread, asyncio, concurrent.futures.thread
 import numpy as np
-from feedline import DataLoader, ambient
+from feedline import DataLoader
 from feedline.arena.slots import SlotPool
+from feedline.randomness.redirection import switch
 gc.disable()
 
 class Data:
@@ -112,7 +113,7 @@ def test_a_loop_is_collected_where_locks_of_its_loader_are_held(kind: dict[str, 
         next(iterator)
         as_garbage(iterator)
         del iterator
-        held(session._lock, session.mishaps._lock, session._collated._lock, ambient._switch._lock)
+        held(session._lock, session.mishaps._lock, session._collated._lock, switch._lock)
         """
     )
 

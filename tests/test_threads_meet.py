@@ -17,7 +17,6 @@ import pytest
 
 import feedline
 from feedline import DataLoader
-from feedline.ambient import PerThread, _switch
 from feedline.arena.slots import MAX_LEASED, SlotPool, Writer
 from feedline.collated import Collated
 from feedline.engine.ledger import Ledger
@@ -25,6 +24,7 @@ from feedline.engine.session import KEPT, Session
 from feedline.messages import BadSample, Outcome, Tally
 from feedline.mishaps import Mishaps
 from feedline.observe.meter import Meter, Spent
+from feedline.randomness.redirection import ThreadGenerators, switch
 from feedline.supervise import lifeline
 from feedline.workers.crew import Crew
 from feedline.workers.job import Job
@@ -34,7 +34,7 @@ THREADS = 4
 
 
 @pytest.fixture(autouse=True)
-def many_switches() -> Iterator[None]:
+def manyswitches() -> Iterator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -164,21 +164,21 @@ def test_what_collators_say_is_counted_in_several_threads() -> None:
     assert collated.stats().cut == 600
 
 
-def test_the_switch_is_thrown_back_when_the_last_lets_go() -> None:
+def test_theswitch_is_thrown_back_when_the_last_lets_go() -> None:
     def live() -> None:
         for _ in range(5):
-            ambient = PerThread()
-            ambient.open()
-            ambient.enter(7)
+            generators = ThreadGenerators()
+            generators.open()
+            generators.enter(7)
             drawn.append(float(np.random.rand()))
-            ambient.close()
+            generators.close()
 
     drawn: list[float] = []
-    original, before = np.random.rand, _switch.holders  # of threads that an earlier test had to leave behind
+    original, before = np.random.rand, switch.holders  # of threads that an earlier test had to leave behind
     at_once(*[live] * THREADS)
     assert len(set(drawn)) == 1
     assert np.random.rand == original
-    assert _switch.holders == before
+    assert switch.holders == before
 
 
 def test_slots_that_end_while_others_are_taken_are_never_written_under_a_view() -> None:

@@ -71,7 +71,7 @@ from feedline.practice.largest import largest_batch
 from feedline.practice.learning_rate import scale_learning_rate, warmup
 from feedline.practice.micro_batches import accumulate
 from feedline.practice.noise import gradient_noise
-from feedline.rng import rng
+from feedline.randomness.rng import rng
 from feedline.shared_list import SharedList
 from feedline.stats import Change, Chosen, CollateStats, Flow, Stats, WorkerMemory
 from feedline.worker_info import WorkerInfo, get_worker_info

@@ -34,9 +34,9 @@ from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options
 from feedline.options.option import picked
 from feedline.options.table import CoreOptions
+from feedline.randomness.rng import mix
 from feedline.recorder import Recorder
 from feedline.resuming import Progress, lacking, read_again
-from feedline.rng import mix
 from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.stats import Stats
 from feedline.workers.job import Job

@@ -11,10 +11,10 @@ from damaged import BatchDamaged, Damaged, Keyed, ManyDamaged, OnlyMany
 
 import feedline
 from feedline import ArrayDataset, ConcatDataset, Dataset, StackDataset, Subset
-from feedline.ambient import ThisThread
 from feedline.datasets import described, reads_one
 from feedline.messages import Outcome, Task
 from feedline.progress import INDEX, PLACE, Row, unwatched
+from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.workers.body import Body
 from feedline.workers.job import Job
 from feedline.workers.wire import dump_task, load_task
@@ -25,7 +25,7 @@ def run(dataset: Any, task: Task, on_error: str = "raise", sampler: Any = None, 
     names = ("dataset", "stream", "batched", "drop_last", "collate_fn", "worker_init_fn", "shuffle_buffer", "seed")
     given = {name: getattr(options, name) for name in names}
     job = Job(**given, batch_size=4, num_workers=0, on_error=on_error)
-    body = Body(job, None, ThisThread(()), own_process=False, row=row)
+    body = Body(job, None, BorrowedGenerators(()), own_process=False, row=row)
     body.start()
     try:
         return body.run(task, np.empty)

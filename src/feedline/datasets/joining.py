@@ -30,7 +30,7 @@ from feedline.datasets.reading import (
     reads_batches,
     reads_many,
 )
-from feedline.rng import reading_some
+from feedline.randomness.rng import reading_some
 from feedline.worker_info import countings, is_one_of_many
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from feedline.datasets.reading import Array
 from feedline.errors import OptionTypeError
-from feedline.rng import mix, spread
+from feedline.randomness.rng import mix, spread
 
 Words = npt.NDArray[np.uint64]
 

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
-from feedline.ambient import BySample
 from feedline.messages import Task
-from feedline.one_sample import OneSample
 from feedline.progress import PLACE, SINCE, Row, among, clock, unwatched
-from feedline.rng import Key, enter_sample, enter_task, leave_task, task_seed
+from feedline.randomness.redirection import BySample, SampleGenerators
+from feedline.randomness.rng import Key, enter_sample, enter_task, leave_task, task_seed
 from feedline.worker_info import place_of_thread, work_for
 
 log = logging.getLogger("feedline")
@@ -225,7 +224,7 @@ class FetchThreads:
 def _serve(waiting: queue.SimpleQueue[Reading | None], generators: BySample, place: Any) -> None:
     """The life of a thread of the pool."""
     work_for(place)
-    own = OneSample()
+    own = SampleGenerators()
     generators.follow(own)
     while (reading := waiting.get()) is not None:
         _read_on(reading, own, waiting)
@@ -233,7 +232,7 @@ def _serve(waiting: queue.SimpleQueue[Reading | None], generators: BySample, pla
     waiting.put(None)
 
 
-def _read_on(reading: Reading, own: OneSample, waiting: queue.SimpleQueue[Reading | None]) -> None:
+def _read_on(reading: Reading, own: SampleGenerators, waiting: queue.SimpleQueue[Reading | None]) -> None:
     """One sample after the other, as long as there are any."""
     reader, dataset, samples = threading.get_ident(), reading.dataset, reading.samples
     number = reading.take(reader)

@@ -23,10 +23,9 @@ from contextvars import copy_context
 from types import CoroutineType, FrameType
 from typing import Any
 
-from feedline.ambient import BySample
 from feedline.line.concurrent import STOP_SECONDS, Reading, line_of, lines_of
-from feedline.one_sample import OneSample
-from feedline.rng import enter_in_coroutine, follow, place_of_thread, task_seed
+from feedline.randomness.redirection import BySample, SampleGenerators
+from feedline.randomness.rng import enter_in_coroutine, follow, place_of_thread, task_seed
 from feedline.worker_info import place_of_thread as worker_of_thread
 from feedline.worker_info import work_for
 
@@ -46,7 +45,7 @@ class FetchLoop:
         self._owner = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._generators = BySample()
-        self._spare: list[OneSample] = []
+        self._spare: list[SampleGenerators] = []
         self._current: Reading | None = None
         self._task: asyncio.Task[Any] | None = None
         self._thread = 0  # that runs the loop
@@ -63,7 +62,7 @@ class FetchLoop:
             self._current = None
 
     def finish(self, coroutine: Any) -> list[Any]:
-        place, own = place_of_thread(), self._spare.pop() if self._spare else OneSample()
+        place, own = place_of_thread(), self._spare.pop() if self._spare else SampleGenerators()
         assert place.task is not None
         own.enter(task_seed(*place.task, *place.sample), 0)
         try:
@@ -122,7 +121,7 @@ class FetchLoop:
             self._loop.set_default_executor(ThreadPoolExecutor(self.count, "feedline-to-thread"))
         return self._loop
 
-    async def _follow(self, coroutine: Any, place: Any, own: OneSample) -> Any:
+    async def _follow(self, coroutine: Any, place: Any, own: SampleGenerators) -> Any:
         follow(place)
         self._generators.follow(own)
         return await coroutine
@@ -142,7 +141,7 @@ class FetchLoop:
 
     async def _read_on(self, reading: Reading, ended: _Ended) -> None:
         """One sample after the other, as long as there are any."""
-        own = self._spare.pop() if self._spare else OneSample()
+        own = self._spare.pop() if self._spare else SampleGenerators()
         try:
             self._generators.follow(own)
             reader, task = asyncio.current_task(), (reading.task.seed, reading.task.epoch)

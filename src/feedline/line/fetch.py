@@ -4,7 +4,7 @@ Takes: a dataset and a task. Gives: its samples, or the finished batch if the da
 Promises: `__getbatch__` (when the batch is collated by default), else `__getitems__`, else `__getitem__` one by one;
 `feedline.rng()` belongs to the sample being read; an exception says which sample it was.
 Not its job: going on without a sample that fails (salvage), streams (stream), collating (collate), seeding the global
-generators (ambient).
+generators (randomness).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from feedline.errors import add_note
 from feedline.line.concurrent import FetchThreads, Readers, Reading, Wanted
 from feedline.messages import AsGiven, BadSample, Empty, IntArray, Task, error_line
 from feedline.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
-from feedline.rng import Key, enter_sample, reading_many, thread_place
+from feedline.randomness.rng import Key, enter_sample, reading_many, thread_place
 
 
 class BatchReader(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feedline.rng import mix, spread
+from feedline.randomness.rng import mix, spread
 
 IntArray = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

@@ -18,7 +18,7 @@ import numpy as np
 
 from feedline.errors import StateError
 from feedline.line.source import Record
-from feedline.rng import mix
+from feedline.randomness.rng import mix
 
 DRAWS = 4096
 """After so many draws the generator is seeded anew: to go on, at most so many are made again, in a millisecond."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from feedline.line.permutation import IntArray, Order, Permutation
-from feedline.rng import mix
+from feedline.randomness.rng import mix
 
 # From here on a shuffle is computed instead of stored. Measured: at 500,000 shuffling an array is faster (10
 # ns an index, against 30 to 35 computed); at 5 million it no longer fits a cache and costs the same (35 ns);

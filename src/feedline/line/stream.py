@@ -31,7 +31,7 @@ from feedline.line.source import Loaded, Record, Source, anew, load_dataset
 from feedline.line.turns import ONE_RANK, OWN_ENDS, Turns
 from feedline.messages import BadSample, Task, error_line
 from feedline.progress import PLACE, SINCE, Row, clock, unwatched
-from feedline.rng import enter_sample, mix
+from feedline.randomness.rng import enter_sample, mix
 from feedline.state import Unsaid
 from feedline.worker_info import namings, watch_for_counting
 

@@ -22,7 +22,7 @@ from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionTypeError, SourceError
 from feedline.masking import file_name
-from feedline.rng import enter_one_of
+from feedline.randomness.rng import enter_one_of
 from feedline.sources.decoding import MAX_BYTES, MAX_PIXELS, Decoders
 from feedline.sources.given import PathLike, Taking, one_label_each, wanted_suffixes
 from feedline.sources.names import Names

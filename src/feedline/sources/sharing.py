@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 from feedline.checks import check_flag
 from feedline.datasets import IterableDataset
 from feedline.errors import SourceError, StateError
+from feedline.randomness.rng import mix, rng
 from feedline.rank_questions import note_sharing
-from feedline.rng import mix, rng
 from feedline.world import ranks
 
 ORDER = 0x0DE4_0F_5A4D5

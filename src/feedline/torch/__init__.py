@@ -39,7 +39,7 @@ from feedline.line.mixing import MixtureSampler
 from feedline.line.sampler import BatchOrderSampler
 from feedline.line.stratified import StratifiedBatchSampler
 from feedline.line.weighted import weights_from_labels
-from feedline.rng import rng
+from feedline.randomness.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.collators import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.loader import DataLoader

@@ -12,7 +12,6 @@ import os
 import threading
 from functools import partial
 
-from feedline.ambient import Ambient
 from feedline.errors import FeedlineError, OptionError, StateError, add_note
 from feedline.line.collate import register_collate
 from feedline.line.fetch import Fetcher, index_list, readers_of
@@ -21,7 +20,8 @@ from feedline.line.stream import Otherwise, StreamReader
 from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks
 from feedline.observe.marks import Marking, Marks
 from feedline.progress import Row, clock, unwatched
-from feedline.rng import enter_task, leave_task, task_seed
+from feedline.randomness.global_generators import Generators
+from feedline.randomness.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.worker_info import WorkerInfo, acting_as, set_worker_info
 from feedline.workers.dialect import NUMPY
@@ -38,7 +38,7 @@ class Body:
     """One worker's mind. `worker` is its number, or None when the loop does the work itself."""
 
     def __init__(
-        self, job: Job, worker: int | None, ambient: Ambient, own_process: bool, row: Row | None = None
+        self, job: Job, worker: int | None, generators: Generators, own_process: bool, row: Row | None = None
     ) -> None:
         self._job = job
         self._row = unwatched() if row is None else row
@@ -46,7 +46,7 @@ class Body:
         if self._marking is not None:
             self._row = self._marking
         self._worker = worker
-        self._ambient = ambient
+        self._generators = generators
         self._own_process = own_process
         self._gathers = job.batched and job.collate_fn is None and not job.stream
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
@@ -56,7 +56,7 @@ class Body:
         several = self.readers is not None and self.readers.count > 1 and job.batched and not many
         # Beside other threads the user may draw, too.
         alone = own_process or (worker is None and threading.current_thread() is threading.main_thread())
-        self._together = Together(job.dialect.sources) if several and alone else None
+        self._together = Together() if several and alone else None
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
@@ -71,13 +71,13 @@ class Body:
             self._parts = Parts(job.dataset, job.num_workers, own, job.seed, initialised, loaded)
         self._ranks = RankSharing(job)
         self._maker = Maker(job, own_process, self._row)
-        self._piecework = Piecework(job.dialect, self._fetcher, ambient, self._row, reader is None and not many)
+        self._piecework = Piecework(job.dialect, self._fetcher, generators, self._row, reader is None and not many)
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
 
     def start(self) -> None:
         """Become that worker; if `worker_init_fn` fails, every task's outcome will say so."""
-        self._ambient.open()
+        self._generators.open()
         if self._worker is None:
             if self._parts is not None and self._job.turns.ranks > 1:
                 self._parts.own.info, self._parts.own.shares = self._info(0), False
@@ -110,7 +110,7 @@ class Body:
 
     def _initialise(self, info: WorkerInfo) -> bool:
         assert self._job.worker_init_fn is not None
-        self._ambient.enter(info.seed)
+        self._generators.enter(info.seed)
         with watch_for_sharing(info.dataset) as sharing, self._ranks.watched():
             self._job.worker_init_fn(info.id)
         return sharing.found
@@ -122,7 +122,7 @@ class Body:
         if self.readers is not None:
             self.readers.close()
         set_worker_info(None, self._own_process)
-        self._ambient.close()
+        self._generators.close()
 
     def run(self, task: Task, empty: Empty) -> Outcome:
         """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
@@ -156,7 +156,7 @@ class Body:
             return self.failed(task, error)
         finally:
             leave_task()
-            self._ambient.leave()
+            self._generators.leave()
 
     def failed(self, task: Task, error: BaseException) -> Outcome:
         """The outcome of a task that raised."""
@@ -291,7 +291,7 @@ class Body:
         return part.reader
 
     def _seed(self, task: Task) -> None:
-        self._ambient.enter(task_seed(task.seed, task.epoch, task.seq))
+        self._generators.enter(task_seed(task.seed, task.epoch, task.seq))
 
 
 def _said(reader: StreamReader) -> str | None:

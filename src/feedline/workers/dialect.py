@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from feedline.ambient import Source
 from feedline.datasets import reads_many
 from feedline.line.collate import default_collate
 from feedline.line.collators import Arrays
@@ -23,7 +22,6 @@ from feedline.line.pieces import NUMPY as NUMPY_PIECES
 from feedline.line.pieces import Pieces
 from feedline.messages import Empty
 from feedline.worker_info import WorkerInfo
-from feedline.workers.torch_generator import TorchGenerator
 
 
 def _nothing(info: WorkerInfo) -> None:
@@ -59,8 +57,6 @@ class Dialect:
     """How a batch is made in pieces by several workers, and put together."""
     reads_many: Callable[[Any], bool] = reads_many
     """Does the dataset's `__getitems__` do more than read one sample after the other?"""
-    sources: tuple[Source, ...] = (TorchGenerator(),)
-    """Further global random generators to seed before each task."""
     reducers: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
     """How to pickle the framework's arrays: `reducer(array, empty)`, as `__reduce__` but the bytes one PickleBuffer."""
     preload: tuple[str, ...] = ("feedline.workers.process_main",)

@@ -9,15 +9,11 @@ Not its job: generators that a dataset keeps (held_generators).
 
 from __future__ import annotations
 
-import pickle
-import random
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-from feedline import mersenne
-from feedline.ambient import Source
 from feedline.messages import Notice, Outcome
+from feedline.randomness.global_generators import GLOBAL_SOURCES
 
 TASKS = 4
 """Of each worker, that are looked at: 50 µs each."""
@@ -27,15 +23,20 @@ SHARED = (
 )
 
 
+WHOSE = (
+    "random's generator past its functions (`from random import …`)",
+    "numpy.random's generator past its functions (`from numpy.random import …`)",
+    "the framework's default generator",
+)
+"""Of each of the global generators."""
+
+
 class Together:
     """The first batches of a worker that reads several samples at a time, where nobody else draws meanwhile."""
 
-    def __init__(self, further: Iterable[Source]) -> None:
-        self._states: list[tuple[str, Callable[[], Any]]] = [
-            ("random's generator past its functions (`from random import …`)", random._inst.getstate),  # type: ignore[attr-defined, unused-ignore]
-            ("numpy.random's generator past its functions (`from numpy.random import …`)", mersenne.glimpse),
-            *(("the framework's default generator", partial(state_of, source)) for source in further),
-        ]
+    def __init__(self) -> None:
+        glimpses = (source.glimpse for source in GLOBAL_SOURCES)
+        self._states: list[tuple[str, Callable[[], Any]]] = list(zip(WHOSE, glimpses, strict=True))
         self._before: list[Any] = []  # empty when nobody looks
         self._drawn_from = ""
         self._left = TASKS
@@ -61,11 +62,3 @@ class Together:
             return outcome
         notice = (outcome.notice or Notice())._replace(warning=SHARED.format(whose=self._drawn_from))
         return outcome._replace(notice=notice)
-
-
-def state_of(source: Source) -> bytes:
-    """A generator's state, to be compared."""
-    state: Any = source.save()
-    if hasattr(state, "numpy"):  # a tensor is pickled with more than what is in it
-        return bytes(state.numpy().tobytes())
-    return pickle.dumps(state)

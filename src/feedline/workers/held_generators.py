@@ -8,7 +8,7 @@ that draws for its samples needs them to draw differently, and they do not: each
 Draws in two batches running are draws for samples; where two workers (or a worker of one epoch and one of another)
 began in the same state and both draw so, there is a warning with the remedy.
 Promises: a generator's state is read, and nothing else is done to it; one that cannot be read is left alone.
-Not its job: the global generators (ambient); streams, whose workers must draw alike to share files out.
+Not its job: the global generators (randomness); streams, whose workers must draw alike to share files out.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _recognise(kind: type) -> Callable[[Any], Any] | None:
 
 
 def _unless_global(inner: Callable[[Any], Any], known: Any) -> Callable[[Any], Any]:
-    """A check that answers with the generator itself; the global ones are ambient's to seed."""
+    """A check that answers with the generator itself; the global ones are seeded by us."""
     return lambda generator: None if inner(generator) is known else generator
 
 

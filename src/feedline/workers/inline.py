@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 
-from feedline.ambient import ThisThread
 from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.engine.contract import Traits
@@ -24,6 +23,7 @@ from feedline.engine.ledger import Part
 from feedline.line.concurrent import Readers
 from feedline.observe.meter import spent_by
 from feedline.progress import INDEX, PLACE, PREPARING, SINCE, clock, count_making, unwatched
+from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.supervise import watchdog
 from feedline.supervise.watch import NO_WORKER, Death, Standing
 from feedline.supervise.watchdog import Entry
@@ -36,10 +36,10 @@ class InlineWorkers:
     """The contract, kept by nobody but the caller."""
 
     def __init__(self, job: Job) -> None:
-        ambient = ThisThread(job.dialect.sources)
+        generators = BorrowedGenerators()
         pool = SlotPool() if segment.available else None
         self._row = unwatched()
-        self._body = Body(job, None, ambient, own_process=False, row=self._row)
+        self._body = Body(job, None, generators, own_process=False, row=self._row)
         self._sent: deque[Part] = deque()
         self._oldest = 0  # parts of earlier runs are not wanted
         self._memory = LocalMemory(pool)
@@ -48,7 +48,7 @@ class InlineWorkers:
         """Does it run code of the user's, with nobody to look on? In a worker its own parent does."""
         # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.
         self.traits = Traits(pool, partial(spent_by, [self._row]), work_ahead=False)
-        self.stop: Callable[[], None] = partial(_stop, ambient, pool, self._body.readers)
+        self.stop: Callable[[], None] = partial(_stop, generators, pool, self._body.readers)
 
     def resize(self, count: int) -> None:
         """There is nobody to be had or dismissed."""
@@ -106,8 +106,8 @@ class InlineWorkers:
         """Nobody has died."""
 
 
-def _stop(ambient: ThisThread, pool: SlotPool | None, readers: Readers | None) -> None:
-    ambient.close()
+def _stop(generators: BorrowedGenerators, pool: SlotPool | None, readers: Readers | None) -> None:
+    generators.close()
     if readers is not None:
         readers.close()
     if pool is not None:

@@ -14,21 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from feedline.ambient import Ambient
 from feedline.line.fetch import Fetcher, index_list
 from feedline.line.pieces import never_whole
 from feedline.messages import Apart, Empty, Notice, Outcome, Task
 from feedline.progress import COLLATING, PLACE, SINCE, Row, clock
+from feedline.randomness.global_generators import Generators
 from feedline.workers.dialect import Dialect
 
 
 class Piecework:
     """One worker's part in batches that are made by several."""
 
-    def __init__(self, dialect: Dialect, fetcher: Fetcher, ambient: Ambient, row: Row, singly: bool) -> None:
+    def __init__(self, dialect: Dialect, fetcher: Fetcher, generators: Generators, row: Row, singly: bool) -> None:
         self._pieces = dialect.pieces
         self._fetcher = fetcher
-        self._ambient = ambient
+        self._generators = generators
         self._row = row
         self._never = not singly
         self._tried = False
@@ -38,7 +38,7 @@ class Piecework:
         if self._never or not self._pieces.are_plain():
             return _apart(task, Apart.ALWAYS)
         # Drawn numbers and not states are compared: those are 5 kB, and 0.2 ms a piece.
-        untouched = self._ambient.draw()
+        untouched = self._generators.draw()
         seed(task)
         began = clock()
         try:
@@ -70,7 +70,7 @@ class Piecework:
         return samples + self._fetcher.one_by_one(task, wanted)
 
     def _has_drawn(self, untouched: Any) -> bool:
-        self._never = self._never or self._ambient.draw() != untouched
+        self._never = self._never or self._generators.draw() != untouched
         return self._never
 
     def _joins(self, samples: list[Any]) -> bool:

@@ -15,7 +15,6 @@ from functools import partial
 from types import FrameType
 from typing import NamedTuple
 
-from feedline.ambient import Owned
 from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.packing import NONE, Packed, Reducers, pack
 from feedline.arena.segment import Segment
@@ -37,6 +36,7 @@ from feedline.progress import (
     clock,
     count_making,
 )
+from feedline.randomness.global_generators import OwnedGenerators
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
@@ -116,8 +116,8 @@ class _Worker:
         try:
             job = cargo if isinstance(cargo, Job) else cargo.open(self._segment)
             self._reducers, self._streams, self._in_turn = job.dialect.reducers, job.stream, job.in_turn
-            ambient = Owned(job.dialect.sources)
-            self._body = Body(job, number, ambient, own_process=True, row=self._row)
+            generators = OwnedGenerators()
+            self._body = Body(job, number, generators, own_process=True, row=self._row)
             if self._body.readers is not None:
                 last_words.add(self._body.readers.stack)
             self._body.start()

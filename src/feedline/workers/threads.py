@@ -24,7 +24,6 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from feedline.ambient import PerThread
 from feedline.arena import segment
 from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.slots import LocalMemory, SlotPool
@@ -35,6 +34,7 @@ from feedline.line.stateful import is_stateful
 from feedline.messages import Failure, Outcome
 from feedline.observe.meter import spent_by
 from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
+from feedline.randomness.redirection import ThreadGenerators
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body
 from feedline.workers.copying import set_apart, with_own_generators
@@ -244,9 +244,9 @@ def _work(
     worker: _Worker, job: Job, number: int, lane: Lane, answers: Answers, pool: SlotPool | None, now: _Now
 ) -> None:
     # A function of what it needs: a running thread must not keep a dropped loader alive.
-    ambient = PerThread()
+    generators = ThreadGenerators()
     memory, of_parts = LocalMemory(pool), LocalMemory(pool, small=True)
-    body, broken = _body(job, number, ambient, worker.row)
+    body, broken = _body(job, number, generators, worker.row)
     if body is not None and body.readers is not None:
         worker.reading = body.readers.stack
     worker.at(IDLE)
@@ -278,15 +278,15 @@ def _work(
             body.stop()
 
 
-def _body(job: Job, number: int, ambient: PerThread, row: Row) -> tuple[Body | None, Failure | None]:
+def _body(job: Job, number: int, generators: ThreadGenerators, row: Row) -> tuple[Body | None, Failure | None]:
     try:
         if job.stream:  # each thread its own, so that worker_init_fn can give it its own share
             with _copying:  # one after the other: some datasets change when they are looked at
                 job = replace(job, dataset=_own_copy(job))
-        body = Body(job, number, ambient, own_process=False, row=row)
+        body = Body(job, number, generators, own_process=False, row=row)
         body.start()
     except BaseException as error:  # the loop waits for an outcome, whatever it is
-        ambient.close()  # or the modules' functions would go on looking which thread calls them
+        generators.close()  # or the modules' functions would go on looking which thread calls them
         return None, Failure.of(error, same_process=False)
     return body, None
 

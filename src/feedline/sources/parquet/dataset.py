@@ -21,7 +21,7 @@ from feedline.checks import check_function, check_whole
 from feedline.datasets import Dataset, Empty, IntArray
 from feedline.datasets.reading import position
 from feedline.errors import SourceError
-from feedline.rng import enter_one_of
+from feedline.randomness.rng import enter_one_of
 from feedline.sources.parquet.columns import Columns
 from feedline.sources.parquet.groups import Groups
 

@@ -18,7 +18,7 @@ from feedline.checks import check_function, check_whole
 from feedline.datasets import Dataset, IntArray
 from feedline.datasets.reading import position
 from feedline.errors import OptionTypeError, SourceError
-from feedline.rng import enter_one_of
+from feedline.randomness.rng import enter_one_of
 from feedline.sources.located import Located, locate
 from feedline.sources.places import Folder
 from feedline.sources.tar.bytes_of import Held

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kinds import few, named
 
 from feedline import ArrayDataset, DataLoader, RandomSampler, Subset, random_split, rng
-from feedline.rng import enter_sample, enter_task, leave_task, mix, task_seed, thread_place
+from feedline.randomness.rng import enter_sample, enter_task, leave_task, mix, task_seed, thread_place
 
 WORDS = st.integers(0, 2**64 - 1)
 

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline import python_random
-from feedline.ambient import PerThread
-from feedline.python_random import Kept, restore, save, seed
+from feedline.randomness import global_generators
+from feedline.randomness.global_generators import PythonGenerator, PythonState
+from feedline.randomness.redirection import ThreadGenerators
+
+SOURCE = PythonGenerator()
 
 DRAWS = {
     "random": lambda count: [random.random() for _ in range(count)],
@@ -24,6 +26,13 @@ DRAWS = {
     "state": lambda count: random.setstate(random.Random(count).getstate()),
 }
 draws = st.lists(st.tuples(st.sampled_from(sorted(DRAWS)), st.integers(0, 700)), max_size=4)
+
+
+def borrowed(value: int = 7) -> Any:
+    """Seed it; what to restore."""
+    saved: list[Any] = []
+    SOURCE.borrow(value, saved)
+    return saved[0]
 
 
 def draw(many: list[tuple[str, int]]) -> None:
@@ -42,28 +51,29 @@ def _put_back() -> Iterator[None]:
 @given(st.integers(0, 2**64 - 1), draws, draws)
 def test_seeding_saving_and_restoring_are_pythons(value: int, before: Any, between: Any) -> None:
     random.gauss(0, 1)
-    seed(value)
+    SOURCE.seed(value)
     assert random.getstate() == random.Random(value).getstate()
     draw(before)
     was = random.getstate()
-    kept = save()
-    assert isinstance(kept, Kept)  # the quick way
-    assert random.getstate() == was
+    kept = borrowed(value)
+    assert isinstance(kept, PythonState)  # the quick way
+    assert random.getstate() == random.Random(value).getstate()
     for _ in range(2):  # it is a value: nothing has been drawn from it
         draw(between)
-        restore(kept)
+        SOURCE.restore(kept)
         assert random.getstate() == was
 
 
 def test_a_thread_of_its_own_generators_keeps_to_those() -> None:
-    own = PerThread()
+    own = ThreadGenerators()
     own.open()
     try:
         shared = random._inst.getstate()  # type: ignore[attr-defined]
-        seed(7)
-        kept = save()
+        SOURCE.seed(7)
+        kept = borrowed(8)
+        SOURCE.restore(kept)
         drawn = random.random()
-        restore(kept)
+        SOURCE.restore(kept)
         assert random.random() == drawn == random.Random(7).random()
         assert random._inst.getstate() == shared  # type: ignore[attr-defined]
     finally:
@@ -71,12 +81,13 @@ def test_a_thread_of_its_own_generators_keeps_to_those() -> None:
 
 
 def test_where_the_memory_is_not_known_python_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_random, "_memory", None)
+    monkeypatch.setattr(global_generators, "_memory", None)
     random.gauss(0, 1)
-    was, kept = random.getstate(), save()
+    was = random.getstate()
+    kept = borrowed()
     assert kept == was
     random.random()
-    restore(kept)
+    SOURCE.restore(kept)
     assert random.getstate() == was
-    monkeypatch.setattr(python_random, "_SHARED", random.SystemRandom())
-    assert python_random._found() is None
+    monkeypatch.setattr(global_generators, "_PYTHON", random.SystemRandom())
+    assert global_generators._found_in_python() is None

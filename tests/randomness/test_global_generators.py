@@ -15,9 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kinds import THREADS
 
-from feedline import DataLoader, mersenne, python_random
-from feedline.ambient import GLOBAL_SOURCES, Ambient, Borrowed, Owned, PerThread, ThisThread, Visiting
-from feedline.one_sample import OneSample, being_read
+from feedline import DataLoader
+from feedline.randomness.global_generators import (
+    GLOBAL_SOURCES,
+    BorrowedGenerators,
+    Generators,
+    NumPyState,
+    OwnedGenerators,
+    PythonState,
+)
+from feedline.randomness.redirection import SampleGenerators, ThreadGenerators, VisitingGenerators, being_read
 
 NUMBERS = st.integers(0, 2**64 - 1)
 
@@ -79,12 +86,12 @@ def half_used_generators() -> Iterator[None]:
     np.random.set_state(numpy)
 
 
-def drawn_under(ambient: Ambient, number: int, draw: Callable[[], Any] = some_draws) -> Any:
-    ambient.enter(number)
+def drawn_under(generators: Generators, number: int, draw: Callable[[], Any] = some_draws) -> Any:
+    generators.enter(number)
     try:
         return draw()
     finally:
-        ambient.leave()
+        generators.leave()
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
@@ -106,12 +113,12 @@ def in_thread(work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def opened(ambient: Ambient) -> Iterator[Ambient]:
-    ambient.open()
+def opened(generators: Generators) -> Iterator[Generators]:
+    generators.open()
     try:
-        yield ambient
+        yield generators
     finally:
-        ambient.close()
+        generators.close()
 
 
 def functions() -> dict[tuple[str, str], Any]:
@@ -120,8 +127,8 @@ def functions() -> dict[tuple[str, str], Any]:
 
 
 def isolated_draws(number: int, draw: Callable[[], Any] = some_draws) -> Any:
-    with opened(PerThread()) as ambient:
-        return drawn_under(ambient, number, draw)
+    with opened(ThreadGenerators()) as generators:
+        return drawn_under(generators, number, draw)
 
 
 # --- the same number, the same draws, whoever draws ---
@@ -129,56 +136,56 @@ def isolated_draws(number: int, draw: Callable[[], Any] = some_draws) -> Any:
 
 @given(NUMBERS)
 def test_all_three_ways_draw_the_same_for_the_same_number(number: int) -> None:
-    drawn = drawn_under(Borrowed(), number)
-    assert drawn_under(Borrowed(), number) == drawn
-    assert drawn_under(Owned(), number) == drawn
+    drawn = drawn_under(BorrowedGenerators(), number)
+    assert drawn_under(BorrowedGenerators(), number) == drawn
+    assert drawn_under(OwnedGenerators(), number) == drawn
     assert in_thread(lambda: isolated_draws(number)) == drawn
 
 
-@pytest.mark.parametrize("make", [Owned, Borrowed, PerThread])
-def test_what_was_drawn_before_does_not_matter(make: Callable[[], Ambient]) -> None:
+@pytest.mark.parametrize("make", [OwnedGenerators, BorrowedGenerators, ThreadGenerators])
+def test_what_was_drawn_before_does_not_matter(make: Callable[[], Generators]) -> None:
     def work() -> list[Any]:
-        with opened(make()) as ambient:
-            first = drawn_under(ambient, 5)
-            drawn_under(ambient, 6, lambda: (random.gauss(0, 1), np.random.randn()))
-            assert drawn_under(ambient, 5) == first
+        with opened(make()) as generators:
+            first = drawn_under(generators, 5)
+            drawn_under(generators, 6, lambda: (random.gauss(0, 1), np.random.randn()))
+            assert drawn_under(generators, 5) == first
             return first
 
     assert in_thread(work) == work()
 
 
-@pytest.mark.parametrize("make", [Owned, Borrowed, PerThread])
-def test_numbers_that_differ_in_any_of_64_bits_draw_differently(make: Callable[[], Ambient]) -> None:
+@pytest.mark.parametrize("make", [OwnedGenerators, BorrowedGenerators, ThreadGenerators])
+def test_numbers_that_differ_in_any_of_64_bits_draw_differently(make: Callable[[], Generators]) -> None:
     numbers = [0, *(1 << bit for bit in range(64))]
-    with opened(make()) as ambient:
-        pairs = [drawn_under(ambient, number, lambda: (random.random(), np.random.rand())) for number in numbers]
+    with opened(make()) as generators:
+        pairs = [drawn_under(generators, number, lambda: (random.random(), np.random.rand())) for number in numbers]
     assert len({python for python, _ in pairs}) == len(numbers)
     # NumPy gets the lower half, which rng.task_seed makes differ by itself
     assert len({numpy for _, numpy in pairs}) == len({number & 0xFFFFFFFF for number in numbers})
 
 
-# --- Borrowed ---
+# --- BorrowedGenerators ---
 
 
 def test_borrowed_generators_are_put_back_exactly() -> None:
     before = state()
     for name, draw in DRAWS.items():
-        drawn_under(Borrowed(), 5, draw)
+        drawn_under(BorrowedGenerators(), 5, draw)
         assert state() == before, name
 
 
 def test_borrowed_generators_are_put_back_after_an_error_and_after_several_entries() -> None:
     before = state()
-    ambient = Borrowed()
+    generators = BorrowedGenerators()
     with pytest.raises(ZeroDivisionError):
-        drawn_under(ambient, 5, lambda: np.random.rand() / 0 if random.random() > 2 else 1 / 0)
+        drawn_under(generators, 5, lambda: np.random.rand() / 0 if random.random() > 2 else 1 / 0)
     assert state() == before
     for number in range(3):  # a stream's batches passed over: seeded again without having left
-        ambient.enter(number)
-    ambient.leave()
+        generators.enter(number)
+    generators.leave()
     assert state() == before
-    ambient.leave()
-    ambient.close()
+    generators.leave()
+    generators.close()
     assert state() == before
 
 
@@ -195,31 +202,23 @@ def test_generators_are_put_back_after_ctrl_c_between_them(late: bool) -> None:
 
     restored: list[Any] = []
     some_draws()
-    before, ambient = state(), Borrowed([Interrupted()])  # type: ignore[list-item]
+    before, generators = state(), BorrowedGenerators([*GLOBAL_SOURCES, Interrupted()])  # type: ignore[list-item]
     with pytest.raises(KeyboardInterrupt):
-        ambient.enter(5)
-    ambient.leave()
+        generators.enter(5)
+    generators.leave()
     assert state() == before
     assert restored == ["mine"] * late
-
-
-def test_closing_puts_back_what_was_not_left() -> None:
-    before = state()
-    ambient = Borrowed()
-    ambient.enter(5)
-    ambient.close()
-    assert state() == before
 
 
 def test_one_borrowing_inside_another_goes_on_afterwards() -> None:
     """A dataset that loads from another loader."""
     before = state()
-    outer = Borrowed()
+    outer = BorrowedGenerators()
     outer.enter(5)
     alone = some_draws() + some_draws()
     outer.enter(5)
     again = some_draws()
-    drawn_under(Borrowed(), 6)
+    drawn_under(BorrowedGenerators(), 6)
     assert again + some_draws() == alone
     outer.leave()
     assert state() == before
@@ -246,20 +245,20 @@ def test_a_users_stream_goes_on_as_if_nothing_had_been_loaded() -> None:
     assert [batch.tolist() for batch in loader] == [batch for batch, _ in first]
 
 
-# --- Owned ---
+# --- OwnedGenerators ---
 
 
 def test_owned_generators_are_left_seeded() -> None:
-    ambient = Owned()
-    ambient.open()
-    drawn = drawn_under(ambient, 5)
-    ambient.enter(5)
-    ambient.leave()
-    ambient.close()
+    generators = OwnedGenerators()
+    generators.open()
+    drawn = drawn_under(generators, 5)
+    generators.enter(5)
+    generators.leave()
+    generators.close()
     assert some_draws() == drawn
 
 
-# --- PerThread ---
+# --- ThreadGenerators ---
 
 
 def test_a_worker_thread_draws_its_own_and_leaves_the_shared_generators_alone() -> None:
@@ -267,7 +266,7 @@ def test_a_worker_thread_draws_its_own_and_leaves_the_shared_generators_alone() 
     for name, draw in DRAWS.items():
         drawn = in_thread(lambda draw=draw: isolated_draws(5, draw))
         assert state() == before, name
-        assert drawn == drawn_under(Borrowed(), 5, draw), name
+        assert drawn == drawn_under(BorrowedGenerators(), 5, draw), name
 
 
 def test_every_function_of_the_shared_generators_is_covered() -> None:
@@ -284,7 +283,7 @@ def test_every_function_of_the_shared_generators_is_covered() -> None:
         ("numpy.random", "zipf"),
     } <= shared
     before = functions()
-    with opened(PerThread()):
+    with opened(ThreadGenerators()):
         held = functions()
     assert {name for name in before if held[name] is not before[name]} == shared | {
         ("numpy.random", name) for name in ("seed", "ranf", "sample")
@@ -296,8 +295,8 @@ def test_threads_in_lock_step_draw_the_same_and_the_main_thread_goes_on() -> Non
     drawn: dict[str, list[Any]] = {}
 
     def work(name: str) -> None:
-        with opened(PerThread()) as ambient:
-            ambient.enter(5)
+        with opened(ThreadGenerators()) as generators:
+            generators.enter(5)
             drawn[name] = []
             for _ in range(steps):
                 together.wait(600)
@@ -318,7 +317,7 @@ def test_threads_in_lock_step_draw_the_same_and_the_main_thread_goes_on() -> Non
         thread.join()
     assert mine == alone
     assert drawn["one"] == drawn["two"]
-    assert drawn["one"][0] == drawn_under(Borrowed(), 5)
+    assert drawn["one"][0] == drawn_under(BorrowedGenerators(), 5)
 
 
 def test_a_thread_that_is_no_worker_draws_from_the_shared_generators() -> None:
@@ -326,13 +325,13 @@ def test_a_thread_that_is_no_worker_draws_from_the_shared_generators() -> None:
     alone = some_draws()
     random.setstate(kept[0])
     np.random.set_state(kept[1])
-    with opened(PerThread()):
+    with opened(ThreadGenerators()):
         assert in_thread(some_draws) == alone
 
 
 def test_the_modules_functions_are_put_back_after_the_last_close() -> None:
     before = functions()
-    one, two = PerThread(), PerThread()
+    one, two = ThreadGenerators(), ThreadGenerators()
     one.open()
     two.open()
     held = functions()
@@ -353,16 +352,16 @@ def test_they_can_be_opened_again() -> None:
 
 def test_closing_twice_takes_nothing_from_another_thread() -> None:
     before = functions()
-    held = PerThread()
+    held = ThreadGenerators()
     held.open()
-    hasty = PerThread()
+    hasty = ThreadGenerators()
     hasty.open()
     hasty.close()
     hasty.close()
     assert functions()[("random", "random")] is not before[("random", "random")]
     held.close()
     held.close()
-    assert in_thread(lambda: isolated_draws(5)) == drawn_under(Borrowed(), 5)
+    assert in_thread(lambda: isolated_draws(5)) == drawn_under(BorrowedGenerators(), 5)
     assert all(function is before[name] for name, function in functions().items())
 
 
@@ -371,11 +370,11 @@ def test_somebody_elses_patch_is_left_in_place(monkeypatch: pytest.MonkeyPatch) 
         return 0.5
 
     original = random.random
-    ambient = PerThread()
-    ambient.open()
+    generators = ThreadGenerators()
+    generators.open()
     kept = random.random
     monkeypatch.setattr(random, "random", patched)
-    ambient.close()
+    generators.close()
     assert random.random is patched
     monkeypatch.undo()
     assert random.random is kept
@@ -383,7 +382,7 @@ def test_somebody_elses_patch_is_left_in_place(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_function_fetched_while_held_still_works_afterwards() -> None:
-    with opened(PerThread()):
+    with opened(ThreadGenerators()):
         fetched = random.random, np.random.rand
     before = state()
     numbers = [fetch() for fetch in fetched]
@@ -392,16 +391,15 @@ def test_a_function_fetched_while_held_still_works_afterwards() -> None:
     assert numbers == [random.random(), np.random.rand()]
 
 
-@pytest.mark.parametrize("inner", [Borrowed, ThisThread])
-def test_borrowing_inside_a_worker_thread_borrows_the_threads_own(inner: Any) -> None:
+def test_borrowing_inside_a_worker_thread_borrows_the_threads_own() -> None:
     """A dataset, read by a worker thread, that loads from another loader."""
 
     def work() -> tuple[list[Any], list[Any]]:
-        with opened(PerThread()) as ambient:
-            alone = drawn_under(ambient, 5, lambda: some_draws() + some_draws())
-            ambient.enter(5)
+        with opened(ThreadGenerators()) as generators:
+            alone = drawn_under(generators, 5, lambda: some_draws() + some_draws())
+            generators.enter(5)
             first = some_draws()
-            with opened(inner()) as within:
+            with opened(BorrowedGenerators()) as within:
                 drawn_under(within, 6)
             return alone, first + some_draws()
 
@@ -430,38 +428,50 @@ def test_a_sample_that_loads_from_another_loader_draws_the_same_in_a_worker_thre
 
 
 def test_the_sample_that_loads_is_gone_back_to_once() -> None:
-    sample, ambient = OneSample(), ThisThread()
+    sample, generators = SampleGenerators(), BorrowedGenerators()
     sample.enter(1, 2)
     token = being_read.set(sample)
     try:
-        ambient.enter(3)
-        ambient.enter(3)  # read in another way
+        generators.enter(3)
+        generators.enter(3)  # read in another way
         assert being_read.get() is None
-        ambient.leave()
+        generators.leave()
         assert being_read.get() is sample
     finally:
         being_read.reset(token)
-    ambient.leave()  # of a task that was never entered: it failed before
+    generators.leave()  # of a task that was never entered: it failed before
     assert being_read.get() is None
 
 
 def test_while_other_threads_have_their_own_the_shared_ones_are_kept_the_short_way() -> None:
-    before, visiting = state(), Visiting()
+    before, visiting, saved = state(), VisitingGenerators(), []
     visiting.open()
     try:
-        kept = [source.save() for source in GLOBAL_SOURCES]
-        assert [type(each) for each in kept] == [python_random.Kept, mersenne.Kept]
-        GLOBAL_SOURCES[0].seed(3)
+        for source in GLOBAL_SOURCES[:2]:
+            source.borrow(3, saved)
+        assert [type(each) for each in saved] == [PythonState, NumPyState]
         assert random.random() == random.Random(3).random()
         some_draws()
         visiting.enter(5)  # now this thread has its own, too: they are what is seeded and saved
-        for source in GLOBAL_SOURCES:
+        for source in GLOBAL_SOURCES[:2]:
             source.seed(6)
-            source.restore(source.save())
+            own: list[Any] = []
+            source.borrow(7, own)
+            source.restore(own[0])
         assert visiting.draw() == (random.Random(6).getrandbits(64), np.random.RandomState(6).bytes(8))
         visiting.leave()
-        for source, each in zip(GLOBAL_SOURCES, kept, strict=True):
+        for source, each in zip(GLOBAL_SOURCES, saved, strict=False):
             source.restore(each)
     finally:
         visiting.close()
+    assert state() == before
+
+
+def test_closing_from_another_thread_leaves_a_batch_under_way_its_numbers() -> None:
+    before, generators = state(), BorrowedGenerators()
+    generators.enter(5)
+    first = some_draws()
+    in_thread(generators.close)
+    assert first + some_draws() == drawn_under(BorrowedGenerators(), 5, lambda: some_draws() + some_draws())
+    generators.leave()
     assert state() == before
