@@ -113,9 +113,8 @@ class Fetcher:
             self._explain(error, f"dataset.__getbatch__({brief(indices)})")
             raise
 
-    def samples(self, task: Task) -> list[Any]:
-        """The task's samples, one by one or all at once."""
-        indices = index_list(task)
+    def samples(self, task: Task, indices: Sequence[Any]) -> list[Any]:
+        """The samples of the task, whose indices these are (`index_list`), one by one or all at once."""
         if not self._at_once or task.alone:
             return self.one_by_one(task, enumerate(indices))
         enter_sample(task.seq)
@@ -127,10 +126,6 @@ class Fetcher:
         except Exception as error:
             self._explain(error, f"dataset.__getitems__({brief(indices)})")
             raise
-
-    def sample(self, task: Task) -> Any:
-        """The one sample of an unbatched task."""
-        return self.one_by_one(task, enumerate(index_list(task)))[0]
 
     def one_by_one(
         self, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None = None

@@ -59,7 +59,8 @@ class Salvage:
             if batch is not NotImplemented:
                 return Salvaged(batch, [], (), ())
             if self._reads_many:
-                return Salvaged(NotImplemented, self._fetcher.samples(task), index_list(task), ())
+                indices = index_list(task)
+                return Salvaged(NotImplemented, self._fetcher.samples(task, indices), indices, ())
         except Exception as error:
             failed = type(error).__qualname__
         else:

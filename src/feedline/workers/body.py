@@ -1,8 +1,10 @@
 """What a worker does with a task: the same in the loop, a thread and a process.
 
 Takes: a `Job` (everything that stays the same) and tasks. Gives: outcomes; an exception of the user's code is an
-outcome too. Promises: what is in a batch depends on the job and the task alone.
-Not its job: how tasks and outcomes travel (inline, threads, processes), where memory comes from (arena).
+outcome too. Promises: what is in a batch depends on the job and the task alone; batches are written straight into the
+memory that `empty` gives, where the way to collate allows it, and share no memory with the dataset.
+Not its job: how tasks and outcomes travel (inline, threads, processes), where memory comes from (arena), reading samples
+(line.fetch), reading a stream (stream_body), collation itself (line).
 """
 
 from __future__ import annotations
@@ -11,31 +13,28 @@ import copy
 import os
 import threading
 from functools import partial
+from typing import Any
 
-from feedline.errors import FeedlineError, OptionError, StateError, add_note
+from feedline.errors import FeedlineError, add_note
 from feedline.line.collate import register_collate
-from feedline.line.fetch import Fetcher, index_list, readers_of
+from feedline.line.collators import Collator, Making, NothingLeft
+from feedline.line.fetch import Fetcher, brief, index_list, readers_of
 from feedline.line.salvage import Salvage
-from feedline.line.stream import Otherwise, StreamReader
 from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks
 from feedline.observe.marks import Marking, Marks
-from feedline.progress import Row, clock, unwatched
+from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
 from feedline.randomness.global_generators import Generators
 from feedline.randomness.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.worker_info import WorkerInfo, acting_as, set_worker_info
-from feedline.workers.dialect import NUMPY
+from feedline.worker_info import WorkerInfo, set_worker_info
 from feedline.workers.draws import Together
 from feedline.workers.job import Job
-from feedline.workers.making import Made, Maker
-from feedline.workers.own_share import watch_for_sharing
-from feedline.workers.parts import Part, Parts
 from feedline.workers.piecework import Piecework
-from feedline.workers.rank_sharing import RankSharing
+from feedline.workers.stream_body import Made, StreamBody
 
 
 class Body:
-    """One worker's mind. `worker` is its number, or None when the loop does the work itself."""
+    """What one worker does. `worker` is its number, or None when the loop does the work itself."""
 
     def __init__(
         self, job: Job, worker: int | None, generators: Generators, own_process: bool, row: Row | None = None
@@ -49,6 +48,7 @@ class Body:
         self._generators = generators
         self._own_process = own_process
         self._gathers = job.batched and job.collate_fn is None and not job.stream
+        self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
         many = job.dialect.reads_many(job.dataset)
         self.readers = readers_of(job.dataset, job.stream, job.fetch_threads)
@@ -63,14 +63,9 @@ class Body:
         self._draws = reader is None or reader.draws
         self.only_gathers = not self._draws and self._salvage is None
         """Does a batch take no code of the user's?"""
-        self._parts: Parts | None = None
+        self._stream: StreamBody | None = None
         if job.stream:
-            own = self._number(worker or 0)
-            initialised = job.worker_init_fn is not None
-            loaded = job.loaded if worker is None else None
-            self._parts = Parts(job.dataset, job.num_workers, own, job.seed, initialised, loaded)
-        self._ranks = RankSharing(job)
-        self._maker = Maker(job, own_process, self._row)
+            self._stream = StreamBody(job, worker, own_process, self._row, generators, self._made, self.failed)
         self._piecework = Piecework(job.dialect, self._fetcher, generators, self._row, reader is None and not many)
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
@@ -79,46 +74,34 @@ class Body:
         """Become that worker; if `worker_init_fn` fails, every task's outcome will say so."""
         self._generators.open()
         if self._worker is None:
-            if self._parts is not None and self._job.turns.ranks > 1:
-                self._parts.own.info, self._parts.own.shares = self._info(0), False
+            if self._stream is not None:
+                self._stream.start_alone()
             return
-        for kind, collate in self._job.registrations.items():
+        job = self._job
+        for kind, collate in job.registrations.items():
             register_collate(kind, collate)
-        info = self._info(self._worker)
+        number, count = job.number_of(self._worker)
+        info = WorkerInfo(number, count, job.seed + number, job.dataset)  # torch's way
         set_worker_info(info, self._own_process)
-        (self._job.dialect.enter_worker if self._own_process else self._job.dialect.enter_thread)(info)
-        if self._job.worker_init_fn is not None:
-            try:
-                shares = self._initialise(info)
-                if self._parts is not None:
-                    self._parts.own.shares = shares
-            except (Exception, SystemExit) as error:
-                if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # our own
-                    raise
-                self._broken = _raisable(error)
-                add_note(self._broken, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
-
-    def _info(self, worker: int) -> WorkerInfo:
-        """Who this worker is."""
-        number, count = self._number(worker)
-        return WorkerInfo(number, count, self._job.seed + number, self._job.dataset)  # torch's way
-
-    def _number(self, worker: int) -> tuple[int, int]:
-        """Which worker, and of how many: of a stream that ranks share, all workers of all ranks are counted."""
-        ranks, rank, _ = self._job.turns
-        return worker * ranks + rank, max(1, self._job.num_workers) * ranks
-
-    def _initialise(self, info: WorkerInfo) -> bool:
-        assert self._job.worker_init_fn is not None
-        self._generators.enter(info.seed)
-        with watch_for_sharing(info.dataset) as sharing, self._ranks.watched():
-            self._job.worker_init_fn(info.id)
-        return sharing.found
+        (job.dialect.enter_worker if self._own_process else job.dialect.enter_thread)(info)
+        if job.worker_init_fn is None:
+            return
+        try:
+            if self._stream is not None:
+                self._stream.initialise(info)
+            else:
+                self._generators.enter(info.seed)
+                job.worker_init_fn(info.id)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # our own
+                raise
+            self._broken = _raisable(error)
+            add_note(self._broken, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
 
     def stop(self) -> None:
         """Be no worker any more."""
-        if self._parts is not None:
-            self._parts.close()
+        if self._stream is not None:
+            self._stream.close()
         if self.readers is not None:
             self.readers.close()
         set_worker_info(None, self._own_process)
@@ -150,7 +133,7 @@ class Body:
             return Outcome(task.seq, failure=Failure.of(_fresh(self._broken), not self._own_process))
         enter_task(task.seed, task.epoch)
         try:
-            outcome = self._run_stream(task, empty) if self._job.stream else self._run_map(task, empty)
+            outcome = self._run_map(task, empty) if self._stream is None else self._stream.run(task, empty)
             return outcome if self._together is None else self._together.told(outcome)
         except Exception as error:
             return self.failed(task, error)
@@ -165,7 +148,6 @@ class Body:
         return Outcome(task.seq, failure=Failure.of(error, not self._own_process))
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
-        assert task.indices is not None
         if self._draws:
             self._seed(task)
         if self._together is not None:
@@ -177,13 +159,15 @@ class Body:
         if self._gathers and not task.alone:
             batch = self._fetcher.gather(task, empty)
             if batch is not NotImplemented:
-                return Outcome(task.seq, batch, max(1, len(task.indices)))
+                return Outcome(task.seq, batch, max(1, len(task.indices)))  # type: ignore[arg-type]
+        indices = index_list(task)
         if not self._job.batched:
-            return Outcome(task.seq, self._maker.single(self._fetcher.sample(task), empty), 1)
-        samples = self._fetcher.samples(task)
+            (sample,) = self._fetcher.one_by_one(task, enumerate(indices))
+            return Outcome(task.seq, self._single(sample, empty), 1)
+        samples = self._fetcher.samples(task, indices)
         if self._together is not None:
             self._together.end()
-        batch, size, tally = self._maker.batch(samples, empty, index_list(task))
+        batch, size, tally = self._batch(samples, empty, indices)
         return Outcome(task.seq, batch, size, notice=None if tally is None else Notice(None, tally))
 
     def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
@@ -196,113 +180,70 @@ class Body:
         if bad and not samples:
             return Outcome(task.seq, bad=bad)
         try:
-            batch, size, tally = self._maker.made(samples, empty, indices)
+            batch, size, tally = self._made(samples, empty, indices)
         except Exception as error:
             return self.failed(task, error)._replace(bad=bad)
         return Outcome(task.seq, batch, size, notice=notice_of(warning, tally), bad=bad)
 
-    def _run_stream(self, task: Task, empty: Empty) -> Outcome:
-        assert self._parts is not None
-        try:
-            part = self._parts.of(task)
-        except Exception as error:
-            return self.failed(task, error)._replace(ended=True)
-        if part.info is None:
-            return self._run_part(part, task, empty)
-        is_thread = (
-            self._worker is not None and not self._own_process
-        )  # what a framework says to all threads is not its
-        acting = NUMPY.acting if is_thread else self._job.dialect.acting
-        with acting_as(part.info), acting(part.info):
-            return self._run_part(part, task, empty)
-
-    def _run_part(self, part: Part, task: Task, empty: Empty) -> Outcome:
-        try:
-            self._ranks.check()
-            with self._ranks.watched():
-                reader = self._reader(part, task)
-        except Otherwise as other:
-            return self._run_otherwise(part, task, empty, other)
-        except Exception as error:
-            return self.failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
-        whole, reader.is_new = reader.whole if reader.is_new else None, False
-        try:
-            with self._ranks.watched():
-                elements, ended, bad, short = reader.take(task)
-        except Otherwise as other:
-            return self._run_otherwise(part, task, empty, other)
-        except Exception as error:
-            # A part that is refused does not say how the stream is shared: that it is another way now is the error.
-            said = None if isinstance(error, StateError) else whole
-            return self.failed(task, error)._replace(whole=said, stream=(task.shard, reader.record()))
-        try:
-            about_ranks = self._ranks.judged()
-        except OptionError as error:
-            return self.failed(task, error)._replace(ended=True)
-        if short and self._job.drop_last:
-            elements = []
-        made: Made = (None, 0, None)
-        try:
-            if elements:
-                made = self._maker.made(elements, empty, None)
-        except Exception as error:
-            notice, stream = notice_of(_said(reader), None, about_ranks), (task.shard, reader.record())
-            return self.failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
-        try:
-            if elements and not reader.completes_step(task):  # after collating, whose draws are those of this batch
-                made, ended = (None, 0, None), True
-        except Exception as error:
-            return self.failed(task, error)._replace(ended=True)
-        batch, size, tally = made
-        stream = task.shard, reader.record()
-        notice = notice_of(_said(reader), tally, about_ranks, reader.ended_by)
-        if ended and reader.elements >= 0:
-            notice = (notice or Notice())._replace(elements=reader.elements)
-        return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
-
-    def _run_otherwise(self, part: Part, task: Task, empty: Empty, other: Otherwise) -> Outcome:
-        part.put_back()
-        return self._run_part(part, task._replace(place=other.place), empty)
-
-    def _reader(self, part: Part, task: Task) -> StreamReader:
-        if part.reader is None or not part.reader.can_serve(task):
-            job = self._job
-            if part.info is not None and part.shares is None and job.worker_init_fn is not None:
-                part.shares = self._initialise(part.info)  # as if it were a worker of its own
-            # One that has asked may remember the answer, and not ask again in the next epoch.
-            part.shares = part.shares or (part.reader is not None and part.reader.asked)
-            if self._worker is not None and part.reader is None:
-                task = _for_a_new_one(task)
-            part.expect(task.place)
-            part.reader = StreamReader(
-                part.dataset,
-                task,
-                job.batch_size,
-                job.shuffle_buffer,
-                self._seed,
-                part.shares,
-                job.on_error,
-                self._row,
-                job.turns,
-                job.drop_last,
-                job.snapshot_every,
-                part.loaded,
-            )
-        return part.reader
-
     def _seed(self, task: Task) -> None:
         self._generators.enter(task_seed(task.seed, task.epoch, task.seq))
 
+    def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+        """What the user gets of these samples, or of the only one there is."""
+        return self._batch(samples, empty, names) if self._job.batched else (self._single(samples[0], empty), 1, None)
 
-def _said(reader: StreamReader) -> str | None:
-    """What the user should be warned of, as far as it has not been said."""
-    said, reader.notices = "\n".join(reader.notices) or None, []
-    return said
+    def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
+        if self._collator is not None:
+            return self._made_by(self._collator, samples, empty, names)
+        size = len(samples if names is None else names) or 1  # what __getitems__ returned may be any iterable
+        collate_fn = self._job.collate_fn
+        if collate_fn is None:
+            return self._job.dialect.collate(samples, empty, names), size, None
+        try:
+            return self._owned(collate_fn(samples), empty), size, None  # it may make one of nothing
+        except Exception as error:
+            _note_indices(error, names)
+            raise
+
+    def _made_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
+        """Straight into the slot."""
+        own = partial(self._owned, empty=empty)
+        making = Making(collator.arrays or self._job.dialect.arrays, empty, names, own)
+        try:
+            batch = collator.make(samples, making)
+        except NothingLeft:
+            return None, 0, making.tally
+        except Exception as error:
+            _note_indices(error, names)
+            raise
+        counted = making.tally if any(vars(making.tally).values()) else None
+        return batch, len(samples) - making.tally.dropped, counted
+
+    def _single(self, sample: Any, empty: Empty) -> Any:
+        """One sample that is not batched (`batch_size=None`)."""
+        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
+        if self._collator is not None:  # the sample is a batch of samples by itself
+            try:
+                return self._made_by(self._collator, sample, empty, None)[0]
+            except Exception as error:
+                add_note(
+                    error,
+                    "feedline: with batch_size=None what the dataset gives is collated as it is, as a whole batch of "
+                    "samples; set batch_size to have batches made of it",
+                )
+                raise
+        convert = self._job.collate_fn or self._job.dialect.convert
+        return self._owned(convert(sample), empty)
+
+    def _owned(self, tree: Any, empty: Empty) -> Any:
+        # Another process's batch is pickled, which copies it anyway, and straight into the slot.
+        return tree if self._own_process else self._job.dialect.own(tree, empty, self._job.dataset)
 
 
-def _for_a_new_one(task: Task) -> Task:
-    """The task for a worker that is new: its dataset is not as the one before it, which has died, has left its own."""
-    return task._replace(place={name: value for name, value in (task.place or {}).items() if name != "there"} or None)
+def _note_indices(error: Exception, names: Any) -> None:
+    where = "" if names is None else f" for dataset indices {brief(names)}"
+    add_note(error, f"feedline: raised by collate_fn{where}")
 
 
 def _raisable(error: BaseException) -> BaseException:

@@ -49,3 +49,8 @@ class Job:
     """After how many of its batches a part of a stream is asked for its state; 0: once."""
     loaded: Loaded | None = None
     """What is known of a stream's dataset from earlier epochs, where it is read without workers."""
+
+    def number_of(self, worker: int) -> tuple[int, int]:
+        """Which worker that is, and of how many: of a stream that ranks share, all workers of all ranks are counted."""
+        ranks, rank, _ = self.turns
+        return worker * ranks + rank, max(1, self.num_workers) * ranks
