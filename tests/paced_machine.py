@@ -33,8 +33,6 @@ class Simulated:
 
     def cost(self, setting: Setting) -> float:
         """Seconds for a batch, without noise."""
-        if not setting.workers:
-            return self.step + self.computing + self.waiting
         one = self.computing + self.waiting
         supply = max(one / setting.workers, self.computing / self.cpus) * (1 + self.uneven / setting.prefetch)
         return self.handing + max(self.step, supply - self.handing)
@@ -47,8 +45,6 @@ class Simulated:
         """What would be seen."""
         cost = self.cost(setting) * (1 + self._random.uniform(-self.noise, self.noise))
         one = self.computing + self.waiting
-        if not setting.workers:
-            return Window(self.step, max(0.0, cost - self.step), one)
         making = max(one, setting.workers * self.computing / self.cpus if one > self.step else one)
         busy = min(1.0, making / (cost * setting.workers))
         computing = min(1.0, self.computing / (cost * self.cpus)) if self.told else 0.0
@@ -59,7 +55,7 @@ class Simulated:
 
     def best(self, most: int) -> float:
         """What the best fixed number of workers would cost."""
-        counts = [count for count in range(most + 1) if self.memory(Setting(count, 2)) <= self.limit / 2]
+        counts = [count for count in range(1, most + 1) if self.memory(Setting(count, 2)) <= self.limit / 2]
         return min(self.cost(Setting(count, prefetch)) for count in counts for prefetch in (2, 4, 8))
 
     def run(self, pace: Pace, windows: int) -> list[Setting]:

@@ -12,9 +12,7 @@ from kinds import few
 from paced_machine import Simulated
 
 from feedline.supervise.pace import (
-    CHEAP,
     ENOUGH,
-    HANDING,
     LEAST_FREE,
     LONGEST_PATIENCE,
     MOST_AHEAD,
@@ -39,38 +37,37 @@ machines = st.builds(
     seed=st.integers(0, 1000),
     told=st.booleans(),
 )
-starts = st.sampled_from([0, 1])
 many = settings(max_examples=few(200))
 
 
 def paced(start: int = 1, most: int = MOST, **more: bool) -> Pace:
-    return Pace(Setting(start, 2), most, **{"may_be_alone": True, **more})
+    return Pace(Setting(start, 2), most, **more)
 
 
-@given(machine=machines, start=starts)
+@given(machine=machines)
 @many
-def test_it_comes_near_the_best_number_there_is(machine: Simulated, start: int) -> None:
-    pace = paced(start)
+def test_it_comes_near_the_best_number_there_is(machine: Simulated) -> None:
+    pace = paced()
     went = machine.run(pace, SETTLED)
     assert machine.cost(went[-1]) <= 1.1 * machine.best(MOST), (went, pace.reason)
 
 
-@given(machine=machines, start=starts)
+@given(machine=machines)
 @many
-def test_it_comes_to_rest_and_stays_there(machine: Simulated, start: int) -> None:
-    pace = paced(start)
+def test_it_comes_to_rest_and_stays_there(machine: Simulated) -> None:
+    pace = paced()
     machine.run(pace, SETTLED)
     assert pace.settled
     assert len(set(machine.run(pace, 100))) <= 2  # what the noise can bring up once
     assert pace.settled
 
 
-@given(machine=machines, limit=st.integers(1 << 28, 1 << 33), worker=st.integers(1 << 22, 1 << 30), start=starts)
+@given(machine=machines, limit=st.integers(1 << 28, 1 << 33), worker=st.integers(1 << 22, 1 << 30))
 @many
-def test_it_never_goes_past_the_memory_there_is(machine: Simulated, limit: int, worker: int, start: int) -> None:
+def test_it_never_goes_past_the_memory_there_is(machine: Simulated, limit: int, worker: int) -> None:
     machine = replace(machine, limit=limit, worker=worker, batch=worker // 10, used=limit // 10)
     began = machine.memory(Setting(1, 2))
-    for setting in machine.run(paced(start), 40):
+    for setting in machine.run(paced(), 40):
         assert machine.memory(setting) <= max(began, limit * (1 - LEAST_FREE))
 
 
@@ -129,21 +126,6 @@ def test_what_was_in_vain_is_tried_again_when_the_data_has_changed() -> None:
     machine.computing, machine.waiting = 0.001, 0.16
     machine.run(pace, SETTLED)
     assert pace.setting.workers == 32
-
-
-def test_no_workers_where_a_batch_is_cheaper_than_its_way() -> None:
-    machine = Simulated(computing=HANDING / 4)
-    alone, staffed, never = paced(0), paced(1), paced(1, may_be_alone=False)
-    for pace in (alone, staffed, never):
-        machine.run(pace, SETTLED)
-    assert (alone.setting.workers, staffed.setting.workers) == (0, 0)
-    assert alone.reason == "a batch takes 25 µs to make, less than a worker takes to hand it over"
-    assert never.setting.workers >= 1
-
-
-def test_what_is_no_cheap_batch_is_never_made_by_the_loop() -> None:
-    machine = Simulated(computing=2 * CHEAP, step=1.0)
-    assert Setting(0, 2) not in machine.run(paced(), SETTLED)
 
 
 def test_more_ahead_where_workers_wait_for_a_place() -> None:
@@ -213,27 +195,13 @@ def test_it_says_what_was_in_vain() -> None:
     Simulated(cpus=2, computing=0.04, told=False).run(pace, SETTLED)
     assert pace.setting.workers == 2
     assert pace.reason == "the loop waits 100 % of its time, but 4 workers were no better"
-    alone = paced(most=1)
-    Simulated(cpus=2, computing=0.04).run(alone, SETTLED)
-    assert alone.reason == "the loop waits 100 % of its time, and 1 is the most there may be"
-
-
-def test_a_loop_that_stays_alone_says_what_that_was_as_good_as() -> None:
-    pace, means = paced(2), Means(2)
-    cheap = Window(0.0, CHEAP, CHEAP)
-    assert pace.judge(cheap, means).workers == 0
-    pace.judge(cheap, means)
-    assert (pace.setting.workers, pace.settled) == (0, True)
-    assert pace.reason == "the loop waits 100 % of its time, but 2 workers were no better"
-    one = paced()
-    one.judge(cheap, means)
-    one.judge(cheap, means)
-    one.judge(cheap, means)
-    assert "1 worker was no better" in one._refuted.values()
+    one = paced(most=1)
+    Simulated(cpus=2, computing=0.04).run(one, SETTLED)
+    assert one.reason == "the loop waits 100 % of its time, and 1 is the most there may be"
 
 
 def test_what_was_in_vain_twice_is_said_once() -> None:
-    pace, means = paced(2, most=4, may_be_alone=False), Means(2)
+    pace, means = paced(2, most=4), Means(2)
     idle = Window(0.0, 0.010, 0.01, busy=0.5)
     for wait in (0.010, 0.010, 0.010, 0.005, 0.005, 0.005, 0.005, 0.005, 0.005):
         pace.judge(idle._replace(wait=wait), means)
@@ -261,12 +229,6 @@ def test_a_share_that_may_be_waited_is_enough() -> None:
     pace = paced(2)
     pace.judge(Window(step=1.0, wait=ENOUGH / 2, making=1.5), Means(8))
     assert (pace.setting.workers, pace.settled) == (2, True)
-
-
-def test_a_loop_that_is_slower_alone_gets_its_worker_back() -> None:
-    pace, means = paced(), Means(2)
-    assert pace.judge(Window(0.0, 0.001, CHEAP), means).workers == 0
-    assert pace.judge(Window(0.0, 0.002, 0.002), means).workers == 1
 
 
 def test_a_step_that_got_shorter_is_seen_although_a_batch_takes_as_long() -> None:

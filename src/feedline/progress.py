@@ -50,13 +50,6 @@ def place_among(place: int) -> int | None:
     return _AMONG - place if place <= _AMONG else None
 
 
-def count_making(row: Row, began: int, now: int) -> None:
-    """A batch that was begun then is made; a worker that collates at all does that last."""
-    collating = row[SINCE] if row[PLACE] == COLLATING else now
-    row[FETCHED] += collating - began
-    row[COLLATED] += now - collating
-
-
 def unwatched() -> Row:
     """A row that nobody reads."""
     return [0] * WIDTH

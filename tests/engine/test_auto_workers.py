@@ -26,7 +26,7 @@ import feedline
 from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionError, OptionTypeError, WorkerDied
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
-from feedline.engine.scaling import CannotHire, Scaling, may_be_alone, scaling_for
+from feedline.engine.scaling import CannotHire, Scaling, needs_no_workers, scaling_for
 from feedline.engine.worker_set import WorkerSet
 from feedline.messages import Task
 from feedline.staffing import AutoCount, as_number, check_count, most_workers
@@ -60,10 +60,10 @@ def fixed(**more: Any) -> list[Any]:
         return told(loader)
 
 
-SCRIPTS = st.dictionaries(st.integers(1, 14), st.one_of(st.none(), st.integers(0, MOST)), max_size=5)
+SCRIPTS = st.dictionaries(st.integers(1, 14), st.one_of(st.none(), st.integers(1, MOST)), max_size=5)
 
 
-@given(script=SCRIPTS, start=st.integers(0, 3), in_order=st.booleans())
+@given(script=SCRIPTS, start=st.integers(1, 3), in_order=st.booleans())
 @settings(max_examples=few(100))
 def test_the_same_batches_whoever_comes_and_goes(script: dict[int, Any], start: int, in_order: bool) -> None:
     options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3, "in_order": in_order}
@@ -80,8 +80,8 @@ def test_the_same_batches_whoever_comes_and_goes(script: dict[int, Any], start: 
 
 
 @both
-def test_up_to_many_down_to_none_and_up_again(kind: dict[str, Any]) -> None:
-    script = {2: 3, 4: 1, 6: 0, 8: None, 9: 2, 12: 5, 13: 0}
+def test_up_to_many_down_to_one_and_up_again(kind: dict[str, Any]) -> None:
+    script = {2: 3, 4: 1, 6: 4, 8: None, 9: 2, 12: 5, 13: 1}
     with DataLoader(
         Noisy(), batch_size=4, shuffle=True, seed=3, num_workers="auto", persistent_workers=True, **kind
     ) as loader:
@@ -89,9 +89,9 @@ def test_up_to_many_down_to_none_and_up_again(kind: dict[str, Any]) -> None:
         assert told(loader) == fixed()
         later = told(loader)
         stats = loader.stats()
-        assert [change.workers for change in stats.chosen.changes] == [3, 1, 0, 0, 2, 5, 0]
+        assert [change.workers for change in stats.chosen.changes] == [3, 1, 4, 4, 2, 5, 1]
         assert [change.batches for change in stats.chosen.changes] == list(script)
-        assert (stats.chosen.workers, stats.epoch.num_workers, stats.epoch.restarts) == (0, 0, 0)
+        assert (stats.chosen.workers, stats.epoch.num_workers, stats.epoch.restarts) == (1, 1, 0)
         loader.set_epoch(1)
         assert told(loader) == later
 
@@ -99,7 +99,7 @@ def test_up_to_many_down_to_none_and_up_again(kind: dict[str, Any]) -> None:
 def test_a_state_saved_on_the_way_goes_on_under_any_number_and_back() -> None:
     options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 3}
     with DataLoader(Noisy(), num_workers="auto", **THREADS, **options) as loader:
-        scripted(loader, {1: 3, 5: 0, 7: 2})
+        scripted(loader, {1: 3, 5: 1, 7: 2})
         iterator = iter(loader)
         for taken in range(1, 10):
             next(iterator)
@@ -112,7 +112,7 @@ def test_a_state_saved_on_the_way_goes_on_under_any_number_and_back() -> None:
         next(iter(two))
         state = two.state_dict()
     with DataLoader(Noisy(), num_workers="auto", **THREADS, **options) as loader:
-        scripted(loader, {1: 3, 2: 0})
+        scripted(loader, {1: 3, 2: 1})
         loader.load_state_dict(state)
         assert told(loader) == fixed()[10:]
 
@@ -128,10 +128,10 @@ def test_what_was_found_lasts_over_epochs_without_persistent_workers() -> None:
 
 def test_workers_that_come_late_to_an_epoch_that_is_not_the_first() -> None:
     with DataLoader(Noisy(), batch_size=4, num_workers="auto", persistent_workers=True, **FORK) as loader:
-        pacing = scripted(loader, {18: 2}, start=0)
+        pacing = scripted(loader, {18: 2})
         for _ in range(2):
             assert len(list(loader)) == 15
-        assert pacing.seen == [0] * 18 + [2] * 12
+        assert pacing.seen == [1] * 18 + [2] * 12
 
 
 class Divided(Dataset[Any]):
@@ -146,7 +146,7 @@ class Divided(Dataset[Any]):
 
 
 @both
-@pytest.mark.parametrize("script", [{1: 3, 2: 0, 4: 2, 6: 1}, {1: 4, 3: 1, 5: 3, 7: 0}], ids=str)
+@pytest.mark.parametrize("script", [{1: 3, 2: 1, 4: 2, 6: 1}, {1: 4, 3: 1, 5: 3, 7: 2}], ids=str)
 def test_batches_that_workers_share_while_they_come_and_go(kind: dict[str, Any], script: dict[int, Any]) -> None:
     with DataLoader(Divided(), batch_size=6, num_workers="auto", persistent_workers=True, **kind) as loader:
         scripted(loader, script, start=2)
@@ -155,10 +155,10 @@ def test_batches_that_workers_share_while_they_come_and_go(kind: dict[str, Any],
 
 
 EARLY = [
-    ({2: 3, 13: 0}, 1),
-    ({12: 2, 15: 0, 16: 4}, 1),
-    ({2: 3, 14: 0, 15: None, 20: 1}, 1),
-    ({2: 3, 14: 0, 15: None}, 5),
+    ({2: 3, 13: 1}, 1),
+    ({12: 2, 15: 1, 16: 4}, 1),
+    ({2: 3, 14: 1, 15: None, 20: 2}, 1),
+    ({2: 3, 14: 1, 15: None}, 5),
 ]
 
 
@@ -170,25 +170,6 @@ def test_batches_made_early_for_the_next_epoch_come_whoever_is_there_then(script
         ours = epochs_of(loader, second)
     with DataLoader(Noisy(), **options) as alone:
         assert ours == epochs_of(alone, second)
-
-
-def test_what_was_made_early_is_not_made_again_by_the_loop() -> None:
-    with DataLoader(Pids(), num_workers="auto", persistent_workers=True, **FORK) as loader:
-        scripted(loader, {2: 3, 38: 0})
-        list(loader)
-        made_by = [int(batch[0][0]) for batch in loader]
-    assert os.getpid() not in made_by[:1]
-    assert set(made_by[10:]) == {os.getpid()}
-
-
-def test_workers_that_nobody_needs_are_there_until_that_is_certain() -> None:
-    with set_of(2, FORK) as workers:
-        workers.resize(0)
-        assert len(workers.processes()) == 2
-        assert workers.has_to_switch
-        assert not workers.switch().traits.work_ahead
-        while workers.processes():
-            workers.tidy()
 
 
 def epochs_of(loader: Any, second: int) -> list[Any]:
@@ -248,7 +229,7 @@ def test_workers_that_are_dismissed_leave_by_themselves_and_nobody_calls_it_a_de
 def test_nothing_is_left_of_a_loop_that_is_left_anywhere(kind: dict[str, Any]) -> None:
     for leave in (1, 5, 8):
         with DataLoader(Noisy(), batch_size=4, num_workers="auto", **kind) as loader:
-            scripted(loader, {2: 4, 4: 0, 7: 3})
+            scripted(loader, {2: 4, 4: 1, 7: 3})
             for taken, _ in enumerate(loader, 1):
                 if taken == leave:
                     break  # conftest looks for processes, threads, descriptors and memory
@@ -270,7 +251,7 @@ class KillsOnce(Dataset[Any]):
         return index
 
 
-@pytest.mark.parametrize("script", [{1: 4, 2: 1}, {1: 3, 2: 0}], ids=str)  # by then workers have it in hand
+@pytest.mark.parametrize("script", [{1: 4, 2: 1}, {1: 3, 2: 2}], ids=str)  # by then workers have it in hand
 def test_a_worker_that_is_killed_is_replaced_while_others_come_and_go(script: dict[int, Any], tmp_path: Path) -> None:
     with DataLoader(KillsOnce(tmp_path / "once"), batch_size=4, num_workers="auto", **FORK) as loader:
         scripted(loader, script)
@@ -303,14 +284,25 @@ def test_code_of_the_users_never_runs_in_a_process_that_workers_are_forked_from(
     assert os.getpid() not in read_by
 
 
-def test_the_loop_is_alone_only_where_no_code_of_the_users_is_run() -> None:
+def test_rows_of_arrays_in_memory_have_no_workers() -> None:
+    arrays = np.arange(64).reshape(32, 2)
+    with DataLoader(arrays, batch_size=4, num_workers="auto", persistent_workers=True) as loader:
+        for _ in range(2):
+            assert np.concatenate(list(loader)).tolist() == arrays.tolist()
+            chosen = loader.stats().chosen
+            assert (chosen.workers, chosen.settled, loader.stats().epoch.num_workers) == (0, True, 0)
+        assert "in memory" in str(chosen)
+
+
+def test_there_are_no_workers_only_where_no_code_of_the_users_is_run() -> None:
     arrays = ArrayDataset(np.arange(4))
-    assert may_be_alone(job_of(arrays))
-    assert may_be_alone(job_of(np.arange(4)))
-    others = {"collate_fn": list, "on_error": "skip", "batched": False, "worker_init_fn": print}
-    for name, value in others.items():
-        assert not may_be_alone(job_of(arrays, **{name: value}))
-    assert not may_be_alone(job_of(Quick()))
+    with DataLoader(arrays, num_workers="auto") as loader:
+        assert needs_no_workers(loader.options, job_of(arrays))
+        assert needs_no_workers(loader.options, job_of(np.arange(4)))
+        others = {"collate_fn": list, "on_error": "skip", "batched": False, "worker_init_fn": print}
+        for name, value in others.items():
+            assert not needs_no_workers(loader.options, job_of(arrays, **{name: value}))
+        assert not needs_no_workers(loader.options, job_of(Quick()))
 
 
 def test_a_system_that_refuses_more_workers_has_as_many_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,14 +356,16 @@ PLAIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("more", "start"),
-    [({}, 0), ({"timeout": 9}, 1), ({"on_stall": "restart"}, 1), ({"worker_init_fn": print}, 1)],
+    ("more", "none"),
+    [({}, True), ({"timeout": 9}, False), ({"on_stall": "restart"}, False), ({"worker_init_fn": print}, False)],
     ids=lambda value: str(value),
 )
-def test_who_sets_something_up_in_workers_has_one_from_the_start(more: dict[str, Any], start: int) -> None:
+def test_who_wants_something_of_workers_has_one_from_the_start(more: dict[str, Any], none: bool) -> None:
     with DataLoader(np.arange(8), num_workers="auto", **more) as loader:
-        pacing = scaling_for(loader.options, job_of(np.arange(8), worker_init_fn=more.get("worker_init_fn")))
-        assert pacing.setting == (start, 2)
+        job = job_of(np.arange(8), worker_init_fn=more.get("worker_init_fn"))
+        assert needs_no_workers(loader.options, job) is none
+        pacing = scaling_for(loader.options)
+        assert pacing.setting == (1, 2)
         assert pacing.most == most_workers(feedline.cpus.look().workers)
 
 

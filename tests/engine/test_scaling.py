@@ -12,7 +12,7 @@ from feedline import DataLoader
 from feedline.arena.limits import room
 from feedline.cpus import look
 from feedline.engine.division import Division
-from feedline.engine.scaling import FIRST_SECONDS, ROUNDS, SECONDS, SPARSE, Scaling
+from feedline.engine.scaling import FIRST_SECONDS, ROUNDS, SECONDS, Scaling
 from feedline.engine.worker_set import WorkerSet
 from feedline.messages import Task
 from feedline.observe.meter import Meter, Spent
@@ -34,12 +34,6 @@ class Watched(Pace):
         return self.setting
 
 
-def alone() -> WorkerSet:
-    workers = of(0)
-    workers.start()
-    return workers
-
-
 def of(count: int) -> WorkerSet:
     """So many, whose number may change."""
     job = Job(np.arange(40), False, True, 4, False, None, None, 0, 1, num_workers=4)
@@ -49,14 +43,17 @@ def of(count: int) -> WorkerSet:
 
 @pytest.fixture
 def workers() -> Iterator[WorkerSet]:
-    made = alone()
+    made = of(1)
+    made.start()
+    while not made.ready():
+        made.workers.receive(0.001)
     yield made
     made.stop()
 
 
 @pytest.fixture
 def pace() -> Watched:
-    return Watched(Setting(0, 2))
+    return Watched(Setting(1, 2))
 
 
 def give(pacing: Scaling, workers: Any, times: list[tuple[float, float]], meter: Meter | None = None) -> Meter:
@@ -70,10 +67,10 @@ def give(pacing: Scaling, workers: Any, times: list[tuple[float, float]], meter:
     return meter
 
 
-def test_the_first_batch_is_left_out_and_a_pause_is_no_step(pace: Watched, workers: WorkerSet) -> None:
+def test_first_batches_are_left_out_and_a_pause_is_no_step(pace: Watched, workers: WorkerSet) -> None:
     pacing = Scaling(pace, 4)
     pacing.begin(workers)
-    give(pacing, workers, [(10**9, 700), (20, 30), (20, 30), (60_000, 0), (20, 30)])
+    give(pacing, workers, [(10**9, 700), (10**9, 700), (20, 30), (20, 30), (60_000, 0), (20, 30)])
     ((window, _),) = pace.shown
     assert (window.step, window.wait) == (pytest.approx(0.020), pytest.approx(0.0225))
     assert window.noise > 0.5  # the pause is in that
@@ -82,7 +79,7 @@ def test_the_first_batch_is_left_out_and_a_pause_is_no_step(pace: Watched, worke
 def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: WorkerSet) -> None:
     pacing = Scaling(pace, 4)
     pacing.begin(workers)
-    meter = give(pacing, workers, [(0, 1), *[(0, 1000)] * (ROUNDS - 1)])
+    meter = give(pacing, workers, [(0, 1), (0, 1), *[(0, 1000)] * (ROUNDS - 1)])
     assert not pace.shown  # long enough, and too few
     give(pacing, workers, [(0, 1000)], meter)
     assert len(pace.shown) == 1
@@ -96,28 +93,8 @@ def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: WorkerSet)
 def test_the_first_window_is_short(pace: Watched, workers: WorkerSet) -> None:
     pacing = Scaling(pace, 4)
     pacing.begin(workers)
-    give(pacing, workers, [(0, 10), *[(0, 10)] * round(100 * FIRST_SECONDS)])
+    give(pacing, workers, [(0, 10), (0, 10), *[(0, 10)] * round(100 * FIRST_SECONDS)])
     assert len(pace.shown) == 1
-
-
-def test_where_batches_take_next_to_no_time_few_are_looked_at_and_stand_for_all(
-    pace: Watched, workers: WorkerSet
-) -> None:
-    pacing = Scaling(pace, 4)
-    pacing.begin(workers)
-    pace.settled = True
-    meter = give(pacing, workers, [(0, 1), *[(0, 100)] * ROUNDS])
-    assert pacing.every == 1  # they do take time
-    window = round(1000 * SECONDS / 0.03) + 1
-    give(pacing, workers, [(0.02, 0.01)] * window, meter)
-    assert pacing.every == SPARSE
-    shown, total = len(pace.shown), pacing._total
-    give(pacing, workers, [(0.02, 0.01)] * (window // SPARSE + 1), meter)
-    assert len(pace.shown) == shown + 1
-    assert pacing._total - total == SPARSE * (window // SPARSE + 1)
-    assert (pace.shown[-1][0].step, pace.shown[-1][0].wait) == (pytest.approx(2e-5), pytest.approx(1e-5))
-    give(pacing, workers, [(0, 100)] * ROUNDS, meter)
-    assert pacing.every == 1  # as before
 
 
 def epochs(pacing: Scaling, workers: Any, count: int, size: int, wait: float, slow: int = 1) -> None:
@@ -126,21 +103,8 @@ def epochs(pacing: Scaling, workers: Any, count: int, size: int, wait: float, sl
     for _ in range(count):
         pacing.begin(workers)
         for place in range(size):
-            pacing.unseen += 1
-            if pacing.unseen >= pacing.every:
-                give(pacing, workers, [(0, wait) if place >= slow else (10**9, 500)], meter)
+            give(pacing, workers, [(0, wait) if place >= slow else (10**9, 500)], meter)
         pacing.end(workers)
-
-
-@pytest.mark.parametrize("size", [2, 6, 13, 15])
-def test_where_few_are_looked_at_short_epochs_are_looked_at_too(pace: Watched, workers: WorkerSet, size: int) -> None:
-    pacing = Scaling(pace, 4)
-    pacing.every, pacing._is_first = SPARSE, False
-    pacing._clear()
-    epochs(pacing, workers, 8 * SPARSE, size, 10)
-    assert len(pace.shown) >= 2
-    assert pacing._total <= 8 * SPARSE * size
-    assert {round(window.wait, 4) for window, _ in pace.shown} == {0.01}  # an epoch's first is not among them
 
 
 class Four:
@@ -166,11 +130,11 @@ def test_a_window_goes_on_in_the_next_epoch_unless_the_last_was_left(
 ) -> None:
     pacing = Scaling(pace, 4)
     pacing.begin(workers)
-    give(pacing, workers, [(0, 1), (0, 30), (0, 30), (0, 30)])
+    give(pacing, workers, [(0, 1), (0, 1), (0, 30), (0, 30), (0, 30)])
     if ended:
         pacing.end(workers)
     pacing.begin(workers)
-    give(pacing, workers, [(10**9, 500), (0, 30)])
+    give(pacing, workers, [(10**9, 500), (10**9, 500), (0, 30)])
     assert len(pace.shown) == ended
     assert not ended or pace.shown[0][0].wait == pytest.approx(0.030)
 
@@ -194,12 +158,12 @@ def test_it_knows_how_busy_the_cpus_are(pace: Watched, workers: WorkerSet, monke
     pacing, half = Scaling(pace, 4), 0.05 * ROUNDS * look().usable
     pacing.begin(workers)
     used = 1000.0  # before the window
-    meter = give(pacing, workers, [(0, 1), *[(0, 100)] * (ROUNDS // 2)])
+    meter = give(pacing, workers, [(0, 1), (0, 1), *[(0, 100)] * (ROUNDS // 2)])
     used += half / 2
     pacing.end(workers)
     used += 1000.0  # between epochs
     pacing.begin(workers)
-    give(pacing, workers, [(0, 1), *[(0, 100)] * (ROUNDS // 2 - 1)], meter)
+    give(pacing, workers, [(0, 1), (0, 1), *[(0, 100)] * (ROUNDS // 2 - 1)], meter)
     used += half / 2
     give(pacing, workers, [(0, 100)], meter)
     assert pace.shown[0][0].computing == pytest.approx(0.5)
@@ -215,7 +179,7 @@ def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, wor
     pacing.begin(workers)
     meter.asked()
     meter.gave(4, np.zeros(1000))
-    give(pacing, workers, [(0, 100)] * (1 + ROUNDS), meter)
+    give(pacing, workers, [(0, 100)] * (2 + ROUNDS), meter)
     ((_, means),) = pace.shown
     assert (means.cpus, means.batch, means.worker) == (look().workers, 8000, 1 << 26)
     left = room()

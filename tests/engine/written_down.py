@@ -59,7 +59,6 @@ class Crew:
     """A set of workers, as far as sending goes."""
 
     works_ahead = True
-    has_to_switch = False
     scaling = None
     room = 4
     count = 2

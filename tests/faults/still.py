@@ -24,24 +24,19 @@ LONG = 100.0
 
 def until(happened: Happened) -> None:
     """In this process, for every loader: `happened(standings, batch)` says whether the fault holds up that batch."""
-    receive, wait_until = Waiting.receive, Waiting._until
-    waiting_for: dict[int, int | None] = {}
-    seen: dict[int, float] = {}
+    receive = Waiting.receive
 
-    def noting(self: Waiting, seq: int | None) -> Any:
-        waiting_for[id(self)] = seq
-        return receive(self, seq)
-
-    def standing_still(self: Waiting, due: float, patience: Any) -> Any:
-        if happened(self.workers.standing(), waiting_for[id(self)]):
-            return wait_until(self, due, patience)
+    def standing_still(self: Waiting, seq: int | None) -> Any:
+        if happened(self.workers.standing(), seq):
+            return receive(self, seq)
         found = self.workers.receive(MOMENT)
-        now = time.monotonic()
-        patience.put_off(now - seen.get(id(patience), patience.began))
-        seen[id(patience)] = now
+        self.since, self._patience = time.monotonic(), None
+        if not found:
+            self._replace_unborn()
+            self._recovery.fill_places()
         return found
 
-    Waiting.receive, Waiting._until = noting, standing_still  # type: ignore[method-assign]
+    Waiting.receive = standing_still  # type: ignore[method-assign]
 
 
 def until_there(path: str | Path) -> None:

@@ -106,7 +106,7 @@ def test_a_call_that_waits_in_the_library_is_told_with_the_remedy(polars: Any, m
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_sample_that_is_given_up_is_not_simply_blamed(polars: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("receive", "_until", "_take"):  # put back afterwards
+    for name in ("receive", "_take"):  # put back afterwards
         monkeypatch.setattr(Waiting, name, getattr(Waiting, name))
     still.until(lambda standings, batch: any(at.place == 0 and waits_for_lock(at.pid) for at in standings))
     still.answered()

@@ -62,13 +62,11 @@ class Dispatch:
         crew, ledger, queue = self._crew, self._ledger, self._ledger.queue
         if not self._begun:
             self._begin()
-        if crew.has_to_switch and not queue and not ledger.early:
-            self._recovery.workers = crew.switch()
         room = crew.room - self.held
         while len(queue) < room and (task := self._next_task()) is not None:
             if self._quarantine:
                 task = self._recovery.careful(task)
-            if self._splitting is None:
+            if self._splitting is None or self._splitting.idle:
                 crew.workers.send(ledger.plan(task, self._tasks.sampler_state()))
             else:
                 self._send(ledger.add(task, self._tasks.sampler_state()))
@@ -166,6 +164,8 @@ class Dispatch:
     def _note(self, entry: Entry) -> None:
         """Take in, as soon as it is known, what an outcome says of its stream and its worker."""
         assert entry.outcome is not None
-        self._recovery.note(entry.outcome)
         if self._ends is not None:
+            self._recovery.note(entry.outcome)
             self._ends.note(entry.outcome, self._tasks)
+        elif self._recovery.died_unborn:
+            self._recovery.note(entry.outcome)

@@ -189,7 +189,7 @@ class BatchIterator(Iterator[Any]):
         outcome = entry.outcome
         assert outcome is not None
         self._passed.delivered(entry, self._ledger.deliver(entry))
-        self._waiting.patience = None  # the next wait is another one
+        self._waiting.since = None  # the next wait is another one
         return outcome
 
     def _is_for_the_user(self, outcome: Outcome) -> bool:

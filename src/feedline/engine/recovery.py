@@ -66,7 +66,8 @@ class Recovery:
         self.untold: list[str] = []
         """What is said of deaths at batches of the next epoch, when it begins: perhaps it never does."""
         self._places = places  # of a stream
-        self._stillborn: dict[int, int] = {}  # a worker's number → how many died there before their first task
+        self.died_unborn: dict[int, int] = {}
+        """A worker's number → how many died there before their first task, since somebody has made a batch."""
         self._empty: dict[int, bool] = {}  # places without a worker, and whether it is to be started in another way
         self.again_at = math.inf
         """When empty places are to be filled."""
@@ -97,9 +98,8 @@ class Recovery:
         untold.clear()
 
     def note(self, outcome: Outcome) -> None:
-        """Somebody has made a batch."""
-        if self._stillborn:
-            self._stillborn.clear()
+        """Somebody has made a batch; to be called for a stream's batches, and after deaths (`died_unborn`)."""
+        self.died_unborn.clear()
         if self._places is not None:
             self._places.note(outcome)
 
@@ -198,7 +198,7 @@ class Recovery:
             return
         if death.exitcode == UNGUARDED:
             raise WorkerDied(EXPLANATION)
-        count = self._stillborn[death.worker] = self._stillborn.get(death.worker, 0) + 1
+        count = self.died_unborn[death.worker] = self.died_unborn.get(death.worker, 0) + 1
         if count > self._care.max_deaths:
             raise WorkerDied(
                 f"{told}\nSo did {count - 1} before it in this place, and none had taken a task: look at "

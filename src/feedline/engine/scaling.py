@@ -3,7 +3,7 @@
 Takes: the moments at which batches are asked for and had (the meter's), what workers have spent, the machine's limits.
 Gives: other numbers of workers, and of batches ahead; what was chosen, and why.
 Promises: what was learnt lasts over epochs; a window of batches is all of one setting, and begins when its workers are
-ready; a batch costs one call and some additions, 2 µs, and where that is much, it is not looked at each.
+ready; a batch costs one call and some additions, 2 µs.
 Not its job: deciding (supervise.pace), having workers (worker_set).
 """
 
@@ -35,10 +35,6 @@ ROUNDS = 4
 """How often each worker has its turn in a window; how much these rounds differ says how far the window may be off."""
 STEPS = 1000
 """Of so many steps of a window the median is taken: a pause (a validation, a checkpoint) is no step."""
-SPARSE, QUICK = 31, 200_000
-"""Once it is settled that the loop works alone, and in so few nanoseconds a batch, only every 31st is looked at
-and stands for all: to look costs 2 µs of 19 (benchmarks/auto_workers.py, in memory). A prime, because steps may take
-turns: of eight whose gradients make one, every eighth would be the same."""
 UNKNOWN_WORKER = 1 << 26
 """Bytes: what a worker is taken to need before one has been measured; with NumPy it is half of that, forked less."""
 MEASURED = 2
@@ -88,10 +84,6 @@ class Scaling:
         self._is_first = True
         self._unfinished = False
         self._cpu_before: float | None = None
-        self.every = 1
-        """After so many batches `gave` is to be called…"""
-        self.unseen = 0
-        """…and so many there have been, over epochs: else short ones would never be looked at."""
         self._clear()
 
     @property
@@ -110,8 +102,7 @@ class Scaling:
             self._clear()
         self._began = self._total
         # Where epochs are so short that nothing would be left of them, only the first batch is not counted.
-        self._skip = 0 if self.every > 1 else 1 if self._is_short else 1 + workers.count
-        self.unseen = min(self.unseen, max(0, self.every - 2))  # so it is not the first that is looked at
+        self._skip = 1 if self._is_short else 1 + workers.count
         self._unfinished = True
         self._look(workers)
 
@@ -123,19 +114,18 @@ class Scaling:
         self._unfinished = False
 
     def gave(self, meter: Meter, workers: Scaled) -> bool:
-        """The loop has had a batch, or `every` of them. Has the setting changed?"""
-        every, self.unseen = self.every, 0
-        self._total += every
+        """The loop has had a batch. Has the setting changed?"""
+        self._total += 1
         if self._skip:
             self._pass_over(workers)
             return False
-        wait = (meter.given - meter.latest) * every
-        self._batches += every
+        wait = meter.given - meter.latest
+        self._batches += 1
         self._waited += wait
-        self._elapsed += meter.step * every + wait
+        self._elapsed += meter.step + wait
         if self._batches <= STEPS:
             self._steps.append(meter.step)
-            if not self._batches % self._round:  # of one that works alone, each
+            if not self._batches % self._round:
                 self._rounds.append(self._elapsed)
         if self._batches < self._least or self._elapsed < self._least_time:
             return False
@@ -156,8 +146,7 @@ class Scaling:
         self._before, self._cpu_before = Spent(), None
         self._skip = 1
         self._unfinished = False
-        workers = self._pace.setting.workers
-        self._round = max(1, workers)
+        self._round = self._pace.setting.workers
         self._rounds = [0]  # when each was over
         self._least = ROUNDS * self._round
         self._least_time = 1e9 * (FIRST_SECONDS if self._is_first else SECONDS)
@@ -165,8 +154,6 @@ class Scaling:
     def _judge(self, meter: Meter, workers: Scaled) -> bool:
         before = self.chosen()
         self._pace.judge(self._window(workers), self._means(meter, workers))
-        alone = self._pace.settled and not self.setting.workers and self._elapsed < QUICK * self._batches
-        self.every = SPARSE if alone else 1
         self._is_first = False
         return self._follow(before, meter, workers)
 
@@ -212,7 +199,7 @@ class Scaling:
     def _window(self, workers: Scaled) -> Window:
         self._add(workers)
         spent = self._spent
-        busy = spent / (self._elapsed * workers.count) if workers.count else 1.0
+        busy = spent / (self._elapsed * workers.count)
         return Window(
             step=float(np.median(self._steps)) / 1e9,
             wait=self._waited / self._batches / 1e9,
@@ -237,13 +224,11 @@ def _error_of(times: npt.NDArray[np.int64]) -> float:
     return float(np.std(times, ddof=1) / np.mean(times) / len(times) ** 0.5) if len(times) > 1 and times.any() else 0.0
 
 
-def scaling_for(options: Options, job: Job) -> Scaling:
+def scaling_for(options: Options) -> Scaling:
     """As these options begin."""
     assert isinstance(options.num_workers, AutoCount)
-    alone = may_be_alone(job) and not options.timeout and options.care.on_stall != "restart"
-    start = Setting(0 if alone else 1, options.prefetch_factor)
     most = most_workers(look().workers)
-    return Scaling(Pace(start, most, alone, options.num_workers.prefetches), most)
+    return Scaling(Pace(Setting(1, options.prefetch_factor), most, options.num_workers.prefetches), most)
 
 
 def of_a_stream(options: Options) -> Chosen:
@@ -252,9 +237,18 @@ def of_a_stream(options: Options) -> Chosen:
     return Chosen(options.num_workers, options.prefetch_factor, why, settled=True)
 
 
-def may_be_alone(job: Job) -> bool:
-    """Is a batch nothing but rows of arrays in memory? Then making it runs no code of the user's."""
-    if job.stream or not job.batched or job.collate_fn is not None or job.on_error != "raise":
+def in_memory() -> Chosen:
+    """What there is to say where no worker is needed."""
+    why = "rows of arrays in memory: the loop gathers them in less time than a worker takes to hand them over"
+    return Chosen(0, 0, why, settled=True)
+
+
+def needs_no_workers(options: Options, job: Job) -> bool:
+    """Is a batch nothing but rows of arrays in memory? Then making it runs no code of the user's, and the loop makes as
+    many itself as it could take from workers (benchmarks/auto_workers.py, in memory: 1.01 and 0.92 to 1.04)."""
+    if options.timeout or options.care.on_stall == "restart" or job.on_error != "raise":
+        return False
+    if job.stream or not job.batched or job.collate_fn is not None:
         return False
     reader = job.dialect.batch_reader(job.dataset)
     return reader is not None and not reader.draws and job.worker_init_fn is None

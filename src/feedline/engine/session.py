@@ -24,7 +24,7 @@ from feedline.collated import Collated
 from feedline.engine.division import Division
 from feedline.engine.loop import BatchIterator
 from feedline.engine.next_epoch import Foresee, NextEpoch
-from feedline.engine.scaling import Scaling, of_a_stream, scaling_for
+from feedline.engine.scaling import Scaling, in_memory, needs_no_workers, of_a_stream, scaling_for
 from feedline.engine.user_line import tell, tell_of
 from feedline.engine.worker_set import WorkerSet
 from feedline.finalizers import by_hand, undisturbed
@@ -96,9 +96,9 @@ class Session:
     ) -> BatchIterator:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         began = clock()
+        options, job = self._scale(options, job)
         loaded = None if job.num_workers else self._loaded
         job = replace(job, marked=self.recording is not None, loaded=loaded)
-        self._scale(options, job)
         if self.kept is None:
             self._kind = options.workers if job.num_workers else ""
             for message in warnings_about(job, self._kind, options.multiprocessing_context):
@@ -130,14 +130,19 @@ class Session:
             iterator.close()
             raise
 
-    def _scale(self, options: Options, job: Job) -> None:
+    def _scale(self, options: Options, job: Job) -> tuple[Options, Job]:
+        """With num_workers="auto": how many there are to be, and whether that number changes."""
         if not isinstance(options.num_workers, AutoCount):  # perhaps no longer: torch's loaders can be told another
             self.scaling, self.chosen = None, lambda: None
         elif options.stream:
             self.chosen = partial(of_a_stream, options)
+        elif needs_no_workers(options, job):
+            self.scaling, self.chosen = None, in_memory
+            return replace(options, num_workers=0, persistent_workers=False), replace(job, num_workers=0)
         elif self.scaling is None:
-            self.scaling = scaling_for(options, job)
+            self.scaling = scaling_for(options)
             self.chosen = self.scaling.chosen
+        return options, job
 
     def _kept_for(self, options: Options, job: Job) -> WorkerSet:
         if (latest := self._latest()) is not None and latest.give_up():

@@ -44,8 +44,11 @@ class Waiting:
         self._describe = describe
         self._warn = warn
         self._restarts = care.on_stall == "restart"
-        self.patience: Patience | None = None
-        """Of the wait that has begun; None if a batch has come since."""
+        self._limit = timeout or (care.stall_warning if self._restarts else 0.0)
+        self._first_due = Patience(0.0, care.stall_warning, self._limit).due
+        self.since: float | None = None
+        """When the wait for the next batch began; None if a batch has been delivered since."""
+        self._patience: Patience | None = None
 
     @property
     def workers(self) -> Workers:
@@ -54,26 +57,28 @@ class Waiting:
 
     def receive(self, seq: int | None) -> Sequence[Part | Death]:
         """What workers say; `seq` is the batch that is waited for. Empty if it is time to look again."""
-        if self.patience is None:
-            limit = self.timeout or (self._care.stall_warning if self._restarts else 0.0)
-            self.patience = Patience(time.monotonic(), self._care.stall_warning, limit)
-        patience = self.patience
-        found = self._until(min(patience.due, self._birth_due(), self._recovery.again_at), patience)
+        now = time.monotonic()
+        if self.since is None:
+            self.since, self._patience = now, None
+        due = self.since + self._first_due if self._patience is None else self._patience.due
+        if self._recovery.may_be_unborn:
+            due = min(due, self._birth_due())
+        due = min(due, self._recovery.again_at)
+        seconds = None if due == math.inf else max(0.0, due - now)
+        found = self._recovery.workers.receive(seconds)
         if not found:
-            self._replace_unborn()
-            self._recovery.fill_places()
-            self._take(patience.step(time.monotonic()), patience, seq)
+            if self._patience is None:  # most waits are over before anything is due
+                self._patience = Patience(self.since, self._care.stall_warning, self._limit)
+            self._look_again(self._patience, 0.0 if seconds is None else time.monotonic() - now - seconds, seq)
         return found
 
-    def _until(self, due: float, patience: Patience) -> Sequence[Part | Death]:
-        began = time.monotonic()
-        seconds = None if math.isinf(due) else max(0.0, due - began)
-        found = self.workers.receive(seconds)
-        if seconds is not None and not found:
-            overslept = time.monotonic() - began - seconds
-            if overslept > OVERSLEPT:
-                patience.put_off(overslept)
-        return found
+    def _look_again(self, patience: Patience, overslept: float, seq: int | None) -> None:
+        """Nothing came within the time: do what is due."""
+        if overslept > OVERSLEPT:
+            patience.put_off(overslept)
+        self._replace_unborn()
+        self._recovery.fill_places()
+        self._take(patience.step(time.monotonic()), patience, seq)
 
     def _take(self, step: Step, patience: Patience, seq: int | None) -> None:
         if step is Step.ASK:

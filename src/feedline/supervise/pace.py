@@ -26,12 +26,6 @@ NEWS = 1.3
 """A batch that takes so many times as long (or as short) as when it was settled opens the question again."""
 PATIENCE, LONGEST_PATIENCE, QUIET = 4, 32, 64
 """Windows in a row that must bring news: more each time, in vain or not; as at first after a long quiet."""
-CHEAP = 1e-3
-"""Seconds: of batches made quicker than that the loop may make more itself than it can take from workers, so that is
-tried. To hand one over takes 60 to 200 µs on either side (benchmarks/auto_workers.py, in-memory), and as much again on
-a busy machine."""
-HANDING = 100e-6
-"""Seconds: of batches that the loop makes itself quicker than that no worker can give it more."""
 MOST_NOISE = 0.3
 """However noisy it is: what halves the time is seen, and kept."""
 HALF = 0.5
@@ -48,13 +42,13 @@ MOST_AHEAD = 8
 
 
 class Setting(NamedTuple):
-    """Workers, and batches ahead for each; none means that the loop makes batches itself."""
+    """Workers, and batches ahead for each."""
 
     workers: int
     prefetch: int
 
     def __str__(self) -> str:
-        return "no workers" if not self.workers else "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        return counted(self.workers, "worker")
 
 
 class Window(NamedTuple):
@@ -123,8 +117,8 @@ class Means(NamedTuple):
         return int(max(0.0, spare) // max(1, bytes_each))
 
 
-MORE, LESS, ALONE, BACK = "more", "less", "alone", "back"
-"""Why a setting is tried: to be faster; to do with less; to do without workers; because the other was no better."""
+MORE, LESS, BACK = "more", "less", "back"
+"""Why a setting is tried: to be faster; to do with less; because the other was no better."""
 
 
 @dataclass(frozen=True)
@@ -146,12 +140,11 @@ class Pace:
     'with 1 worker the loop waited 75 % of its time'
     """
 
-    def __init__(self, start: Setting, most: int, may_be_alone: bool = False, may_prefetch: bool = True) -> None:
+    def __init__(self, start: Setting, most: int, may_prefetch: bool = True) -> None:
         self.setting = start
         self.reason = "not measured yet"
         self.settled = False
         self._most = most
-        self._may_be_alone = may_be_alone
         self._may_prefetch = may_prefetch
         self._trial: _Trial | None = None
         self._refuted: dict[Setting, str] = {}
@@ -186,7 +179,7 @@ class Pace:
 
     def _with_less_memory(self) -> Setting | None:
         workers, prefetch = self.setting
-        if workers and prefetch > 1 and self._may_prefetch:
+        if prefetch > 1 and self._may_prefetch:
             return Setting(workers, prefetch - 1)
         if workers <= 1:
             return None
@@ -202,14 +195,8 @@ class Pace:
             self._refuted.pop(trial.other)
             there = self._named(trial.other, self.setting)
             return self._be(trial.other, None, f"on a second look {there} were better")
-        paid = {
-            MORE: seen.cost <= before * (1 - much) or (seen.fed and not trial.seen.fed),
-            LESS: seen.fed,
-            ALONE: seen.fed or seen.cost <= before * (1 + much),
-        }[trial.why]
-        if paid:
-            if trial.why == ALONE:
-                self._refuted[trial.other] = _no_better(str(trial.other))
+        is_faster = seen.cost <= before * (1 - much) or (seen.fed and not trial.seen.fed)
+        if seen.fed if trial.why == LESS else is_faster:
             return None
         self._seen.add(self.setting)
         self._refuted[self.setting] = _no_better(self._named(self.setting, trial.other))
@@ -256,14 +243,10 @@ class Pace:
     def _candidates(self, seen: Window, means: Means) -> Iterator[tuple[Setting, str, str]]:
         """What could be better, the most promising first."""
         workers, prefetch = self.setting
-        if workers and self._may_be_alone and seen.making <= CHEAP:
-            yield Setting(0, prefetch), ALONE, f"a batch takes {_time(seen.making)} to make"
         if seen.fed:
             fewer = max(1, seen.need)
             if fewer <= 0.75 * workers:
                 yield Setting(fewer, prefetch), LESS, f"{fewer} can make a batch in every step"
-            return
-        if not workers and seen.making <= HANDING:
             return
         waited = f"with {self.setting} the loop waited {seen.share:.0%} of its time".replace("%", " %")
         ahead = self._more_ahead(seen, means)
@@ -278,7 +261,7 @@ class Pace:
         workers = self.setting.workers
         if self._is_full(seen, means):
             return workers
-        soon = max(2 * workers, means.cpus) if workers else 2  # one alone need not be better than the loop itself
+        soon = max(2 * workers, means.cpus)
         wanted = min(soon, seen.need) if seen.need > workers else workers + max(1, workers // 2)
         return min(wanted, self._most, self._by_memory(means))
 
@@ -291,8 +274,8 @@ class Pace:
 
     def _more_ahead(self, seen: Window, means: Means) -> Setting | None:
         workers, prefetch = self.setting
-        more = min(2 * prefetch, MOST_AHEAD, prefetch + means.room_for(means.batch) // max(1, workers))
-        can = self._may_prefetch and workers and seen.busy < IDLE and more > prefetch
+        more = min(2 * prefetch, MOST_AHEAD, prefetch + means.room_for(means.batch) // workers)
+        can = self._may_prefetch and seen.busy < IDLE and more > prefetch
         return Setting(workers, more) if can else None
 
     def _why_it_stays(self, seen: Window, means: Means) -> str:
@@ -300,8 +283,6 @@ class Pace:
         waits = f"the loop waits {seen.share:.0%} of its time".replace("%", " %")
         if seen.fed:
             return waits
-        if not workers and seen.making <= HANDING:
-            return f"a batch takes {_time(seen.making)} to make, less than a worker takes to hand it over"
         if self._is_full(seen, means):
             return f"{waits}, but all CPUs are busy"
         if self._refuted:
@@ -317,7 +298,3 @@ def _no_better(what: str) -> str:
 
 def _mb(size: int | None) -> str:
     return "unknown" if size is None else f"{size / 1e6:,.0f} MB"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

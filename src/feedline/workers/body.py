@@ -3,8 +3,8 @@
 Takes: a `Job` (everything that stays the same) and tasks. Gives: outcomes; an exception of the user's code is an
 outcome too. Promises: what is in a batch depends on the job and the task alone; batches are written straight into the
 memory that `empty` gives, where the way to collate allows it, and share no memory with the dataset.
-Not its job: how tasks and outcomes travel (inline, threads, processes), where memory comes from (arena), reading samples
-(line.fetch), reading a stream (stream_body), collation itself (line).
+Not its job: how tasks and outcomes travel (inline, threads, processes), where memory comes from (arena), reading
+samples (line.fetch), reading a stream (stream_body), collation itself (line).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from feedline.line.fetch import Fetcher, brief, index_list, readers_of
 from feedline.line.salvage import Salvage
 from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks
 from feedline.observe.marks import Marking, Marks
-from feedline.progress import COLLATING, PLACE, SINCE, Row, clock, unwatched
+from feedline.progress import COLLATED, COLLATING, FETCHED, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.randomness.global_generators import Generators
 from feedline.randomness.rng import enter_task, leave_task, task_seed
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
@@ -40,7 +40,7 @@ class Body:
         self, job: Job, worker: int | None, generators: Generators, own_process: bool, row: Row | None = None
     ) -> None:
         self._job = job
-        self._row = unwatched() if row is None else row
+        self._row = self._counted = unwatched() if row is None else row
         self._marking = Marking(self._row) if job.marked else None
         if self._marking is not None:
             self._row = self._marking
@@ -108,9 +108,21 @@ class Body:
         self._generators.close()
 
     def run(self, task: Task, empty: Empty) -> Outcome:
-        """Do one task. Raises only what is no `Exception` (Ctrl-C)."""
-        if self._marking is not None:
-            return self._run_marked(self._marking, task, empty)
+        """Do one task, and count what it takes. Raises only what is no `Exception` (Ctrl-C)."""
+        row = self._counted
+        began = row[SINCE] = clock()
+        row[PLACE] = PREPARING
+        try:
+            if self._marking is not None:
+                return self._run_marked(self._marking, task, empty)
+            return self._run_plainly(task, empty)
+        finally:
+            now = clock()
+            collating = row[SINCE] if row[PLACE] == COLLATING else now  # whoever collates at all does that last
+            row[FETCHED] += collating - began
+            row[COLLATED] += now - collating
+
+    def _run_plainly(self, task: Task, empty: Empty) -> Outcome:
         if self.only_gathers and self._broken is None and not task.alone:
             # Of plain arrays, where nobody draws or asks for the task: to set that up costs as much as such a batch.
             try:

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import selectors
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
@@ -33,7 +32,7 @@ from feedline.workers.main_guard import NAME
 from feedline.workers.one_thread import environment_of_new_workers
 from feedline.workers.shipping import Parcel, without_unimportable_main
 from feedline.workers.warm import ctrl_c_blocked, preloaded_by_the_user, processes_from
-from feedline.workers.wire import LEAVE, Descriptor, TaskTicket, open_without_waiting, send_task, unread_tasks
+from feedline.workers.wire import Descriptor, Lane
 
 
 class Crew:
@@ -196,57 +195,3 @@ def _forked() -> Iterator[None]:
     fork_hazards.note_fork()
     with uninterrupted(), ctrl_c_blocked():
         yield
-
-
-class Lane:
-    """A pipe that tasks go out through. What it does not take at once waits here; the parent never blocks."""
-
-    def __init__(self) -> None:
-        self.reading, self.writing = os.pipe()
-        os.set_blocking(self.writing, False)
-        self._recalling = open_without_waiting(self.reading)  # now: after a death there may be none left to open
-        self.waiting: deque[TaskTicket] = deque()
-
-    @property
-    def parents_own(self) -> tuple[int, int]:
-        """What no worker may keep."""
-        return self.writing, self._recalling
-
-    def post(self, ticket: TaskTicket, first: bool) -> None:
-        """Send a ticket; before all that no worker has read, if it is to be `first`."""
-        if first:
-            self.recall()
-            self.waiting.appendleft(ticket)
-        else:
-            self.waiting.append(ticket)
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what the pipe has room for."""
-        while self.waiting and send_task(self.writing, self.waiting[0]):
-            self.waiting.popleft()
-
-    def recall(self) -> None:
-        """Take back what no worker has read: it waits here, in order, until the next flush."""
-        self.waiting.extendleft(reversed(unread_tasks(self._recalling)))
-
-    def take_back(self) -> list[int]:
-        """The serial numbers of all parts that no worker has read; they are not sent any more. Leave to go is."""
-        self.recall()
-        taken = [ticket.serial for ticket in self.waiting if not ticket.dismisses]
-        self.waiting = deque(ticket for ticket in self.waiting if ticket.dismisses)
-        self.flush()
-        return taken
-
-    def dismiss(self, count: int) -> None:
-        """Have so many of those who read here leave after the tasks sent so far; earlier leave unread is taken back."""
-        self.recall()
-        self.waiting = deque(ticket for ticket in self.waiting if not ticket.dismisses)
-        self.waiting.extend([LEAVE] * max(0, count))
-        self.flush()
-
-    def close(self) -> None:
-        """Let go of the pipe."""
-        for fd in self.parents_own:
-            os.close(fd)
-        os.close(self.reading)

@@ -22,7 +22,7 @@ from feedline.engine.contract import Traits
 from feedline.engine.ledger import Part
 from feedline.line.concurrent import Readers
 from feedline.observe.meter import spent_by
-from feedline.progress import INDEX, PLACE, PREPARING, SINCE, clock, count_making, unwatched
+from feedline.progress import INDEX, PLACE, PREPARING, SINCE, clock, unwatched
 from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.supervise import watchdog
 from feedline.supervise.watch import NO_WORKER, Death, Standing
@@ -69,11 +69,10 @@ class InlineWorkers:
         part, row, memory = self._sent.popleft(), self._row, self._memory
         if part.entry.run < self._oldest:
             return (part,)
-        began = row[SINCE] = clock()
-        row[PLACE] = PREPARING
         if self.may_be_stuck:
+            row[SINCE], row[PLACE] = clock(), PREPARING
             entry = self.entry
-            entry.task, entry.thread, entry.began = part.task, get_ident(), began
+            entry.task, entry.thread, entry.began = part.task, get_ident(), row[SINCE]
             if watchdog.resting:
                 watchdog.wake()
         try:
@@ -83,7 +82,6 @@ class InlineWorkers:
             self.entry.began = 0
             if memory.is_used:
                 memory.finish()
-            count_making(row, began, clock())
 
     def standing(self) -> list[Standing]:
         if not self.entry.began:

@@ -8,6 +8,7 @@ Not its job: what a task is (body).
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import signal
 import warnings
@@ -26,6 +27,7 @@ from feedline.progress import (
     IDLE,
     INITIALISING,
     LEAVING,
+    MEMORY,
     PLACE,
     PREPARING,
     SENDING,
@@ -34,11 +36,9 @@ from feedline.progress import (
     TASK,
     WIDTH,
     clock,
-    count_making,
 )
 from feedline.randomness.global_generators import OwnedGenerators
 from feedline.supervise import last_words, lifeline
-from feedline.supervise.memory_note import MemoryNote
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, remedy_for
 from feedline.workers.held_generators import HeldGenerators
@@ -46,6 +46,9 @@ from feedline.workers.job import Job
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.shipping import Parcel
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
+
+NOTE_MEMORY_EVERY = 50_000_000
+"""Nanoseconds."""
 
 
 class Wiring(NamedTuple):
@@ -101,14 +104,14 @@ class _Worker:
         self._segment = Segment(wiring.segment.fd)
         self._board = self._segment.board(WIDTH * (1 + wiring.workers))
         self._row = self._board[WIDTH * (1 + number) : WIDTH * (2 + number)]
-        self._memory = MemoryNote(self._row)
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._note_memory_at = 0
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
         self._held: HeldGenerators | None = None
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
-        self._began = 0
         self._streams = self._in_turn = False
         self._opened = -1  # the run of the task done last
         last_words.prepare(self._segment, number)
@@ -121,7 +124,7 @@ class _Worker:
             if self._body.readers is not None:
                 last_words.add(self._body.readers.stack)
             self._body.start()
-            self._held = HeldGenerators(job)
+            self._held = HeldGenerators(job) or None  # most datasets hold none
         except Exception as error:
             add_note(
                 error,
@@ -134,7 +137,7 @@ class _Worker:
 
     def serve(self, ticket: TaskTicket) -> None:
         """Do one task and leave its outcome in the slot it came in."""
-        self._began = self._at(PREPARING)
+        self._at(PREPARING)
         self._row[TASK] = ticket.serial
         slot = self._slot(ticket.slot, ticket.capacity)
         if ticket.run < self._board[0] and not self._has_to_do(ticket.run):  # its consumer has left
@@ -143,7 +146,13 @@ class _Worker:
             send_done(self._done, self._serve(ticket, slot))
             self._row[SENT] += clock() - self._row[SINCE]
         self._at(IDLE)
-        self._memory.take()
+        if self._row[SINCE] >= self._note_memory_at:
+            self._note_memory()
+
+    def _note_memory(self) -> None:
+        """What it has in memory: should it be killed for that, it can no longer be asked."""
+        self._note_memory_at = self._row[SINCE] + NOTE_MEMORY_EVERY
+        self._row[MEMORY] = int(os.pread(self._statm, 64, 0).split()[1]) * mmap.PAGESIZE
 
     def _has_to_do(self, run: int) -> bool:
         """Whoever is given tasks in turn makes all of them, so that what the dataset keeps is the same in every run. A
@@ -178,7 +187,6 @@ class _Worker:
             if isinstance(error, SystemExit) and _leaving:
                 raise
             outcome = self._failed(task, error)
-        count_making(self._row, self._began, clock())
         self._at(SENDING)
         try:
             # as a plain tuple: a class costs a look-up on either side
@@ -193,12 +201,11 @@ class _Worker:
         if self._body is None:
             return Outcome(task.seq, failure=self._broken)
         outcome = self._body.run(task, empty)
-        return self._held.told(outcome, task.epoch) if self._held else outcome
+        return outcome if self._held is None else self._held.told(outcome, task.epoch)
 
-    def _at(self, place: int) -> int:
-        now = self._row[SINCE] = clock()
+    def _at(self, place: int) -> None:
+        self._row[SINCE] = clock()
         self._row[PLACE] = place
-        return now
 
     def _failed(self, task: Task, error: BaseException) -> Outcome:
         assert self._body is not None

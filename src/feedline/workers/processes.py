@@ -110,7 +110,8 @@ class ProcessWorkers:
     def send(self, part: Part, first: bool = False) -> None:
         self._check_owner()
         with self._crew.lock:
-            self._crew.check()
+            if self._crew.is_ending:
+                self._crew.check()
             self._send(part, first)
 
     def _send(self, part: Part, first: bool) -> None:
@@ -119,9 +120,9 @@ class ProcessWorkers:
         place = None if joint is None else (joint.slot.id, joint.slot.capacity)
         data = dump_task(part.task, place, None if self._parcel is None or self._forks else self._parcel.sent)
         slot.room(len(data)).view(0, len(data))[:] = data
-        lane = part.task.lane % len(crew.lanes)
+        lane = 0
         if self._own_lanes:
-            part.worker = lane
+            lane = part.worker = part.task.lane % len(crew.lanes)
         ticket = TaskTicket(part.serial, part.entry.run, slot.id, slot.capacity, len(data))
         crew.lanes[lane].post(ticket, first)
 
@@ -136,7 +137,8 @@ class ProcessWorkers:
         dead: list[int] = []
         while True:
             with crew.lock:
-                crew.check()
+                if crew.is_ending:
+                    crew.check()
                 if (found := self._received(dead)) is not None:
                     return found
             dead = []
@@ -156,7 +158,8 @@ class ProcessWorkers:
         tickets = receive_done(crew.done[0])
         if tickets:
             for lane in crew.lanes:
-                lane.flush()
+                if lane.waiting:
+                    lane.flush()
             return [part for ticket in tickets if (part := self._opened(ticket)) is not None]
         if dead:  # and what they had finished has been read
             deaths: list[Part | Death] = [self._bury(number) for number in dead if not self._has_left(number)]

@@ -33,7 +33,7 @@ from feedline.errors import WorkerError
 from feedline.line.stateful import is_stateful
 from feedline.messages import Failure, Outcome
 from feedline.observe.meter import spent_by
-from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, count_making, unwatched
+from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.randomness.redirection import ThreadGenerators
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body
@@ -258,10 +258,9 @@ def _work(
             # worker opens each epoch that others open, or the generators it holds would fall behind theirs.
             if run >= now.run or job.in_turn or (job.stream and run != opened):
                 opened = run
-                began = worker.at(PREPARING)
+                worker.at(PREPARING)
                 worker.part = part
                 outcome = _outcome(body, broken, part, memory if part.task.rows is None else of_parts)
-                count_making(worker.row, began, clock())
                 if worker.wanted:  # else another has been given the batch
                     part.outcome = outcome
                 del outcome

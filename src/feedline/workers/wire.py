@@ -1,7 +1,7 @@
-"""Tickets: the fixed-size records that pass between the parent and its worker processes.
+"""Tickets, the fixed-size records that pass between the parent and its worker processes, and the pipes they go through.
 
 Everything of variable size lies in the slot a ticket names, so a ticket is written and read whole, in one system call
-that cannot be interrupted half-way, and any number of workers may read from one pipe.
+that cannot be interrupted half-way, and any number of workers may read from one pipe. The parent never blocks.
 Not its job: what is in the slot (arena.packing).
 """
 
@@ -11,6 +11,7 @@ import contextlib
 import os
 import pickle
 import struct
+from collections import deque
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
@@ -105,15 +106,6 @@ def load_task(data: Any) -> tuple[Task, Place | None]:
     return task, joint
 
 
-def send_task(fd: int, ticket: TaskTicket) -> bool:
-    """Write to a lane; False if it is full."""
-    try:
-        os.write(fd, _TASK.pack(*ticket))
-    except BlockingIOError:
-        return False
-    return True
-
-
 def receive_task(fd: int) -> TaskTicket | None:
     """Wait for a ticket in a worker; None when the parent has closed the lane."""
     data = os.read(fd, _TASK.size)
@@ -146,3 +138,59 @@ def receive_done(fd: int) -> list[DoneTicket]:
     except BlockingIOError:
         return []
     return [DoneTicket(*fields) for fields in _DONE.iter_unpack(data)]
+
+
+class Lane:
+    """A pipe that tasks go out through. What it does not take at once waits here; the parent never blocks."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.writing, False)
+        self._recalling = open_without_waiting(self.reading)  # now: after a death there may be none left to open
+        self.waiting: deque[TaskTicket] = deque()
+
+    @property
+    def parents_own(self) -> tuple[int, int]:
+        """What no worker may keep."""
+        return self.writing, self._recalling
+
+    def post(self, ticket: TaskTicket, first: bool) -> None:
+        """Send a ticket; before all that no worker has read, if it is to be `first`."""
+        if first:
+            self.recall()
+            self.waiting.appendleft(ticket)
+        else:
+            self.waiting.append(ticket)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the pipe has room for."""
+        with contextlib.suppress(BlockingIOError):
+            while self.waiting:
+                os.write(self.writing, _TASK.pack(*self.waiting[0]))
+                self.waiting.popleft()
+
+    def recall(self) -> None:
+        """Take back what no worker has read: it waits here, in order, until the next flush."""
+        self.waiting.extendleft(reversed(unread_tasks(self._recalling)))
+
+    def take_back(self) -> list[int]:
+        """The serial numbers of all parts that no worker has read; they are not sent any more. Leave to go is."""
+        self.recall()
+        taken = [ticket.serial for ticket in self.waiting if not ticket.dismisses]
+        self.waiting = deque(ticket for ticket in self.waiting if ticket.dismisses)
+        self.flush()
+        return taken
+
+    def dismiss(self, count: int) -> None:
+        """Have so many of those who read here leave after the tasks sent so far; earlier leave unread is taken back."""
+        self.recall()
+        self.waiting = deque(ticket for ticket in self.waiting if not ticket.dismisses)
+        self.waiting.extend([LEAVE] * max(0, count))
+        self.flush()
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        for fd in self.parents_own:
+            os.close(fd)
+        os.close(self.reading)
