@@ -235,7 +235,6 @@ def test_what_another_or_an_interrupted_run_has_left_is_drawn_anew(tmp_path: Pat
     interrupted = draw_images(folder, 50)
     next(interrupted), next(interrupted)
     interrupted.close()
-    (folder / "metadata.sqlite-journal").write_text("of a run that was killed")
     assert contents(drawn(folder, 60)) == contents(drawn(tmp_path / "fresh", 60))
 
 

@@ -96,8 +96,7 @@ def draw_images(folder: Path, count: int) -> Iterator[int]:
         for index in damaged_indices(count - validating):
             file = folder / rows[validating + index][1]
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-        for old in folder.glob("metadata.sqlite*"):  # with the journal of a run that was killed
-            old.unlink()
+        (folder / "metadata.sqlite").unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(folder / "metadata.sqlite")) as connection, connection:
             connection.execute("CREATE TABLE images (id INTEGER PRIMARY KEY, path TEXT, label INT, split TEXT)")
             connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", rows)
