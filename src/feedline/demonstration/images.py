@@ -1,145 +1,127 @@
-"""The images: JPEG files, some of them damaged, and their metadata in SQLite; the dataset that reads them.
+"""The images: JPEG files, some of them damaged, and their labels in SQLite; the dataset that reads them.
 
-Takes: the demo's folder and how many images there shall be. Gives: the files, drawn once, and `Shapes`, a dataset.
-Promises: the same images for the same number; a drawing that was interrupted is not taken for a finished one.
-Not its job: what is on an image (shapes), the order in which they are read (training).
+Takes: a folder and how many images there shall be. Gives: the files, and a dataset of them.
+Promises: a folder that holds other things than a demo's is refused and left as it is; one that cannot be written to is
+an OptionError. The same images for the same number.
+Not its job: the order in which images are read (training).
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from itertools import chain, cycle, islice
-from typing import NamedTuple
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 import feedline
-from feedline.demonstration.folder import Folder
-from feedline.demonstration.shapes import CLASSES, RARE, draw
+from feedline.errors import OptionError
+from feedline.sources import FilesDataset
 
-VERSION = 2  # a change in how images are drawn makes them anew
-TIMES_RARER = 8
-DAMAGED = 5
-VIEW = 24
-"""The classifier looks at grey images of this size."""
-
-
-class Row(NamedTuple):
-    """What the database knows of an image."""
-
-    id: int
-    path: str
-    label: int
-    split: str
+CLASSES = ("disk", "ring", "square", "cross", "stripes", "checks")
+RARE = ("ring", "cross")
+TIMES_RARER, DAMAGED = 8, 5
+SIZE, VIEW = 96, 24  # the files have 96 x 96 pixels in colour, the classifier looks at 24 x 24 in grey
+MARK = "Everything in this folder was made by `feedline demo`, which may delete it or write it anew. So may you.\n"
 
 
-Sample = tuple[npt.NDArray[np.float32], np.int64]
+def shapes(folder: Path, split: str) -> FilesDataset:
+    """One split of the images: the database names files and labels, the workers read the files."""
+    query = "SELECT path, label FROM images WHERE split = ? ORDER BY id"
+    with contextlib.closing(sqlite3.connect(folder / "metadata.sqlite")) as connection:
+        paths, labels = zip(*connection.execute(query, (split,)), strict=True)
+    view = augmented if split == "train" else normalised
+    return FilesDataset(paths, labels, size=(VIEW, VIEW), mode="L", root=folder, transform=view)
 
 
-class Shapes(feedline.Dataset[Sample]):
-    """One split of the images: two compact columns and no connection, so it travels to workers cheaply."""
-
-    def __init__(self, folder: Folder, split: str, augment: bool = False) -> None:
-        query = "SELECT path, label FROM images WHERE split = ? ORDER BY id"
-        with closing(sqlite3.connect(folder.metadata)) as connection:
-            rows = connection.execute(query, (split,)).fetchall()
-        self.folder = folder.path
-        self.paths = np.array([path for path, _ in rows])
-        self.labels = np.array([label for _, label in rows], dtype=np.int64)
-        self.augment = augment
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> Sample:
-        with Image.open(self.folder / str(self.paths[index])) as image:
-            pixels = np.asarray(image.convert("L").resize((VIEW, VIEW)), dtype=np.float32)
-        if self.augment:
-            pixels = vary(pixels, feedline.rng())
-        return (pixels - pixels.mean()) / (pixels.std() + 1), self.labels[index]
-
-    def describe(self, index: int) -> str:
-        """The path: what `loader.errors` says of an image that cannot be read."""
-        return str(self.paths[index])
-
-
-def vary(pixels: npt.NDArray[np.float32], random: np.random.Generator) -> npt.NDArray[np.float32]:
-    """A mirror image or not, moved a little: anew in each epoch, whichever worker reads it (feedline.rng)."""
+def augmented(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """A mirror image or not, moved a little: anew in each epoch, and the same whichever worker reads it."""
+    random = feedline.rng()
     if random.random() < 0.5:
         pixels = pixels[:, ::-1]
-    return np.roll(pixels, random.integers(-2, 3, size=2), axis=(0, 1))
+    return normalised(np.roll(pixels, random.integers(-2, 3, size=2), axis=(0, 1)))
 
 
-def are_drawn(folder: Folder, count: int) -> bool:
-    """Whether an earlier run has finished drawing just these, and all of them are still there."""
-    if not folder.metadata.exists():
-        return False
+def normalised(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """What the classifier sees: one row of numbers around 0."""
+    row = pixels.ravel().astype(np.float32)
+    row -= row.mean()
+    row /= row.std() + 1
+    return row
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What the system refuses in here is the folder's fault, and an OptionError."""
     try:
-        with closing(sqlite3.connect(folder.metadata)) as connection:
-            version = connection.execute("PRAGMA user_version").fetchone()
-            paths = {path for (path,) in connection.execute("SELECT path FROM images")}
-    except sqlite3.Error:
-        return False
-    there = {f"images/{file.name}" for file in folder.images.glob("*.jpg")}
-    return version == (VERSION,) and len(paths) == count and paths <= there
+        yield
+    except OSError as error:
+        raise OptionError(f"folder must be one that can be written to, but {folder} is not: {error}") from error
 
 
-def draw_images(folder: Folder, count: int, progress: Callable[[int], None]) -> None:
-    """Draw the images, cut some of the files short, and write the metadata: last, so that it vouches for the rest.
+def claim(folder: Path) -> None:
+    """Make the folder, or see that it is a demo's; OptionError if it cannot be used."""
+    mark = folder / "README.txt"
+    with writing(folder):
+        ours = mark.is_file() and mark.read_text(errors="replace") == MARK
+        if folder.exists() and any(folder.iterdir()) and not ours:
+            raise OptionError(
+                f"folder must be new, empty or left by an earlier demo, but {folder} holds other things: "
+                "name another one with --folder"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        mark.write_text(MARK)
 
-    `progress` is told how many there are, now and then.
-    """
-    rows = list(_rows(count))
-    random = np.random.default_rng(0)
-    with folder.writing():
-        folder.metadata.unlink(missing_ok=True)
-        shutil.rmtree(folder.images, ignore_errors=True)
-        folder.images.mkdir()
-        for row in rows:
-            if row.id % 50 == 0:
-                progress(row.id)
-            Image.fromarray(draw(CLASSES[row.label], random)).save(folder.path / row.path, quality=85)
-        damaged = _to_be_damaged(rows)
-        for path in damaged:
-            file = folder.path / path
+
+def draw_images(folder: Path, count: int) -> Iterator[int]:
+    """Draw them anew: a fifth to validate, each class equally often; the others to train. Yields how many there are."""
+    rare = [CLASSES.index(name) for name in RARE]
+    common = [label for label in range(len(CLASSES)) if label not in rare]
+    labels = {"validation": cycle(range(len(CLASSES))), "train": cycle(common * TIMES_RARER + rare)}
+    validating, random, rows = count // 5, np.random.default_rng(0), []
+    with writing(folder):
+        shutil.rmtree(folder / "images", ignore_errors=True)  # of an earlier demo
+        (folder / "images").mkdir()
+        for number in range(count):
+            yield number
+            split = "validation" if number < validating else "train"
+            path, label = f"images/{number:05}.jpg", next(labels[split])
+            Image.fromarray(draw(CLASSES[label], random)).save(folder / path, quality=85)
+            rows.append((number, path, label, split))
+        for index in damaged_indices(count - validating):
+            file = folder / rows[validating + index][1]
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-        _write_metadata(folder, rows, damaged)
+        (folder / "metadata.sqlite").unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(folder / "metadata.sqlite")) as connection, connection:
+            connection.execute("CREATE TABLE images (id INTEGER PRIMARY KEY, path TEXT, label INT, split TEXT)")
+            connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", rows)
 
 
-def damaged_indices(folder: Folder, images: Shapes) -> list[int]:
-    """Which of the images were cut short, for the demo to check itself; a real database would not know."""
-    with closing(sqlite3.connect(folder.metadata)) as connection:
-        damaged = {path for (path,) in connection.execute("SELECT path FROM damaged")}
-    return [index for index, path in enumerate(images.paths.tolist()) if path in damaged]
+def damaged_indices(training: int) -> range:
+    """Which of so many training images are cut short: some, spread evenly."""
+    return range(0, training, -(-training // DAMAGED))
 
 
-def _rows(count: int) -> Iterator[Row]:
-    """A fifth to validate, each class equally often; the others to train, with rare classes."""
-    validating = count // 5
-    common = [label for label, name in enumerate(CLASSES) if name not in RARE]
-    rare = [label for label, name in enumerate(CLASSES) if name in RARE]
-    labels = chain(islice(cycle(range(len(CLASSES))), validating), cycle(common * TIMES_RARER + rare))
-    for number, label in zip(range(count), labels, strict=False):
-        yield Row(number, f"images/{number:05}.jpg", label, "validation" if number < validating else "train")
-
-
-def _to_be_damaged(rows: list[Row]) -> list[str]:
-    training = [row.path for row in rows if row.split == "train"]
-    return training[:: -(-len(training) // DAMAGED)]
-
-
-def _write_metadata(folder: Folder, rows: list[Row], damaged: list[str]) -> None:
-    folder.unfinished.unlink(missing_ok=True)
-    with closing(sqlite3.connect(folder.unfinished)) as connection, connection:
-        connection.execute("PRAGMA journal_mode = OFF")  # an interrupted run's journal would be taken for this one's
-        connection.execute("CREATE TABLE images (id INTEGER PRIMARY KEY, path TEXT, label INT, split TEXT)")
-        connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", rows)
-        connection.execute("CREATE TABLE damaged (path TEXT)")
-        connection.executemany("INSERT INTO damaged VALUES (?)", [(path,) for path in damaged])
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-    folder.unfinished.replace(folder.metadata)
+def draw(name: str, random: np.random.Generator) -> npt.NDArray[np.uint8]:
+    """A shape or texture in two random colours, somewhere near the middle, with noise on top."""
+    down, across = np.mgrid[0:SIZE, 0:SIZE] - SIZE / 2
+    y, x = np.abs(down - random.normal(0, 9)), np.abs(across - random.normal(0, 9))
+    distance, radius = np.hypot(x, y), SIZE * random.uniform(0.2, 0.35)
+    period = SIZE / random.uniform(3, 5)
+    bands, columns = np.sin(2 * np.pi * down / period), np.sin(2 * np.pi * across / period)
+    inside = {
+        "disk": distance < radius,
+        "ring": np.abs(distance - radius) < SIZE / 14,
+        "square": np.maximum(x, y) < radius * 0.9,
+        "cross": (np.minimum(x, y) < SIZE / 14) & (np.maximum(x, y) < radius * 1.3),
+        "stripes": bands > 0,
+        "checks": bands * columns > 0,
+    }[name]
+    back, front = random.uniform(20, 130, 3), random.uniform(120, 235, 3)
+    pixels = np.where(inside[..., None], front, back) + random.normal(0, 35, (SIZE, SIZE, 3))
+    return np.clip(pixels, 0, 255).astype(np.uint8)

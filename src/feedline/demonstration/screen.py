@@ -1,51 +1,57 @@
 """Where the demo speaks while it runs.
 
-Takes: lines, and what is true just now. Gives: lines on standard output; on a terminal also a last line that is
-rewritten as things change. Promises: never wider than the terminal; silent if it shall be; a reader that goes away
-changes nothing; the cursor is left on a line of its own, also by Ctrl-C.
-Not its job: the words (wording), what the command answers in the end (cli).
+Takes: lines that stay, each with the call that does what it says, and what is true just now. Gives: lines on standard
+output; on a terminal also a last line that is rewritten. Promises: silent without a stream (--json); never wider than
+the terminal; a reader that goes away changes nothing; Ctrl-C leaves the cursor on a line of its own.
+Not its job: what is said (run, training).
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Iterable
-from types import TracebackType
 from typing import TextIO
 
 from feedline.diagnose.rendering import Line, painted, write
 from feedline.drawing.terminal import takes_escapes
 
 _AGAIN = "\r\x1b[K"  # to the line's beginning, and nothing on it
+_CALLS = 46  # the column in which calls stand
 
 
 class Screen:
     """Standard output, or none."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
-        self.live = takes_escapes(stream)
-        """Whether anybody sees what is true just now."""
-        self._unfinished = False
+        self.live = takes_escapes(stream)  # whether anybody sees what is true just now
+        self._stream, self._unfinished = stream, False
+        self._no_log = logging.NullHandler()
 
-    def say(self, lines: Iterable[Line]) -> None:
-        """Lines that stay."""
-        if self._stream is not None:
-            write((_AGAIN if self._unfinished else "") + painted(lines, self._stream), self._stream)
-            self._unfinished = False
+    def say(self, text: str, call: str = "") -> None:
+        """A line, and the call of feedline that does it."""
+        self._write(Line(call, "cyan", f"  {text}".ljust(_CALLS) + "  " if call else f"  {text}"))
+
+    def heading(self, text: str, style: str = "bold") -> None:
+        """A line that is seen from afar."""
+        self._write(Line(text, style))
 
     def now(self, text: str) -> None:
         """What is true until the next word."""
         if self._stream is not None and self.live:
-            width = shutil.get_terminal_size().columns - 1
             self._unfinished = True  # first: Ctrl-C may come as soon as it is seen
-            write(_AGAIN + text[:width], self._stream)
+            write(_AGAIN + f"  {text}"[: shutil.get_terminal_size().columns - 1], self._stream)
+
+    def _write(self, line: Line) -> None:
+        if self._stream is not None:
+            write((_AGAIN if self._unfinished else "") + painted([line], self._stream), self._stream)
+            self._unfinished = False
 
     def __enter__(self) -> Screen:
+        # Each bad sample is logged when it is met, which nobody could read between live lines; the end lists them.
+        logging.getLogger("feedline").addHandler(self._no_log)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
+        logging.getLogger("feedline").removeHandler(self._no_log)
         if self._unfinished and self._stream is not None:
             write("\n", self._stream)

@@ -1,179 +1,170 @@
-"""The training: some epochs, stopped in the middle of one and gone on with by another loader.
+"""The training: epochs of a small network in NumPy, one of them stopped in the middle and gone on with by a new loader.
 
-Takes: the demo's folder with its images, the number of epochs and workers. Gives: `Trained`.
-Promises: the stop is a real one: of the first loader nothing is left but a file. Whether it went on exactly is found
-out by comparing all batches of that epoch with those of a loader that was never stopped.
-Not its job: the images, the model, the loaders, the words.
+Takes: the demo's folder with its images, a number of epochs and workers. Gives: `Training`, which has the outcome.
+Promises: the loader is the one a user would write. The stop is a real one: of the first loader nothing is left but a
+file. Whether it went on exactly is found out by comparing each batch with those of a loader that was never stopped.
+Not its job: the images; what is said before and after (run).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import islice, zip_longest
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from feedline import DataLoader, Flow
-from feedline.demonstration import wording
-from feedline.demonstration.classifier import Classifier
-from feedline.demonstration.facts import Epoch, Resumption, Trained, Unreadable
-from feedline.demonstration.folder import Folder
-from feedline.demonstration.images import VIEW, Shapes
-from feedline.demonstration.loaders import fingerprint, training_loader, uninterrupted, validation_loader
+from feedline import DataLoader, Flow, WeightedRandomSampler, weights_from_labels
+from feedline.counting import counted
+from feedline.demonstration.images import CLASSES, VIEW, shapes, writing
 from feedline.demonstration.screen import Screen
-from feedline.demonstration.shapes import CLASSES, RARE
 from feedline.messages import BadSample
 from feedline.recorder import Recorder
+from feedline.sources import FilesDataset
 
-RATE = 0.01
-REFRESH = 4
-"""Batches between two looks at loader.stats(), which takes some milliseconds (docs/seeing.md)."""
+BATCH, SEED, RATE = 64, 7, 0.01
+FEWEST_BATCHES = 4  # with fewer there would be little before and after a stop in the middle
+REFRESH = 4  # batches between two looks at loader.stats(), which takes some milliseconds (docs/seeing.md)
+EPOCH = "epoch {number:2}  {images_per_second:6,.0f} images/s  waited {waited:4.0%}  loss {loss:.3f}"
 
-
-@dataclass
-class Learned:
-    """How the classifier does in an epoch, and the batches it has had."""
-
-    seen: int = 0
-    right: int = 0
-    loss: float = 0.0
-    """Added up over all images."""
-    batches: list[str] = field(default_factory=list)
-    """Their fingerprints."""
-
-    def so_far(self, flow: Flow, validation: float = 0.0) -> Epoch:
-        """The same as plain facts."""
-        seen = max(1, self.seen)
-        return Epoch(
-            number=flow.epoch + 1,
-            num_workers=flow.num_workers,
-            images_per_second=flow.samples_per_second,
-            waited=flow.waiting_share,
-            loss=self.loss / seen,
-            accuracy=self.right / seen,
-            validation=validation,
-        )
+Floats = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+Learned = list[tuple[float, str]]  # an epoch so far: the loss of each batch, and the batch's fingerprint
 
 
-class Validated(NamedTuple):
-    """The share of the validation images that are told right, of all of them and of the rare classes."""
+def balanced(labels: Labels) -> WeightedRandomSampler:
+    """Each class equally often; whole batches only."""
+    batches = max(FEWEST_BATCHES, len(labels) // BATCH)
+    return WeightedRandomSampler(weights_from_labels(labels), num_samples=batches * BATCH, seed=SEED)
 
-    every: float
-    rare: float
+
+def training_loader(images: FilesDataset, workers: int) -> DataLoader:
+    """Rare classes as often as the others; files that cannot be read are left out."""
+    return DataLoader(
+        images,
+        batch_size=BATCH,
+        sampler=balanced(images.labels),
+        on_error="skip",
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        seed=SEED,
+    )
+
+
+class Classifier:
+    """A network with one hidden layer.
+
+    >>> model, images, labels = Classifier(4, 8, 2), np.eye(4, dtype=np.float32), np.array([0, 0, 1, 1])
+    >>> losses = [model.step(images, labels, rate=0.1) for _ in range(50)]
+    >>> losses[-1] < losses[0] / 2, model.forward(images)[1].argmax(axis=1).tolist()
+    (True, [0, 0, 1, 1])
+    """
+
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        random, sizes = np.random.default_rng(0), [(inputs, hidden), (hidden, outputs)]
+        self.weights = [random.normal(0, np.sqrt(2 / size[0]), size).astype(np.float32) for size in sizes]
+        self.velocity = [np.zeros_like(weight) for weight in self.weights]
+
+    def forward(self, images: Floats) -> tuple[Floats, Floats]:
+        """The hidden layer, and the probability of each class."""
+        hidden = np.maximum(images @ self.weights[0], 0)
+        scores = hidden @ self.weights[1]
+        raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return hidden, raised / raised.sum(axis=1, keepdims=True)
+
+    def step(self, images: Floats, labels: Labels, rate: float) -> float:
+        """One step of gradient descent with momentum; gives the loss."""
+        hidden, probabilities = self.forward(images)
+        error = (probabilities - np.eye(probabilities.shape[1], dtype=np.float32)[labels]) / len(labels)
+        back = (error @ self.weights[1].T) * (hidden > 0)
+        for place, gradient in enumerate((images.T @ back, hidden.T @ error)):
+            self.velocity[place] = 0.9 * self.velocity[place] - rate * gradient
+            self.weights[place] += self.velocity[place]
+        return float(-np.log(probabilities[np.arange(len(labels)), labels] + 1e-9).mean())
 
 
 class Training:
     """One run of it."""
 
-    def __init__(self, folder: Folder, epochs: int, workers: int, screen: Screen) -> None:
-        self.images = Shapes(folder, "train", augment=True)
-        self.validation = Shapes(folder, "validation")
-        self._folder, self._epochs, self._workers, self._screen = folder, epochs, workers, screen
-        self._workers_before = 2 if workers == 1 else 1  # another number than after the stop
-        self._model = Classifier(VIEW * VIEW, 256, len(CLASSES))
-        self._told: list[Epoch] = []
+    def __init__(self, folder: Path, screen: Screen) -> None:
+        self.images, self.validation = shapes(folder, "train"), shapes(folder, "validation")
+        self.epochs, self.errors, self.flow = list[dict[str, Any]](), list[BadSample](), Flow()
+        self.problems: list[str] = []  # whatever is not as it should be
+        self.right = np.zeros(len(self.validation), np.bool_)  # which validation images the model tells right
+        self._folder, self._screen, self._model = folder, screen, Classifier(VIEW * VIEW, 256, len(CLASSES))
 
-    def run(self) -> Trained:
-        """All epochs. The stop is in the second one, if there is one."""
-        stop_in = min(1, self._epochs - 1)
-        with validation_loader(self.validation, self._workers) as validating:
-            with training_loader(self.images, self._workers_before) as loader:
-                for _ in range(stop_in):
-                    self._epoch(loader, validating, Learned())
-                learned = self._until_the_stop(loader)
-                flow, errors = loader.stats().total, loader.errors
-            # Closed: of that loader and its workers nothing is left but a file.
-            with training_loader(self.images, self._workers) as loader, self._report(loader):
-                loader.load_state_dict(json.loads(self._folder.state.read_text()))
-                before = len(learned.batches)
-                validated = self._epoch(loader, validating, learned)
-                resumption = self._compared(learned, before, stop_in)
-                for _ in range(stop_in + 1, self._epochs):
-                    validated = self._epoch(loader, validating, Learned())
-                flow, errors = flow.plus(loader.stats().total), errors + loader.errors
-        return Trained(
-            epochs=self._told,
-            resumption=resumption,
-            unreadable=_unreadable(errors),
-            images=flow.samples,
-            steps=flow.batches,
-            seconds=flow.seconds,
-            images_per_second=flow.samples_per_second,
-            waited=flow.waiting_share,
-            accuracy=validated.every,
-            rare_accuracy=validated.rare,
-        )
+    def run(self, epochs: int, workers: int) -> dict[str, Any]:
+        """All epochs; gives how it went on after the stop, which is in the second one, if there is one."""
+        stop_in, state, say = min(1, epochs - 1), self._folder / "state.json", self._screen.say
+        workers_before = 2 if workers == 1 else 1  # another number than after the stop
+        with training_loader(self.images, workers_before) as loader:
+            for _ in range(stop_in):
+                self._finish(loader, [])
+            learned = self._teach(loader, [], until=len(loader) // 2)
+            with writing(self._folder):
+                state.write_text(json.dumps(loader.state_dict()))
+            self.flow, self.errors = loader.stats().total, loader.errors
+        before = len(learned)
+        say(f"Stopped after {before} of the {len(loader)} batches of epoch {stop_in + 1}.")
+        say(f"Saved: {state}", "loader.state_dict()")
+        say(f"Thrown away, with its {counted(workers_before, 'worker')}.", "loader.close()")
+        with training_loader(self.images, workers) as loader, self._report(loader):
+            loader.load_state_dict(json.loads(state.read_text()))
+            say(f"A new loader with {counted(workers, 'worker')} goes on.", "loader.load_state_dict(state)")
+            self._finish(loader, learned)
+            exact = self._compare(learned, before, stop_in, workers)
+            for _ in range(stop_in + 1, epochs):
+                self._finish(loader, [])
+            self.flow, self.errors = self.flow.plus(loader.stats().total), self.errors + loader.errors
+        about = {"epoch": stop_in + 1, "before": before, "batches": len(learned), "exact": exact}
+        return {**about, "workers_before": workers_before, "workers_after": workers}
 
-    def _report(self, loader: DataLoader) -> Recorder:
-        with self._folder.writing():
-            return loader.report(self._folder.report)
-
-    def _epoch(self, loader: DataLoader, validating: DataLoader, learned: Learned) -> Validated:
-        """An epoch, or what is left of it, and what is to be said of it."""
-        self._teach(loader, learned)
-        validated = _validated(self._model, validating)
-        self._told.append(learned.so_far(loader.stats().epoch, validated.every))
-        self._screen.say(wording.epoch_ended(self._told[-1]))
-        return validated
-
-    def _teach(self, loader: DataLoader, learned: Learned, until: int | None = None) -> None:
+    def _teach(self, loader: DataLoader, learned: Learned, until: int | None = None) -> Learned:
         for number, (images, labels) in enumerate(islice(loader, until)):
-            loss, right = self._model.step(images, labels, RATE)
-            learned.loss += loss * len(labels)
-            learned.seen += len(labels)
-            learned.right += right
-            learned.batches.append(fingerprint(images, labels))
+            learned.append((self._model.step(images, labels, RATE), fingerprint(images, labels)))
             if self._screen.live and number % REFRESH == 0:
-                self._screen.now(wording.epoch_so_far(learned.so_far(loader.stats().epoch)))
-
-    def _until_the_stop(self, loader: DataLoader) -> Learned:
-        """Half an epoch, and the loader's state in a file."""
-        learned = Learned()
-        self._teach(loader, learned, until=len(loader) // 2)
-        with self._folder.writing():
-            self._folder.state.write_text(json.dumps(loader.state_dict()))
-        self._screen.say(
-            wording.stopped(len(learned.batches), len(loader), loader.stats().epoch.epoch + 1, self._folder.state)
-        )
-        self._screen.say(wording.going_on(self._workers_before, self._workers))
+                self._screen.now(EPOCH.format(**facts(loader, learned)))
         return learned
 
-    def _compared(self, learned: Learned, before: int, epoch: int) -> Resumption:
-        self._screen.now(wording.comparing())
-        expected = uninterrupted(self.images, self._workers, epoch)
-        pairs = enumerate(zip_longest(learned.batches, expected), start=1)
-        different = [number for number, (had, right) in pairs if had != right]
-        resumption = Resumption(
-            epoch=epoch + 1,
-            batches=len(expected),
-            before=before,
-            workers_before=self._workers_before,
-            workers_after=self._workers,
-            state=str(self._folder.state),
-            exact=not different,
-            different=different,
-        )
-        self._screen.say(wording.compared(resumption))
-        return resumption
+    def _finish(self, loader: DataLoader, learned: Learned) -> None:
+        """An epoch, or what is left of it; then validation."""
+        found = facts(loader, self._teach(loader, learned))
+        batches = DataLoader(self.validation, BATCH)
+        self.right = np.concatenate([self._model.forward(x)[1].argmax(axis=1) == labels for x, labels in batches])
+        self.epochs.append({**found, "validation": float(self.right.mean())})
+        self._screen.say((EPOCH + "  validation {validation:4.0%}").format(**self.epochs[-1]))
+
+    def _compare(self, learned: Learned, before: int, epoch: int, workers: int) -> bool:
+        """Whether all batches of that epoch were those of a loader that was never stopped."""
+        self._screen.now("comparing with a loader that is never stopped …")
+        with training_loader(self.images, workers) as loader:
+            loader.set_epoch(epoch)
+            expected = [fingerprint(*batch) for batch in loader]
+        pairs = enumerate(zip_longest([batch for _, batch in learned], expected), start=1)
+        if different := [number for number, (had, right) in pairs if had != right]:
+            differ = f"{len(different)} of {len(expected)} batches differ, from batch {different[0]} on"
+            self.problems.append(f"Epoch {epoch + 1} did not go on after the stop as it would have without: {differ}")
+            return False
+        after = counted(len(expected) - before, "batch")
+        self._screen.say(f"Checked: the {after} after the stop, and the {before} before it,")
+        self._screen.say("are bit for bit those of a loader that was never stopped.")
+        return True
+
+    def _report(self, loader: DataLoader) -> Recorder:
+        with writing(self._folder):
+            return loader.report(self._folder / "report.html")
 
 
-def _validated(model: Classifier, loader: DataLoader) -> Validated:
-    found = [(model.guesses(images) == labels, labels) for images, labels in loader]
-    right, labels = (np.concatenate(column) for column in zip(*found, strict=True))
-    rare = np.isin(labels, [CLASSES.index(name) for name in RARE])
-    return Validated(float(right.mean()), float(right[rare].mean()))
+def facts(loader: DataLoader, learned: Learned) -> dict[str, Any]:
+    """How an epoch goes, and how fast the images come; epochs are counted from 1, as people count."""
+    flow, loss = loader.stats().epoch, float(np.mean([loss for loss, _ in learned]))
+    speed = {"images_per_second": flow.samples_per_second, "waited": flow.waiting_share}
+    return {"number": flow.epoch + 1, "num_workers": flow.num_workers, **speed, "loss": loss}
 
 
-def _unreadable(errors: Iterable[BadSample]) -> list[Unreadable]:
-    """Each file once, however often it was tried."""
-    errors = list(errors)
-    times = Counter(bad.index for bad in errors)
-    latest = {bad.index: bad for bad in errors}
-    return [
-        Unreadable(int(index), bad.what, bad.error, times[index])
-        for index, bad in sorted(latest.items(), key=lambda item: int(item[0]))
-    ]
+def fingerprint(images: Floats, labels: Labels) -> str:
+    """The same for the same batch, bit for bit, and for no other."""
+    return hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
