@@ -32,7 +32,6 @@ from feedline import (
 from feedline.diagnose import deadline
 from feedline.diagnose.tune import running, search, tuner
 from feedline.diagnose.tune.accounts import Account, account_of
-from feedline.diagnose.tune.bar import Bar
 from feedline.diagnose.tune.candidates import Bounds, Facts
 from feedline.diagnose.tune.running import Runner, clock, compute_for
 from feedline.diagnose.tune.subject import subject_of
@@ -479,14 +478,19 @@ class Screen(io.StringIO):
         return True
 
 
-def test_the_bar_is_shown_where_somebody_watches_and_leaves_nothing() -> None:
-    for stream, shown in ((Screen(), True), (io.StringIO(), False)):
-        with Bar(60, stream) as bar:
-            bar.show(30, "2 threads")
-        text = stream.getvalue()
-        assert ("[############............] 30 of 60 s  2 threads" in text) == shown
-        assert text.endswith("\r\x1b[K") == shown
-        assert bool(text) == shown
+@pytest.mark.parametrize("stream", [Screen(), io.StringIO()])
+def test_how_far_it_is_stands_where_somebody_watches_and_leaves_nothing(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with pytest.raises(FeedlineError, match="truncated"):
+        tune(Truncated(), **QUICK)
+    text = stream.getvalue()
+    assert ("0 of 60 s: " in text) == stream.isatty()
+    assert text.endswith("\r\x1b[K") == stream.isatty()
+    assert bool(text) == stream.isatty()
 
 
 class Told:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TextIO
 
 from feedline.diagnose.rendering import Line, painted, write
-from feedline.drawing.terminal import takes_escapes
+from feedline.observe.terminal import takes_escapes
 
 _AGAIN = "\r\x1b[K"  # to the line's beginning, and nothing on it
 

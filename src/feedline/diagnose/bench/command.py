@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from feedline.diagnose.bench.workloads import SHORT, WORKLOADS
 from feedline.diagnose.rendering import Line
 from feedline.diagnose.target import TARGET
 from feedline.drawing.png import save
-from feedline.drawing.terminal import takes_escapes
 from feedline.errors import OptionError
+from feedline.observe.terminal import show_line
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -64,13 +63,13 @@ def run(given: argparse.Namespace) -> Answer:
     if given.list:
         return Answer(data, listed)
     _check_plot(given.plot)
-    terms = Terms(given.seconds, given.repeats, given.timeout, say)
+    terms = Terms(given.seconds, given.repeats, given.timeout, show_line)
     own = {"batch_size": given.batch_size, "shuffle": given.shuffle, "collate": given.collate}
     own["arguments"] = tuple(given.arguments) or None
     try:
         found = bench(given.what or SHORT, given.num_workers, terms, **own)
     finally:
-        say("")
+        show_line("")
     wrote = [] if given.plot is None else [Line(), Line(f"wrote {given.plot}")]
     if given.plot is not None:
         write_or_say(lambda path: save(picture(found), path), str(given.plot))
@@ -98,9 +97,3 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"not whole numbers with commas between: {text!r}") from None
-
-
-def say(progress: str) -> None:
-    """A line that replaces itself on a terminal; nothing where it would only fill a log."""
-    if takes_escapes(sys.stderr):
-        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
