@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from figures import check_places
 
 import feedline
 from feedline import (
     DataLoader,
     FeedlineError,
+    MissingPackage,
     OptionError,
     OptionTypeError,
     Stats,
@@ -30,9 +32,11 @@ from feedline import (
     tune,
 )
 from feedline.diagnose import deadline
+from feedline.diagnose.plotting import encoded
 from feedline.diagnose.tune import running, search, tuner
 from feedline.diagnose.tune.accounts import Account, account_of
 from feedline.diagnose.tune.candidates import Bounds, Facts
+from feedline.diagnose.tune.picture import picture
 from feedline.diagnose.tune.running import Runner, clock, compute_for
 from feedline.diagnose.tune.subject import subject_of
 from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
@@ -123,8 +127,25 @@ def test_pictures_and_the_page_are_written_whole_or_not_at_all(found: Tuning, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.svg", "folder", "page.html"]
 
 
+def test_without_matplotlib_there_is_a_page_without_a_picture(
+    found: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<svg" not in page
+    assert "pip install &#x27;feedline[plot]&#x27; brings it" in page
+    with pytest.raises(MissingPackage, match=r"pip install 'feedline\[plot\]' brings it"):
+        found.plot(tmp_path / "curve.svg")
+
+
+def test_everything_written_in_the_picture_can_be_read(found: Tuning) -> None:
+    best = replace(found.best, setting=Setting(12, "process", prefetch=16, threads=4))
+    for step in (0.002, 0.0):
+        check_places(encoded(picture(replace(found, name="Data" * 50, step=step, best=best))))
+
+
 def test_a_picture_as_png(found: Tuning, tmp_path: Path) -> None:
-    pytest.importorskip("PIL")
     found.plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -133,6 +154,7 @@ def test_nothing_from_the_data_becomes_markup(found: Tuning) -> None:
     odd = replace(found, name="<script>alert(1)</script>", code="<b>", why="<i>", notes=("<u>",))
     from feedline.diagnose.tune.page import html
 
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html(odd)[html(odd).index("<svg") :]
     assert not any(mark in html(odd) for mark in ("<script", "<b>", "<i>", "<u>"))
 
 
