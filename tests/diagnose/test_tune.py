@@ -145,6 +145,12 @@ def test_everything_written_in_the_picture_can_be_read(found: Tuning) -> None:
         check_places(encoded(picture(replace(found, name="Data" * 50, step=step, best=best))))
 
 
+@pytest.mark.parametrize("file", ["curve.svg", "curve.png"])
+def test_letters_that_matplotlib_has_not_are_no_warning(found: Tuning, tmp_path: Path, file: str) -> None:
+    replace(found, name="사진").plot(tmp_path / file)
+    assert file.endswith(".png") or "Loading 사진" in (tmp_path / file).read_text()
+
+
 def test_a_picture_as_png(found: Tuning, tmp_path: Path) -> None:
     found.plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"

@@ -9,6 +9,7 @@ Not its job: what is drawn (tune.picture, bench.picture, docs/).
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -84,9 +85,12 @@ def figure(title: str, width: float, height: float) -> Figure:
 def encoded(drawn: Figure, path: str = "picture.svg") -> bytes:
     """What is to be written to that path: SVG if the name ends so, else PNG."""
     file = io.BytesIO()
-    if path.lower().endswith(".svg"):
-        about = {"Title": drawn.get_suptitle(), "Creator": None, "Date": None}
-        drawn.savefig(file, format="svg", metadata=about)
-    else:
-        drawn.savefig(file, format="png", dpi=192)
+    with warnings.catch_warnings():
+        # A dataset may be called 사진. matplotlib's font has no such letters, but whoever shows an SVG file has.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        if path.lower().endswith(".svg"):
+            about = {"Title": drawn.get_suptitle(), "Creator": None, "Date": None}
+            drawn.savefig(file, format="svg", metadata=about)
+        else:
+            drawn.savefig(file, format="png", dpi=192)
     return file.getvalue()
