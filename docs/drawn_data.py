@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from drawn_samplers import WIDTH, name_panel
 from feedline import pack
 from feedline.datasets.splitting import split_indices
-from feedline.drawing.svg import Drawing, colour
+from feedline.diagnose.plotting import COLOURS, FAINT, GROUND, PALE, figure
 
-WIDTH = 760
-HALF = 356
-
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # --- splits ---
 
 FRACTIONS = {"train": 0.7, "validation": 0.15, "test": 0.15}
 
 
-def splits() -> Drawing:
-    drawing = Drawing(WIDTH, 350, "Splits by group, and by a stable hash of a key")
-    drawing.text(16, 26, drawing.title, bold=True)
-    drawing.legend(WIDTH - 270, 26, [(colour(number), name) for number, name in enumerate(FRACTIONS)])
-    _draw_groups(drawing, 16, 46)
-    _draw_keys(drawing, 16 + HALF + 16, 46)
+def splits() -> Figure:
+    drawing = figure("Splits by group, and by a stable hash of a key", WIDTH, 350)
+    panels = drawing.subplot_mosaic("ab;ac;ad", height_ratios=[3, 4, 4], width_ratios=[4, 5])
+    _draw_groups(panels["a"])
+    _draw_keys(panels["b"], panels["c"], panels["d"])
+    for colour, name in zip(COLOURS, FRACTIONS, strict=False):
+        panels["a"].plot([], [], "s", color=colour, label=name)
+    drawing.legend(loc="outside upper right", ncols=3)
     return drawing
 
 
@@ -34,37 +39,39 @@ def _parts(size: int, **by: object) -> np.ndarray:
     return numbers
 
 
-def _draw_groups(drawing: Drawing, x: float, y: float) -> None:
+def _draw_groups(axes: Axes) -> None:
     sizes = np.random.default_rng(3).integers(3, 16, 14)
-    parts = _parts(int(sizes.sum()), groups=np.repeat(np.arange(len(sizes)), sizes))
-    drawing.text(x, y + 12, "groups=patient: no patient in two parts")
-    for row, cells in enumerate(np.split(parts, np.cumsum(sizes)[:-1])):
-        drawing.text(x + 66, y + 34 + 19 * row, f"patient {row + 1}", "faint", "end", size=11)
-        for column, part in enumerate(cells.tolist()):
-            drawing.box(x + 76 + 17 * column, y + 23 + 19 * row, 15, 15, colour(part), rounded=2)
+    patients = np.repeat(np.arange(len(sizes)), sizes)
+    places = np.concatenate([np.arange(size) for size in sizes])
+    parts = _parts(len(patients), groups=patients)
+    _draw_cells(axes, "groups=patient: no patient in two parts", places, patients, parts)
+    for row in range(len(sizes)):
+        axes.text(-1, row, f"patient {row + 1}", ha="right", va="center", color=FAINT, fontsize="small")
 
 
-def _draw_keys(drawing: Drawing, x: float, y: float) -> None:
-    rng = np.random.default_rng(0)
+def _draw_keys(before: Axes, after: Axes, random: Axes) -> None:
     new = np.zeros(96, bool)
-    new[rng.choice(96, 24, replace=False)] = True  # rows that came in between, as in a table sorted by name
+    new[np.random.default_rng(0).choice(96, 24, replace=False)] = True  # in between, as in a table sorted by name
     keys = np.array([f"file-{number:03}" for number in range(96)])
     by_key, by_key_before = _parts(96, keys=keys), _parts(72, keys=keys[~new])
     at_random, at_random_before = _parts(96), _parts(72)
-    moved = int((at_random[~new] != at_random_before).sum())
-    stayed = int((by_key[~new] == by_key_before).sum())
-    _draw_cells(drawing, x, y, "72 files", by_key_before, np.zeros(72, bool))
-    _draw_cells(drawing, x, y + 88, f"24 more (dots), keys=name: {72 - stayed} of 72 moved", by_key, new)
-    _draw_cells(drawing, x, y + 196, f"the same at random: {moved} of 72 moved", at_random, new)
+    moved = (at_random[~new] != at_random_before).sum()
+    moved_by_key = (by_key[~new] != by_key_before).sum()
+    _draw_cells(before, "72 files", *_in_rows(72), by_key_before)
+    _draw_cells(after, f"24 more (dots), keys=name: {moved_by_key} of 72 moved", *_in_rows(96), by_key)
+    _draw_cells(random, f"the same at random: {moved} of 72 moved", *_in_rows(96), at_random)
+    for axes in (after, random):
+        axes.scatter(*(each[new] for each in _in_rows(96)), s=8, color=GROUND)
 
 
-def _draw_cells(drawing: Drawing, x: float, y: float, name: str, parts: np.ndarray, marked: np.ndarray) -> None:
-    drawing.text(x, y + 12, name)
-    for place, (part, mark) in enumerate(zip(parts.tolist(), marked.tolist(), strict=True)):
-        left, top = x + 14.9 * (place % 24), y + 23 + 19 * (place // 24)
-        drawing.box(left, top, 13, 15, colour(part), rounded=2)
-        if mark:
-            drawing.dot(left + 6.5, top + 7.5, "ground", 2.5)
+def _in_rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(count) % 24, np.arange(count) // 24
+
+
+def _draw_cells(axes: Axes, name: str, x: np.ndarray, y: np.ndarray, parts: np.ndarray) -> None:
+    axes.scatter(x, y, s=75, marker="s", c=[COLOURS[part] for part in parts])
+    axes.set(xlim=(-0.6, x.max() + 0.6), ylim=(y.max() + 0.6, -0.6))
+    name_panel(axes, name)
 
 
 # --- packing ---
@@ -72,26 +79,23 @@ def _draw_cells(drawing: Drawing, x: float, y: float, name: str, parts: np.ndarr
 ROW = 512
 
 
-def packed_rows() -> Drawing:
+def packed_rows() -> Figure:
     lengths = np.random.default_rng(0).lognormal(4.9, 0.6, 48).clip(8, ROW).astype(int)
-    batch = pack(ROW)([np.zeros(length, int) for length in lengths])
-    drawing = Drawing(WIDTH, 470, "48 texts, padded and packed")
-    drawing.text(16, 26, drawing.title, bold=True)
-    drawing.legend(WIDTH - 290, 26, [(colour(0), "texts"), ("pale", "padding")])
-    width = HALF / ROW
-    padded = 1 - lengths.sum() / (lengths.max() * len(lengths))
-    drawing.text(16, 56, "pad: a row for each")
-    drawing.text(16 + HALF, 56, f"{len(lengths)} rows, {padded:.0%} padding", "faint", "end", size=11)
-    for row, length in enumerate(lengths.tolist()):
-        drawing.box(16, 66 + 8 * row, width * lengths.max(), 7, "pale")
-        drawing.box(16, 66 + 8 * row, width * length, 7, colour(row))
-    left, rows = 16 + HALF + 16, batch.segments
-    drawing.text(left, 56, f"pack({ROW}): several in a row")
-    drawing.text(left + HALF, 56, f"{len(rows)} rows, {(rows == 0).mean():.0%} padding", "faint", "end", size=11)
+    rows = pack(ROW)([np.zeros(length, int) for length in lengths]).segments
+    drawing = figure("48 texts, padded and packed", WIDTH, 470)
+    padded, packed = drawing.subplots(1, 2)
+    every = range(len(lengths))
+    padded.barh(every, lengths.max(), color=PALE, label="padding")
+    padded.barh(every, lengths, color=COLOURS, label=["texts", *[""] * (len(lengths) - 1)])
+    share = 1 - lengths.sum() / (lengths.max() * len(lengths))
+    name_panel(padded, "pad: a row for each", f"{len(lengths)} rows, {share:.0%} padding")
+    packed.barh(range(len(rows)), ROW, color=PALE)
     for row, segments in enumerate(rows):
-        y = 66 + 20 * row
-        drawing.box(left, y, HALF, 16, "pale")
-        for segment in sorted(set(segments.tolist()) - {0}):
-            places = np.flatnonzero(segments == segment)
-            drawing.box(left + width * places[0], y, width * len(places) - 1, 16, colour(segment - 1))
+        numbers, starts, counts = np.unique(segments[segments > 0], return_index=True, return_counts=True)
+        packed.barh(row, counts, left=starts, color=[COLOURS[(each - 1) % 6] for each in numbers], edgecolor=GROUND)
+    name_panel(packed, f"pack({ROW}): several in a row", f"{len(rows)} rows, {(rows == 0).mean():.0%} padding")
+    for axes in (padded, packed):
+        axes.margins(0)
+        axes.invert_yaxis()
+    drawing.legend(loc="outside upper right", ncols=2)
     return drawing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from feedline import (
@@ -15,22 +17,29 @@ from feedline import (
     WeightedRandomSampler,
     weights_from_labels,
 )
-from feedline.drawing.charts import Axis, Series, draw_lines
-from feedline.drawing.svg import Drawing, colour
+from feedline.diagnose.plotting import COLOURS, FAINT, GROUND, PALE, figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDTH = 760
-HALF = 356
-"""Of two panels side by side."""
+
+
+def name_panel(axes: Axes, name: str, note: str = "") -> None:
+    """A name on the left, what is to be seen on the right, and no axes."""
+    axes.set_title(name)
+    axes.set_title(note, loc="right", fontsize="small", color=FAINT)
+    axes.set_axis_off()
 
 
 # --- which class lands in which batch ---
 
 CLASSES = {"common": 326, "rare": 39, "very rare": 19}
 BATCH = 16
-CELL = 9
 
 
-def classes_in_batches() -> Drawing:
+def classes_in_batches() -> Figure:
     labels = np.repeat(np.arange(len(CLASSES)), list(CLASSES.values()))  # sorted, as files in folders are
     weighted = WeightedRandomSampler(weights_from_labels(labels), len(labels), seed=0)
     batches = {
@@ -39,59 +48,48 @@ def classes_in_batches() -> Drawing:
         "WeightedRandomSampler": BatchSampler(weighted, BATCH),
         "StratifiedBatchSampler": StratifiedBatchSampler(labels, BATCH, seed=0),
     }
-    drawing = Drawing(WIDTH, 410, "Which class lands in which batch")
-    drawing.text(16, 26, drawing.title, bold=True)
-    counts = [f"{name} ({count})" for name, count in CLASSES.items()]
-    drawing.legend(372, 26, [(colour(number), name) for number, name in enumerate(counts)])
-    for number, (name, sampler) in enumerate(batches.items()):
-        x, y = 16 + (HALF + 16) * (number % 2), 42 + 184 * (number // 2)
-        _draw_batches(drawing, x, y, name, [labels[batch] for batch in sampler])
+    drawing = figure("Which class lands in which batch", WIDTH, 410)
+    panels = drawing.subplots(2, 2)
+    for axes, (name, sampler) in zip(panels.flat, batches.items(), strict=True):
+        _draw_batches(axes, name, [labels[batch] for batch in sampler])
+    drawing.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
     return drawing
 
 
-def _draw_batches(drawing: Drawing, x: float, y: float, name: str, batches: list[np.ndarray]) -> None:
+def _draw_batches(axes: Axes, name: str, batches: list[np.ndarray]) -> None:
     """A column for each batch, a cell for each sample, the classes of a batch one above the other."""
-    lacking = sum(len(set(batch.tolist())) < len(CLASSES) for batch in batches)
-    drawing.text(x, y + 14, name)
-    note = f"{lacking} of {len(batches)} lack a class" if lacking else "each has every class"
-    drawing.text(x + HALF, y + 14, note, "faint", "end", size=11)
-    step = (HALF + 2) / len(batches)
-    for column, batch in enumerate(batches):
-        above = BATCH
-        for label, count in enumerate(np.bincount(batch, minlength=len(CLASSES)).tolist()):
-            above -= count
-            drawing.box(x + step * column, y + 24 + CELL * above, step - 2, CELL * count, colour(label))
-    for row in range(1, BATCH):  # so that every sample is a cell
-        drawing.line([(x, y + 24 + CELL * row), (x + HALF, y + 24 + CELL * row)], "ground")
+    counts = np.array([np.bincount(batch, minlength=len(CLASSES)) for batch in batches])
+    below = counts.cumsum(1) - counts
+    for label, (named, count) in enumerate(CLASSES.items()):
+        columns = range(len(batches))
+        axes.bar(columns, counts[:, label], bottom=below[:, label], label=f"{named} ({count})")
+    axes.hlines(range(1, BATCH), -0.5, len(batches) - 0.5, color=GROUND, linewidth=1)  # so that every sample is a cell
+    axes.margins(0)
+    lacking = (counts == 0).any(1).sum()
+    name_panel(axes, name, f"{lacking} of {len(batches)} lack a class" if lacking else "each has every class")
 
 
 # --- padding ---
 
 
-def padding_of_batches() -> Drawing:
+def padding_of_batches() -> Figure:
     lengths = np.random.default_rng(0).lognormal(4.0, 0.6, 4096).clip(4, 300).astype(int)
     ways = {
         "shuffle=True": BatchSampler(RandomSampler(lengths, seed=0), 16),
         "BucketBatchSampler": BucketBatchSampler(lengths, 16, seed=0),
     }
-    drawing = Drawing(WIDTH, 490, "Padding of shuffled and of bucketed batches")
-    drawing.text(16, 26, drawing.title, bold=True)
-    drawing.legend(WIDTH - 200, 26, [(colour(0), "data"), ("pale", "padding")])
-    for number, (name, sampler) in enumerate(ways.items()):
+    drawing = figure("Padding of shuffled and of bucketed batches", WIDTH, 490)
+    panels = drawing.subplots(1, 2, sharex=True)
+    for axes, (name, sampler) in zip(panels, ways.items(), strict=True):
         batches = [lengths[batch] for batch in sampler]
         places = sum(batch.max() * len(batch) for batch in batches)
-        x = 16 + (HALF + 16) * number
-        drawing.text(x, 56, name)
-        drawing.text(x + HALF, 56, f"{1 - lengths.sum() / places:.0%} padding", "faint", "end", size=11)
-        for place, batch in enumerate(batches[:5]):
-            _draw_padded(drawing, x, 66 + 83 * place, batch, HALF / lengths.max())
+        rows = np.concatenate([np.arange(16) + 17 * place for place in range(5)])
+        axes.barh(rows, np.repeat([batch.max() for batch in batches[:5]], 16), 1.0, color=PALE, label="padding")
+        axes.barh(rows, np.concatenate(batches[:5]), color=COLOURS[0], label="data")
+        axes.set(xlim=(0, lengths.max()), ylim=(rows[-1] + 1, -1))
+        name_panel(axes, name, f"{1 - lengths.sum() / places:.0%} padding")
+    drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     return drawing
-
-
-def _draw_padded(drawing: Drawing, x: float, y: float, lengths: np.ndarray, width: float) -> None:
-    drawing.box(x, y, width * lengths.max(), 5 * len(lengths) - 1, "pale")
-    for row, length in enumerate(lengths.tolist()):
-        drawing.box(x, y + 5 * row, width * length, 4, colour(0))
 
 
 # --- mixtures ---
@@ -100,20 +98,22 @@ SOURCES = {"web": 4000, "code": 1000, "books": 250}
 PROPORTIONS = {"web": 0.6, "code": 0.3, "books": 0.1}
 
 
-def mixing() -> Drawing:
+def mixing() -> Figure:
     mixture = Mixture({name: range(size) for name, size in SOURCES.items()})
     sampler = MixtureSampler(mixture, PROPORTIONS, num_samples=6400, seed=0)
-    names = np.array([mixture.source_of(index) for index in sampler])
-    batches = names.reshape(-1, 64)
-    drawing = Drawing(WIDTH, 270, "Three sources in given proportions")
-    shares, passes = [], []
-    for name in SOURCES:
-        share = (batches == name).mean(1).tolist()
-        shares.append(Series(f"{name} {PROPORTIONS[name]:.0%}", [(64 * k, each) for k, each in enumerate(share, 1)]))
-        gone = [sampler.source_epochs(0, samples)[name] for samples in range(0, 6401, 64)]
-        passes.append(Series(f"{name} ({SOURCES[name]:,})", [(64 * k, each) for k, each in enumerate(gone)]))
-    samples = Axis("samples drawn")
-    of_batch = Axis("of a batch of 64", label="{:.0%}".format)
-    draw_lines(drawing, drawing.title, shares, samples, of_batch, (0, 0, 380, 270))
-    draw_lines(drawing, "How often each was gone through", passes, samples, Axis("passes"), (380, 0, 380, 270))
+    batches = np.array([mixture.source_of(index) for index in sampler]).reshape(-1, 64)
+    drawing = figure("Three sources in given proportions", WIDTH, 290)
+    shares, passes = drawing.subplots(1, 2)
+    drawn = range(0, 6401, 64)
+    for name, size in SOURCES.items():
+        label = f"{name}: {PROPORTIONS[name]:.0%}, of {size:,} samples"
+        shares.plot(drawn[1:], (batches == name).mean(1), label=label)
+        passes.plot(drawn, [sampler.source_epochs(0, samples)[name] for samples in drawn])
+    shares.set_title("of a batch of 64")
+    shares.yaxis.set_major_formatter("{x:.0%}")
+    passes.set_title("how often each was gone through")
+    for axes in (shares, passes):
+        axes.set(xlabel="samples drawn", ylim=(0, None))
+        axes.grid(axis="y")
+    drawing.legend(loc="outside lower left", ncols=3)
     return drawing

@@ -1,23 +1,22 @@
-"""Draws the documentation's pictures into docs/pictures, with feedline's own samplers, collators and drawing code.
+"""Draws the documentation's pictures into docs/pictures, with feedline's own samplers and collators, by matplotlib.
 
     make pictures
 
 Two show what benchmarks have measured, which is kept in docs/measured (make_pages takes new results).
 
-The same pictures each time, byte for byte: a test compares them with those in the tree.
+The same pictures each time, byte for byte, with one version of matplotlib: a test compares them with those in the tree.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from drawn_data import packed_rows, splits
 from drawn_practice import gradient_noise_by_batch_size, learning_rate_with_warmup
 from drawn_samplers import classes_in_batches, mixing, padding_of_batches
-from feedline.drawing.svg import Drawing
+from feedline.diagnose.plotting import encoded, looks
 from measured_growth import growth_picture
 from measured_peers import peers_picture
 
@@ -30,7 +29,7 @@ def facts(measured: str) -> Any:
     return json.loads((MEASURED / f"{measured}.json").read_text(encoding="utf-8"))
 
 
-PICTURES: dict[str, Callable[[], Drawing]] = {
+PICTURES = {
     "classes-in-batches": classes_in_batches,
     "cost-growth": lambda: growth_picture(facts("growth")),
     "gradient-noise": gradient_noise_by_batch_size,
@@ -43,10 +42,15 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
 }
 
 
+@looks()
+def drawn(name: str) -> bytes:
+    """A picture's file."""
+    return encoded(PICTURES[name]())
+
+
 def draw_all() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    for name, draw in PICTURES.items():
-        (FOLDER / f"{name}.svg").write_text(str(draw()), encoding="utf-8")
+    for name in PICTURES:
+        (FOLDER / f"{name}.svg").write_bytes(drawn(name))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from feedline.drawing.charts import Axis, Series, draw_lines
-from feedline.drawing.svg import Drawing
+from feedline.diagnose.plotting import figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Facts = Mapping[str, Any]
 Points = Sequence[tuple[float, float]]
@@ -113,35 +115,24 @@ def _bytes(count: float) -> str:
 
 # --- drawn ---
 
-PANEL, HIGH, IN_A_ROW = 380, 250, 2
+PANEL, HIGH, IN_A_ROW = 380, 220, 2
+SHOWN = {"first batch": 1e3, "each batch": 1e3, "memory": 1 / LEAST}
 
 
-def growth_picture(facts: Facts) -> Drawing:
+def growth_picture(facts: Facts) -> Figure:
     """A chart for each axis: milliseconds and megabytes by what grows, all on logarithmic scales."""
-    axes = facts["axes"]
-    drawing = Drawing(IN_A_ROW * PANEL, HIGH * -(-len(axes) // IN_A_ROW), "How the cost of a batch grows")
-    for number, axis in enumerate(axes):
-        place = (PANEL * (number % IN_A_ROW), HIGH * (number // IN_A_ROW), PANEL, HIGH)
-        draw_lines(drawing, *_panel(axis), place)
+    rows = -(-len(facts["axes"]) // IN_A_ROW)
+    drawing = figure("How the cost of a batch grows", IN_A_ROW * PANEL, HIGH * rows)
+    panels = drawing.subplots(rows, IN_A_ROW, squeeze=False).flat
+    for axes, axis in zip(panels, facts["axes"], strict=False):
+        for measure, scale in SHOWN.items():
+            x, y = zip(*curve(axis, measure), strict=True)
+            axes.loglog(x, [each * scale for each in y], "o-", markersize=3, label=measure)
+        what, _, how = axis["title"].partition(" (")
+        axes.set(title=what, xlabel=how.rstrip(")"), ylabel="ms, MB")
+        axes.grid(axis="y")
+        axes.minorticks_off()
+    for axes in panels:
+        axes.set_axis_off()
+    drawing.legend(*drawing.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
     return drawing
-
-
-def _panel(axis: Facts) -> tuple[str, list[Series], Axis, Axis]:
-    shown = {"first batch": 1e3, "each batch": 1e3, "memory": 1 / LEAST}
-    series = [
-        Series(f"{measure}", [(x, y * scale) for x, y in curve(axis, measure)], dotted=True)
-        for measure, scale in shown.items()
-    ]
-    what, _, how = axis["title"].partition(" (")
-    return what, series, Axis(how.rstrip(")"), log=True, label=_power), Axis("ms, MB", log=True, label=_power)
-
-
-def _power(value: float) -> str:
-    """A power of ten, short.
-
-    >>> _power(1000), _power(0.01), _power(1e9)
-    ('1,000', '0.01', '10⁹')
-    """
-    if 1e-3 < value < 1e5:
-        return f"{value:,.0f}" if value >= 1 else f"{value:g}"
-    return "10" + str(round(math.log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feedline.diagnose.bench.comparing import compared, is_noisy, noise_of
-from feedline.drawing.svg import Drawing, colour
+from feedline.diagnose.plotting import COLOURS, FAINT, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Facts = Mapping[str, Any]
 
@@ -148,33 +151,34 @@ def peers_set_up(facts: Facts) -> str:
 
 # --- drawn ---
 
-WIDTH, LEFT, RIGHT, TOP = 760, 16, 290, 64
-LINE, HEAD, APART = 17, 24, 14
-SMALL = 11
+WIDTH, LINE, HEAD = 760, 17, 3
+"""Pixels; a title takes as much as so many lines."""
+ROOM = 1.6
+"""Of the longest bar: for what is written at its end."""
 
 
-def peers_picture(facts: Facts) -> Drawing:
+def peers_picture(facts: Facts) -> Figure:
     """A bar for each side, as long as it is fast beside the fastest of its workload."""
     all_groups = [([row for row in _rows(each) if row.value], each["resumes"]) for each in facts["workloads"]]
     groups = [(group, resumes) for group, resumes in all_groups if group]
-    height = TOP + sum(HEAD + LINE * len(group) + APART for group, _ in groups)
-    drawing = Drawing(WIDTH, height, "feedline beside other loaders: the longer, the faster")
-    drawing.text(LEFT, 24, drawing.title, bold=True)
-    drawing.legend(LEFT, 46, [(colour(0), "feedline"), (colour(1), "another library")])
-    top = float(TOP)
-    for group, resumes in groups:
-        _draw_group(drawing, group, resumes, top)
-        top += HEAD + LINE * len(group) + APART
+    lines = [HEAD + len(group) for group, _ in groups]
+    drawing = figure("feedline beside other loaders: the longer, the faster", WIDTH, LINE * (HEAD + sum(lines)))
+    panels = drawing.subplots(len(groups), squeeze=False, height_ratios=[len(group) for group, _ in groups])[:, 0]
+    for axes, (group, resumes) in zip(panels, groups, strict=True):
+        speeds = [1 / (row.value or 1) if resumes else row.value or 0.0 for row in group]
+        colours = [COLOURS[0 if is_ours(row.side) else 1] for row in group]
+        bars = axes.barh(range(len(group)), speeds, color=colours)
+        axes.bar_label(bars, [_label(row, resumes) for row in group], padding=4, color=FAINT, fontsize="small")
+        axes.set(xlim=(0, ROOM * max(speeds)), ylim=(len(group) - 0.5, -0.5))
+        axes.set_title(group[0].workload, fontweight="bold")
+        axes.set_axis_off()
+    for colour, name in zip(COLOURS, ("feedline", "another library"), strict=False):
+        panels[0].barh(0, 0, color=colour, label=name)
+    drawing.legend(loc="outside upper right", ncols=2)
     return drawing
 
 
-def _draw_group(drawing: Drawing, group: list[Row], resumes: bool, top: float) -> None:
-    drawing.text(LEFT, top + 14, group[0].workload, size=SMALL, bold=True)
-    speeds = [1 / (row.value or 1) if resumes else row.value or 0.0 for row in group]
-    for number, (row, speed) in enumerate(zip(group, speeds, strict=True)):
-        y, long = top + HEAD + LINE * number, (WIDTH - LEFT - RIGHT) * speed / max(speeds)
-        drawing.box(LEFT, y, max(long, 1), LINE - 4, colour(0 if is_ours(row.side) else 1), rounded=2)
-        value = f"{1000 * (row.value or 0):.3g} ms" if resumes else f"{row.value:,.0f}/s"
-        ratio = "" if row.ratio is None else f" ({_times(row.ratio)}{'?' * row.noisy})"
-        label = f"{row.side} {value}{ratio}"
-        drawing.text(LEFT + max(long, 1) + 6, y + LINE - 6, label, "faint", size=SMALL)
+def _label(row: Row, resumes: bool) -> str:
+    value = f"{1000 * (row.value or 0):.3g} ms" if resumes else f"{row.value:,.0f}/s"
+    ratio = "" if row.ratio is None else f" ({_times(row.ratio)}{'?' * row.noisy})"
+    return f"{row.side} {value}{ratio}"

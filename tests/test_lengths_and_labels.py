@@ -229,7 +229,7 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lengths_module, "SECONDS_BETWEEN", 0)
         lengths_of(Read(["ab"] * 4))
         seen = ""
-        while not seen.endswith("\x1b[K"):  # a terminal hands over as much as it has just now
+        while not seen.endswith("4 of 4\r\x1b[K"):  # a terminal hands over as much as it has just now
             seen += screen.read(4096).decode()
     assert "3 of 4" in seen
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from figures import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline.drawing.svg import Box, Text
+from feedline.diagnose.plotting import COLOURS, encoded, looks
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = [str(ROOT / "docs"), str(ROOT / "benchmarks")]
@@ -107,12 +108,13 @@ def test_the_longest_bar_is_the_fastest(of, resumes):
     facts = peers(
         workload(resumes, **dict(zip(("Grain", "feedline", "torch"), ([each] for each in values), strict=True)))
     )
-    shapes = of.measured_peers.peers_picture(facts).shapes
-    bars = [shape for shape in shapes if isinstance(shape, Box)][2:]  # two are of the legend
-    assert [round(bars[0].width / bar.width, 3) for bar in bars] == [1, 2, 4]
-    assert [bar.kind for bar in bars] == ["c1", "c0", "c1"]
-    texts = [shape.text for shape in shapes if isinstance(shape, Text)]
-    assert any(text.startswith("Grain") and "(2)" in text for text in texts)
+    colors = pytest.importorskip("matplotlib.colors")
+    with looks():
+        picture = of.measured_peers.peers_picture(facts)
+    bars = picture.axes[0].containers[0]
+    assert [round(bars[0].get_width() / bar.get_width(), 3) for bar in bars] == [1, 2, 4]
+    assert [colors.to_hex(bar.get_facecolor()) for bar in bars] == [COLOURS[1], COLOURS[0], COLOURS[1]]
+    assert any(text.startswith("Grain") and "(2)" in text for text in texts(encoded(picture)))
 
 
 def test_a_batch_of_another_shape_is_no_result(of):
@@ -170,9 +172,10 @@ def test_the_table_says_how_each_grows(of):
 
 
 def test_every_axis_has_its_chart(of):
-    drawing = of.measured_growth.growth_picture(growth())
-    texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
-    assert texts.count("bytes of a sample") == texts.count("batch 16") == 3
+    pytest.importorskip("matplotlib")
+    with looks():
+        written = texts(encoded(of.measured_growth.growth_picture(growth())))
+    assert written.count("bytes of a sample") == written.count("batch 16") == 3
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is measured on Linux only")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from browser import browser
+from figures import check_places, texts
 from PIL import Image
 from test_bench_numbers import some
 from warm_host import host
@@ -16,11 +18,9 @@ from feedline.cli import main
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.picture import picture
 from feedline.diagnose.bench.workloads import WORKLOADS
-from feedline.drawing.png import save
-from feedline.drawing.svg import Box, Line
+from feedline.diagnose.plotting import encoded
 
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarking.md"
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ SVG = "{http://www.w3.org/2000/svg}"
         (["a:b", "--repeats", "0"], "repeats must be at least 1"),
         (["a:b", "--seconds", "0"], "seconds must be more than 0"),
         (["a:b", "--timeout", "nan"], "timeout must be a positive number of seconds, 2,000,000 at most; got nan"),
-        (["a:b", "--plot", "bars.jpg"], "plot: bars.jpg must end in .png or .svg"),
-        (["a:b", "--plot", "nowhere/bars.png"], "plot must be a file that can be written to, but there is no folder"),
+        (["a:b", "--plot", "bars.jpg"], "--plot: bars.jpg must end in .png or .svg"),
+        (["a:b", "--plot", "nowhere/bars.png"], "--plot must be a file that can be written to, but there is no folder"),
         (["a:b", "--plot", "folder.png"], "folder.png is a folder"),
     ],
 )
@@ -61,14 +61,39 @@ def test_without_torch_there_is_one_sentence():
     assert "torch is not installed; pip install 'feedline[torch]'" in sentence
 
 
-def test_without_pillow_there_is_no_jpeg_and_no_png_but_an_svg():
-    code = "import sys; sys.modules['PIL'] = None; from feedline.cli import main; "
-    code += "print(main(['bench', 'jpeg']), main(['bench', 'a:b', '--plot', 'bars.png']))"
+def test_without_pillow_there_is_no_jpeg():
+    code = "import sys; sys.modules['PIL'] = None; from feedline.cli import main; sys.exit(main(['bench', 'jpeg']))"
     done = host("feedline").run(["-c", code])
-    assert done.stdout == "2 2\n"
-    jpeg, plot = done.stderr.splitlines()
-    assert jpeg == "feedline bench: the workload jpeg needs Pillow; pip install 'feedline[images]'"
-    assert "name an .svg" in plot
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "feedline bench: the workload jpeg needs Pillow; pip install 'feedline[images]'\n"
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_without_matplotlib_it_is_said_beforehand_what_to_install(capsys, monkeypatch, tmp_path, command):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    (tmp_path / "data.py").write_text("raise SystemExit('the dataset is not looked at')")
+    assert main([command, f"{tmp_path}/data.py:data", "--plot", str(tmp_path / "bars.svg")]) == 2
+    said = capsys.readouterr()
+    words = "--plot needs matplotlib, which is not installed; pip install 'feedline[plot]' brings it"
+    assert (said.out, said.err) == ("", f"feedline {command}: {words}\n")
+
+
+def test_matplotlib_is_imported_when_something_is_drawn_and_its_settings_stay():
+    code = """if True:
+        import sys
+        from feedline.cli import main
+        from feedline.diagnose.plotting import check_plot, encoded, figure, looks
+        import feedline.diagnose.bench.command, feedline.diagnose.tune.command
+        check_plot("bars.svg")
+        print("matplotlib" in sys.modules)
+        import matplotlib
+        matplotlib.rcParams["svg.fonttype"] = "path"
+        before = dict(matplotlib.rcParams)
+        with looks():
+            encoded(figure("Nothing", 100, 50))
+        print(dict(matplotlib.rcParams) == before)
+    """
+    assert host("feedline").run(["-c", code]).stdout == "False\nTrue\n"
 
 
 def test_our_workloads_are_listed(capsys):
@@ -83,8 +108,8 @@ def test_our_workloads_are_listed(capsys):
 
 
 def test_the_picture_says_what_the_page_says_and_is_drawn_by_a_browser(tmp_path):
-    save(picture(some()), tmp_path / "bars.svg")
-    texts = [each.text for each in ElementTree.parse(tmp_path / "bars.svg").getroot().iter(f"{SVG}text")]
+    (tmp_path / "bars.svg").write_bytes(encoded(picture(some())))
+    written = texts((tmp_path / "bars.svg").read_bytes())
     for words in (
         "train.py:data, 0 workers",
         "12 samples/s",
@@ -92,15 +117,17 @@ def test_the_picture_says_what_the_page_says_and_is_drawn_by_a_browser(tmp_path)
         "torch 2.13.0",
         "jpeg, 1 worker",
     ):
-        assert words in texts
-    assert "no difference that could be told (feedline 1? times as fast, 0.5–2)" in texts
+        assert words in written
+    assert "no difference that could be told (feedline 1? times as fast, 0.5–2)" in written
     with browser() as page:
         page.size(800, 600)
         page.open(tmp_path / "bars.svg")
         page.settle()
         shown = page.js("[...document.querySelectorAll('text')].map(each => each.getBoundingClientRect().width > 0)")
-        assert shown == [bool(text) for text in texts]
-        bars = "[...document.querySelectorAll('rect.c0')].map(each => [each.getBoundingClientRect().width > 0])"
+        assert shown == [bool(text) for text in written]
+        bars = (
+            "[...document.querySelectorAll('path[style*=\"#0072b2\"]')].map(each => each.getBoundingClientRect().width)"
+        )
         assert len(page.js(bars)) == 1 + 4  # the legend's
         assert page.complaints() == []
 
@@ -109,17 +136,26 @@ def test_one_workload_has_one_scale_whatever_the_number_of_workers():
     sides = {workers: Measured((10.0 * workers, 30.0 * workers)) for workers in (1, 2)}
     contests = [Contest("mine", workers, "samples/s", side, side) for workers, side in sides.items()]
     drawn = picture(Comparison((*contests, Contest("other", 1, "samples/s", sides[1], sides[1]))))
-    few, twice, other = [shape.width for shape in drawn.shapes if isinstance(shape, Box) and shape.kind == "c0"][1:]
+    few, twice, other = [each.patches[0].get_width() / each.get_xlim()[1] for each in drawn.axes]
     assert (twice, other) == pytest.approx((2 * few, 2 * few))
-    spreads = [shape.points[1][0] - shape.points[0][0] for shape in drawn.shapes if isinstance(shape, Line)]
-    assert spreads == pytest.approx([few, few, twice, twice, other, other])  # from 10 to 30, and 20 is the median
+    assert {each.get_xlim()[0] for each in drawn.axes} == {0}
+    spreads = [line[:, 0].tolist() for each in drawn.axes for line in each.collections[0].get_segments()]
+    assert spreads == [[10, 30], [10, 30], [20, 60], [20, 60], [10, 30], [10, 30]]
 
 
-def test_the_picture_as_png(tmp_path):
-    drawn = picture(some())
-    save(drawn, tmp_path / "bars.png")
-    with Image.open(tmp_path / "bars.png") as image:
-        assert image.size == (drawn.width * 2, drawn.height * 2)
+@pytest.mark.parametrize("name", ["a/long/path/" * 20 + "train.py:data", "price in $, and $", "<b>&"])
+def test_whatever_the_contest_is_called_it_can_be_read(name):
+    side = Measured((123_456.0, 1_234_567.0))
+    svg = encoded(
+        picture(Comparison((Contest(name, 1, "samples/s", side, side), Contest("b", 1, "samples/s", side, side))))
+    )
+    assert name in "".join(texts(svg))
+    check_places(svg)
+
+
+def test_the_picture_as_png():
+    with Image.open(io.BytesIO(encoded(picture(some()), "bars.png"))) as image:
+        assert image.size[0] == 2 * 760
         assert len(image.convert("RGB").getcolors(1 << 24)) > 20
 
 

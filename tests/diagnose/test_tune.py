@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from figures import check_places
 
 import feedline
 from feedline import (
     DataLoader,
     FeedlineError,
+    MissingPackage,
     OptionError,
     OptionTypeError,
     Stats,
@@ -30,10 +32,11 @@ from feedline import (
     tune,
 )
 from feedline.diagnose import deadline
+from feedline.diagnose.plotting import encoded
 from feedline.diagnose.tune import running, search, tuner
 from feedline.diagnose.tune.accounts import Account, account_of
-from feedline.diagnose.tune.bar import Bar
 from feedline.diagnose.tune.candidates import Bounds, Facts
+from feedline.diagnose.tune.picture import picture
 from feedline.diagnose.tune.running import Runner, clock, compute_for
 from feedline.diagnose.tune.subject import subject_of
 from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
@@ -124,8 +127,31 @@ def test_pictures_and_the_page_are_written_whole_or_not_at_all(found: Tuning, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.svg", "folder", "page.html"]
 
 
+def test_without_matplotlib_there_is_a_page_without_a_picture(
+    found: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<svg" not in page
+    assert "pip install &#x27;feedline[plot]&#x27; brings it" in page
+    with pytest.raises(MissingPackage, match=r"pip install 'feedline\[plot\]' brings it"):
+        found.plot(tmp_path / "curve.svg")
+
+
+def test_everything_written_in_the_picture_can_be_read(found: Tuning) -> None:
+    best = replace(found.best, setting=Setting(12, "process", prefetch=16, threads=4))
+    for step in (0.002, 0.0):
+        check_places(encoded(picture(replace(found, name="Data" * 50, step=step, best=best))))
+
+
+@pytest.mark.parametrize("file", ["curve.svg", "curve.png"])
+def test_letters_that_matplotlib_has_not_are_no_warning(found: Tuning, tmp_path: Path, file: str) -> None:
+    replace(found, name="사진").plot(tmp_path / file)
+    assert file.endswith(".png") or "Loading 사진" in (tmp_path / file).read_text()
+
+
 def test_a_picture_as_png(found: Tuning, tmp_path: Path) -> None:
-    pytest.importorskip("PIL")
     found.plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -134,6 +160,7 @@ def test_nothing_from_the_data_becomes_markup(found: Tuning) -> None:
     odd = replace(found, name="<script>alert(1)</script>", code="<b>", why="<i>", notes=("<u>",))
     from feedline.diagnose.tune.page import html
 
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html(odd)[html(odd).index("<svg") :]
     assert not any(mark in html(odd) for mark in ("<script", "<b>", "<i>", "<u>"))
 
 
@@ -479,14 +506,19 @@ class Screen(io.StringIO):
         return True
 
 
-def test_the_bar_is_shown_where_somebody_watches_and_leaves_nothing() -> None:
-    for stream, shown in ((Screen(), True), (io.StringIO(), False)):
-        with Bar(60, stream) as bar:
-            bar.show(30, "2 threads")
-        text = stream.getvalue()
-        assert ("[############............] 30 of 60 s  2 threads" in text) == shown
-        assert text.endswith("\r\x1b[K") == shown
-        assert bool(text) == shown
+@pytest.mark.parametrize("stream", [Screen(), io.StringIO()])
+def test_how_far_it_is_stands_where_somebody_watches_and_leaves_nothing(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with pytest.raises(FeedlineError, match="truncated"):
+        tune(Truncated(), **QUICK)
+    text = stream.getvalue()
+    assert ("0 of 60 s: " in text) == stream.isatty()
+    assert text.endswith("\r\x1b[K") == stream.isatty()
+    assert bool(text) == stream.isatty()
 
 
 class Told:

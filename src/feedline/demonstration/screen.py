@@ -13,7 +13,7 @@ import shutil
 from typing import TextIO
 
 from feedline.diagnose.rendering import Line, painted, write
-from feedline.drawing.terminal import takes_escapes
+from feedline.observe.terminal import takes_escapes
 
 _AGAIN = "\r\x1b[K"  # to the line's beginning, and nothing on it
 _CALLS = 46  # the column in which calls stand

@@ -8,8 +8,10 @@ Not its job: finding (preflight, doctor), printing (cli).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding, worst
@@ -36,6 +38,17 @@ def write_or_say(save: Callable[[str], None], path: str) -> None:
         save(path)
     except OSError as error:
         raise FeedlineError(f"{path} could not be written: {error}") from error
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """A file that is there whole, or not at all."""
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(data)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 class Findings(list[Finding]):

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from feedline.diagnose.findings import OK, SEVERITIES, Finding
-from feedline.drawing.terminal import refused
 from feedline.errors import FeedlineError
+from feedline.observe.terminal import refused
 
 WIDEST, NARROWEST = 100, 40
 """Columns: longer lines are hard to read; in fewer there is no room for words beside the labels."""

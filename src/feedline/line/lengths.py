@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import Array, ArrayDataset, IntArray
-from feedline.drawing.terminal import takes_escapes
 from feedline.errors import OptionError, OptionTypeError
+from feedline.observe.terminal import show_line, takes_escapes
 
 SECONDS_BETWEEN = 0.2
 """How often the line on the terminal changes: as often as one can read it."""
@@ -27,8 +27,8 @@ def lengths_of(dataset: Any, key: Any = None) -> IntArray:
     """The length of each sample, or of its field `key` (a name, or a place in a tuple).
 
     Where samples have a single field, that one is meant. A field that is a whole number is taken as the length itself.
-    An `ArrayDataset` (and any dataset with `column_names`) is asked for the column; others are read once, with a
-    progress bar on stderr if that is a terminal.
+    An `ArrayDataset` (and any dataset with `column_names`) is asked for the column; others are read once, and
+    stderr says how far that is if it is a terminal.
     Keep the result (`np.save`) if reading takes long.
 
     >>> lengths_of(["a", "bcd", ""]).tolist()
@@ -69,10 +69,15 @@ def _of_array(column: Array, key: Any) -> IntArray:
 
 def _each(values: Iterable[Any], count: int, key: Any) -> IntArray:
     lengths = np.empty(count, np.int64)
-    with _Line(count) as line:
+    shown, told = takes_escapes(sys.stderr), time.monotonic()
+    try:
         for index, value in enumerate(values):
             lengths[index] = _length(value, key, index)
-            line.at(index)
+            if shown and time.monotonic() >= told + SECONDS_BETWEEN:
+                told = time.monotonic()
+                show_line(f"lengths: {index + 1:,} of {count:,}")
+    finally:
+        show_line("")
     return lengths
 
 
@@ -101,26 +106,3 @@ def _length(sample: Any, key: Any, index: int) -> int:
 
 def _has_items(sample: Any) -> bool:
     return isinstance(sample, Mapping) or (hasattr(sample, "__getitem__") and not isinstance(sample, tuple))
-
-
-class _Line:
-    """A line on a terminal that replaces itself; nothing where it would only fill a log."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._shown = takes_escapes(sys.stderr)
-        self._next = time.monotonic() + SECONDS_BETWEEN
-
-    def __enter__(self) -> _Line:
-        return self
-
-    def at(self, index: int) -> None:
-        if self._shown and time.monotonic() >= self._next:
-            self._next = time.monotonic() + SECONDS_BETWEEN
-            share = (index + 1) / self._count
-            bar = "#" * round(30 * share) + "." * (30 - round(30 * share))
-            print(f"\rlengths [{bar}] {index + 1:,} of {self._count:,}", end="", file=sys.stderr, flush=True)
-
-    def __exit__(self, *error: object) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

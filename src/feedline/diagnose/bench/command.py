@@ -8,23 +8,19 @@ Not its job: measuring (holding), words (page).
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
-from feedline.checks import check_file
-from feedline.diagnose.answer import BAD, FINE, Answer, write_or_say
+from feedline.diagnose.answer import BAD, FINE, Answer, write_or_say, write_whole
 from feedline.diagnose.bench.holding import REPEATS, SECONDS, TIMEOUT, Terms, bench
 from feedline.diagnose.bench.page import listed, page
 from feedline.diagnose.bench.picture import picture
 from feedline.diagnose.bench.subject import BATCH_SIZE, NUM_WORKERS
 from feedline.diagnose.bench.workloads import SHORT, WORKLOADS
+from feedline.diagnose.plotting import check_plot, encoded
 from feedline.diagnose.rendering import Line
 from feedline.diagnose.target import TARGET
-from feedline.drawing.png import save
-from feedline.drawing.terminal import takes_escapes
 from feedline.errors import OptionError
+from feedline.observe.terminal import show_line
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +49,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="seconds for an answer, then a side is given up (60)",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw bars: a .png (needs Pillow) or an .svg")
+    parser.add_argument("--plot", metavar="FILE", help="draw bars: a .png or an .svg; feedline[plot]")
     parser.add_argument("--list", action="store_true", help="only list our workloads")
 
 
@@ -63,17 +59,17 @@ def run(given: argparse.Namespace) -> Answer:
     data: dict[str, Any] = {"command": "bench", "workloads": workloads}
     if given.list:
         return Answer(data, listed)
-    _check_plot(given.plot)
-    terms = Terms(given.seconds, given.repeats, given.timeout, say)
+    plot = _plot(given.plot)
+    terms = Terms(given.seconds, given.repeats, given.timeout, show_line)
     own = {"batch_size": given.batch_size, "shuffle": given.shuffle, "collate": given.collate}
     own["arguments"] = tuple(given.arguments) or None
     try:
         found = bench(given.what or SHORT, given.num_workers, terms, **own)
     finally:
-        say("")
-    wrote = [] if given.plot is None else [Line(), Line(f"wrote {given.plot}")]
-    if given.plot is not None:
-        write_or_say(lambda path: save(picture(found), path), str(given.plot))
+        show_line("")
+    wrote = [] if plot is None else [Line(), Line(f"wrote {given.plot}")]
+    if plot is not None:
+        write_or_say(lambda path: write_whole(path, encoded(picture(found), path)), plot)
 
     def lines(width: int) -> list[Line]:
         names = [] if given.what else [Line(), *listed(width)]
@@ -82,14 +78,10 @@ def run(given: argparse.Namespace) -> Answer:
     return Answer({**data, **found.to_json()}, lines, BAD if found.failed else FINE)
 
 
-def _check_plot(path: Path | None) -> None:
-    if path is None:
-        return
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise OptionError(f"plot: {path} must end in .png or .svg")
-    check_file("plot", path)
-    if path.suffix.lower() == ".png" and importlib.util.find_spec("PIL") is None:
-        raise OptionError("plot: a PNG needs Pillow; pip install 'feedline[images]', or name an .svg")
+def _plot(path: str | None) -> str | None:
+    if path is not None and not path.lower().endswith((".png", ".svg")):
+        raise OptionError(f"--plot: {path} must end in .png or .svg")
+    return check_plot(path)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -98,9 +90,3 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"not whole numbers with commas between: {text!r}") from None
-
-
-def say(progress: str) -> None:
-    """A line that replaces itself on a terminal; nothing where it would only fill a log."""
-    if takes_escapes(sys.stderr):
-        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)

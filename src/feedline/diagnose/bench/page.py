@@ -15,7 +15,6 @@ from feedline.diagnose.bench.noise import BUSY
 from feedline.diagnose.bench.subject import FEEDLINE, TORCH
 from feedline.diagnose.bench.workloads import WORKLOADS
 from feedline.diagnose.rendering import Line
-from feedline.drawing.charts import plain
 
 _NAME = len(FEEDLINE) + 2
 _STYLES = {FEEDLINE: "green", TORCH: "yellow", None: ""}
@@ -107,18 +106,21 @@ def verdict(contest: Contest) -> str:
         return "nothing to compare"
     doubt = "?" if contest.noisy else ""
     if contest.faster == FEEDLINE:
-        return (
-            f"feedline is {_times(found.ratio)}{doubt} times as fast ({_times(found.lowest)}–{_times(found.highest)})"
-        )
+        return f"feedline is {plain(found.ratio)}{doubt} times as fast ({plain(found.lowest)}–{plain(found.highest)})"
     if contest.faster == TORCH:
-        low, high = _times(1 / found.highest), _times(1 / found.lowest)
-        return f"torch is {_times(1 / found.ratio)}{doubt} times as fast ({low}–{high})"
-    spread = f"{_times(found.lowest)}–{_times(found.highest)}"
-    return f"no difference that could be told (feedline {_times(found.ratio)}{doubt} times as fast, {spread})"
+        low, high = plain(1 / found.highest), plain(1 / found.lowest)
+        return f"torch is {plain(1 / found.ratio)}{doubt} times as fast ({low}–{high})"
+    spread = f"{plain(found.lowest)}–{plain(found.highest)}"
+    return f"no difference that could be told (feedline {plain(found.ratio)}{doubt} times as fast, {spread})"
 
 
-def _times(ratio: float) -> str:
-    return plain(ratio)
+def plain(value: float) -> str:
+    """A number with as many digits as one reads.
+
+    >>> plain(0.25), plain(1500), plain(0), plain(1e-6)
+    ('0.25', '1,500', '0', '1e-06')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _wrapped(text: str, width: int, style: str = "", label: str = "") -> Iterator[Line]:

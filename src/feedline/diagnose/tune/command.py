@@ -1,7 +1,7 @@
 """`feedline tune`: its arguments, and the answer made of them.
 
 Takes: a parser, then what was parsed. Gives: an `Answer`, and the files that were asked for.
-Promises: a file that cannot be written is said before anything is measured.
+Promises: a file that cannot be drawn or written is said before anything is measured.
 Not its job: measuring (tuner), words (screen), pictures (picture, page).
 """
 
@@ -13,9 +13,9 @@ from feedline.checks import check_file
 from feedline.diagnose.answer import Answer, write_or_say
 from feedline.diagnose.aside import aside
 from feedline.diagnose.deadline import patience
+from feedline.diagnose.plotting import check_plot
 from feedline.diagnose.target import TARGET, as_if_run, loaded_within
 from feedline.diagnose.tune.tuner import SECONDS, tune
-from feedline.drawing.png import check_can_save
 from feedline.options import KINDS
 
 
@@ -31,15 +31,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-workers", type=int, metavar="N", help="no more than these (default: what fits)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="process, thread, or both (default: process,thread)")
     parser.add_argument("--busy-step", action="store_true", help="the step computes on a CPU, and does not wait")
-    parser.add_argument("--plot", metavar="FILE", help="draw the curves; SVG if the name ends so, else PNG")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the curves as SVG (if the name ends so) or PNG; feedline[plot]"
+    )
     parser.add_argument("--report", metavar="FILE", help="write an HTML page")
 
 
 def run(given: argparse.Namespace) -> Answer:
     """Measure, write, answer."""
-    plot, report = check_file("--plot", given.plot), check_file("--report", given.report)
-    if plot is not None:
-        check_can_save(plot)
+    plot, report = check_plot(given.plot), check_file("--report", given.report)
     with aside(), as_if_run(given.target, given.arguments):
         found = tune(
             loaded_within(given.target, patience(given.seconds, times=1)),

@@ -1,7 +1,8 @@
 """The outcome as a page for a browser.
 
 Takes: an outcome. Gives: HTML that needs no other file and no script.
-Promises: whatever comes from the data is escaped; reads well on a phone, in the dark and on paper, as all our pages.
+Promises: whatever comes from the data is escaped; reads well on a phone, in the dark and on paper, as all our pages;
+needs matplotlib for nothing but the picture in it.
 Not its job: looks (observe/report), the picture in it (picture), files (tuning).
 """
 
@@ -9,9 +10,11 @@ from __future__ import annotations
 
 from html import escape
 
+from feedline.diagnose.plotting import encoded
 from feedline.diagnose.tune.outcome import Outcome
 from feedline.diagnose.tune.picture import picture
 from feedline.diagnose.tune.screen import HEAD, heading, measured, rows
+from feedline.errors import MissingPackage
 from feedline.observe.report.document import document
 from feedline.observe.report.markup import Html, number, section, sentence, table
 from feedline.observe.report.verdict import percent
@@ -24,11 +27,19 @@ def html(outcome: Outcome) -> str:
         _verdict(outcome),
         _cards(outcome),
         section("code", "The line to paste", f"<pre>{escape(outcome.code)}</pre>"),
-        section("curve", "Workers against speed", f"<div class=scroll><div class=wide>{picture(outcome)}</div></div>"),
+        section("curve", "Workers against speed", _curve(outcome)),
         section("trials", "What was tried", table(HEAD, _rows(outcome), numbers=len(HEAD) - 1)),
         section("notes", "Notes", "".join(map(sentence, outcome.notes))),
     ]
     return document("feedline tune", "\n".join(part for part in body if part))
+
+
+def _curve(outcome: Outcome) -> str:
+    try:
+        drawn = encoded(picture(outcome)).decode()
+    except MissingPackage as error:  # the numbers are in the table
+        return sentence(f"Not drawn: {error}.")
+    return f"<div class=scroll><div class=wide>{drawn[drawn.index('<svg') :]}</div></div>"
 
 
 def _verdict(outcome: Outcome) -> str:

@@ -1,76 +1,67 @@
 """The outcome as a picture: workers against batches a second, the share of waiting, and memory.
 
-Takes: an outcome. Gives: a `Drawing`.
+Takes: an outcome. Gives: a figure of matplotlib's.
 Promises: the same colours in all three charts; the recommended setting is marked.
-Not its job: files (tuning), the page around it (page).
+Not its job: looks and files (plotting), the page around it (page).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from feedline.diagnose.plotting import COLOURS, FAINT, INK, figure, looks
 from feedline.diagnose.tune.outcome import Outcome
 from feedline.diagnose.tune.trial import Setting, Trial
-from feedline.drawing.charts import RIGHT, Axis, Scale, Series, draw_lines
-from feedline.drawing.svg import Drawing, text_width
 from feedline.observe.report.markup import number
 
-WIDE, TALL = 760, 250
-MB = 1e6
-LONGEST = 24
-"""Letters of a dataset's name beside which there is room for the recommendation."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-Value = Callable[[Trial], float]
+WIDE, TALL = 760, 640
+LONGEST = 40
+"""Letters of a dataset's name for which there is room."""
+
+KINDS: dict[str, tuple[str, Callable[[Setting], bool]]] = {
+    "processes": ("o-", lambda each: each.workers > 0 and each == Setting(each.workers)),
+    "threads": ("o-", lambda each: each.workers > 0 and each == Setting(each.workers, "thread")),
+    "no workers": ("o", lambda each: not each.workers),
+    "other prefetch_factor": ("o", lambda each: each.workers > 0 and replace(each, prefetch=2) != each),
+    "more threads each": ("o", lambda each: each.workers > 0 and each.threads > 1),
+}
 
 
-def picture(outcome: Outcome) -> Drawing:
+@looks()
+def picture(outcome: Outcome) -> Figure:
     """Three charts, one below the other."""
-    title = f"Loading {outcome.name[:LONGEST]}" + (f", step of {number(1e3 * outcome.step)} ms" if outcome.step else "")
-    drawing = Drawing(WIDE, 3 * TALL, title)
-    charts: list[tuple[str, Axis, Value]] = [
-        (title, Axis("batches per second"), lambda trial: trial.batches_per_second),
-        ("Waiting", Axis("share of its time that the step waits", label=_percent), lambda trial: trial.waiting_share),
-        ("Memory", Axis("MB of workers and batches ahead"), lambda trial: trial.memory / MB),
-    ]
-    if not outcome.step:  # whoever takes no time waits always
-        charts[1] = ("CPUs", Axis("CPUs busy with loading"), lambda trial: trial.cpus_used)
-    for place, (name, axis, value) in enumerate(charts):
-        series = _series(outcome.trials, value)
-        if not place and outcome.step:
-            series.append(_line("all the step can take", 1 / outcome.step, outcome.trials))
-        scales = draw_lines(drawing, name, series, Axis("workers", whole=True), axis, (0, place * TALL, WIDE, TALL))
-        _mark(drawing, outcome.best, value, *scales)
-    name = f"recommended: {outcome.best.setting}"
-    drawing.legend(WIDE - RIGHT - text_width(name) - 17, 22, [("ink", name)])
-    return drawing
-
-
-def _series(trials: Sequence[Trial], value: Value) -> list[Series]:
-    def points(wanted: Callable[[Setting], bool]) -> list[tuple[float, float]]:
-        found = [(float(each.setting.workers), value(each)) for each in trials if each.windows and wanted(each.setting)]
-        return sorted(found)
-
-    curves = {
-        "processes": points(lambda each: each.workers > 0 and each == Setting(each.workers)),
-        "threads": points(lambda each: each.workers > 0 and each == Setting(each.workers, "thread")),
-        "no workers": points(lambda each: not each.workers),
-        "other prefetch_factor": points(lambda each: each.workers > 0 and replace(each, prefetch=2) != each),
-        "more threads each": points(lambda each: each.workers > 0 and each.threads > 1),
+    step = f", step of {number(1e3 * outcome.step)} ms" if outcome.step else ""
+    drawn = figure(f"Loading {outcome.name[:LONGEST]}{step}", WIDE, TALL)
+    charts: dict[str, Callable[[Trial], float]] = {
+        "batches per second": lambda trial: trial.batches_per_second,
+        "share of its time that the step waits": lambda trial: trial.waiting_share,
+        "MB of workers and batches ahead": lambda trial: trial.memory / 1e6,
     }
-    curved = ("processes", "threads")
-    return [Series(name, at, joined=name in curved, dotted=True) for name, at in curves.items() if at]
-
-
-def _line(name: str, height: float, trials: Sequence[Trial]) -> Series:
-    widest = max(trial.setting.workers for trial in trials)
-    return Series(name, [(0, height), (widest, height)], dashed=True)
-
-
-def _mark(drawing: Drawing, best: Trial, value: Value, across: Scale, up: Scale) -> None:
-    x, y = across.at(best.setting.workers), up.at(value(best))
-    drawing.dot(x, y, "ink", radius=5)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    if not outcome.step:  # whoever takes no time waits always
+        del charts["share of its time that the step waits"]
+        charts["CPUs busy with loading"] = lambda trial: trial.cpus_used
+    best = f"recommended: {outcome.best.setting}"
+    dots = {"clip_on": False, "zorder": 3}  # above the axis, where they are zero
+    for axes, (title, value) in zip(rows := drawn.subplots(3, sharex=True), charts.items(), strict=True):
+        for colour, (name, (look, wanted)) in zip(COLOURS, KINDS.items(), strict=False):
+            of_kind = [each for each in outcome.trials if each.windows and wanted(each.setting)]
+            points = sorted((each.setting.workers, value(each)) for each in of_kind)
+            if points:
+                axes.plot(*zip(*points, strict=True), look, color=colour, label=name, markersize=4, **dots)
+        axes.plot(outcome.best.setting.workers, value(outcome.best), "o", color=INK, label=best, **dots)
+        axes.set_title(title)
+        axes.grid(axis="y")
+    if outcome.step:
+        rows[0].axhline(1 / outcome.step, color=FAINT, linestyle="--", label="all the step can take")
+        rows[1].yaxis.set_major_formatter("{x:.0%}")
+    for axes in rows:
+        axes.set_ylim(bottom=0)
+    rows[2].set_xlabel("workers", loc="right")
+    rows[2].xaxis.get_major_locator().set_params(integer=True)
+    drawn.legend(*rows[0].get_legend_handles_labels(), loc="outside lower left", ncols=3)
+    return drawn

@@ -7,7 +7,6 @@ Not its job: a single measurement (running), which are made (search), the words 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from feedline.checks import check_choice, check_flag, check_number, check_second
 from feedline.cpus import look
 from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.target import constructed
-from feedline.diagnose.tune.bar import Bar
 from feedline.diagnose.tune.candidates import Bounds, cost
 from feedline.diagnose.tune.choice import keeps_up
 from feedline.diagnose.tune.running import Runner, clock
@@ -28,6 +26,7 @@ from feedline.diagnose.tune.verdict import FULL, STARVED, bottleneck, starved, w
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
 from feedline.observe.report.markup import number
 from feedline.observe.report.verdict import percent
+from feedline.observe.terminal import show_line
 from feedline.options import KINDS
 
 SECONDS = 60.0
@@ -80,14 +79,16 @@ def tune(
     free = room()
     bounds = Bounds(look().usable, None if free is None else free.free, _kinds(kinds), max_workers)
     runner = Runner(subject, step, busy_step, began + seconds)
-    with Bar(seconds, sys.stderr) as bar:
 
-        def measure(setting: Setting, length: float) -> Trial:
-            bar.show(clock() - began, str(setting))
-            return runner.measure(setting, length)
+    def measure(setting: Setting, length: float) -> Trial:
+        show_line(f"{clock() - began:.0f} of {seconds:.0f} s: {setting}")
+        return runner.measure(setting, length)
 
-        search = Search(measure, lambda: began + seconds - clock(), bounds, step)
+    search = Search(measure, lambda: began + seconds - clock(), bounds, step)
+    try:
         search.run()
+    finally:
+        show_line("")
     return _tuning(search, subject, clock() - began)
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from feedline.diagnose.answer import Answer
+from feedline.diagnose.answer import Answer, write_whole
+from feedline.diagnose.plotting import encoded
 from feedline.diagnose.rendering import WIDEST, plain
 from feedline.diagnose.tune.outcome import Outcome
 from feedline.diagnose.tune.page import html
 from feedline.diagnose.tune.picture import picture
 from feedline.diagnose.tune.screen import lines
-from feedline.drawing.png import save
 
 
 @dataclass(frozen=True)
@@ -27,18 +26,12 @@ class Tuning(Outcome):
         return plain(lines(self, WIDEST)).rstrip("\n")
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw workers against batches a second, waiting and memory; as SVG if the name ends so, else as PNG."""
-        save(picture(self), path)
+        """Draw workers against speed, waiting and memory, as SVG if the name ends so, else as PNG; feedline[plot]."""
+        write_whole(path, encoded(picture(self), os.fspath(path)))
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write one HTML page that needs no network."""
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            beside.write_text(html(self), encoding="utf-8")
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_whole(path, html(self).encode())
 
     def answer(self) -> Answer:
         """The same for the command line."""

@@ -1,7 +1,7 @@
 """Charts as SVG without text: they stretch to any width, and their colours are the page's.
 
 Takes: shares between 0 and 1. Gives: SVG. Promises: readable without scripts and on paper.
-Not its job: numbers and words beside them (markup, sections), pictures with axes of one size (feedline.drawing), whose
+Not its job: numbers and words beside them (markup, sections), pictures with axes of one size (diagnose.plotting), whose
 letters would shrink with the screen.
 """
 

@@ -1,1 +1,0 @@
-"""Pictures as plain SVG, without dependencies: for the documentation, reports and notebooks."""
