@@ -15,8 +15,7 @@ from feedline.engine.ledger import Entry, Part
 from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.recovery import Recovery
 from feedline.engine.splitting import Splitting
-from feedline.engine.stream_ends import StreamEnds
-from feedline.engine.stream_places import StreamPlaces
+from feedline.engine.streams import StreamEnds, StreamPlaces
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import add_note
 from feedline.line.passed import Passed

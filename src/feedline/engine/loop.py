@@ -4,7 +4,7 @@ Takes: a session, an epoch's tasks. Gives: an iterator over batches.
 Promises: at most `prefetch_factor × num_workers` batches out; every batch once; an error is raised by `next()` and
 nowhere else; whatever way the loop is left, nothing is left behind.
 Not its job: what is out (ledger), deaths (recovery), stalls (waiting, inline_watch), what lasts longer than an epoch
-(session), what a stream's outcomes tell (stream_ends), anything a stop on the line does.
+(session), what a stream's outcomes tell (streams), anything a stop on the line does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from feedline.engine.ledger import Entry
 from feedline.engine.next_epoch import Foresee
 from feedline.engine.one_reader import Inside, enter, is_used_elsewhere
 from feedline.engine.recovery import Recovery
-from feedline.engine.stream_ends import StreamEnds
-from feedline.engine.stream_places import StreamPlaces
+from feedline.engine.streams import StreamEnds, StreamPlaces
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError

@@ -19,7 +19,7 @@ from typing import Any
 from feedline.counting import counted
 from feedline.engine.contract import Workers
 from feedline.engine.ledger import Entry, Ledger
-from feedline.engine.stream_places import TAKEN, StreamPlaces
+from feedline.engine.streams import TAKEN, StreamPlaces
 from feedline.errors import StalledSample, WorkerDied, add_note
 from feedline.messages import Failure, Outcome, Task
 from feedline.observe.meter import Meter

@@ -25,7 +25,6 @@ from feedline.engine.division import Division
 from feedline.engine.loop import BatchIterator
 from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.scaling import Scaling, in_memory, needs_no_workers, of_a_stream, scaling_for
-from feedline.engine.user_line import tell, tell_of
 from feedline.engine.worker_set import WorkerSet
 from feedline.finalizers import by_hand, undisturbed
 from feedline.line.passed import Passed
@@ -43,6 +42,7 @@ from feedline.recorder import Known, Recorder, Render
 from feedline.staffing import AutoCount
 from feedline.stats import Chosen, Flow, Stats
 from feedline.supervise.memory import MemoryWatch
+from feedline.supervise.user_line import tell, tell_of
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
 from feedline.workers.held_generators import Repeats, not_in_a_state

@@ -1,6 +1,6 @@
 """What is said of a stream that is read in a way its user may not have meant, or cannot be read on.
 
-Gives: sentences, with the remedy in each. Not its job: when they are said (stream, engine.stream_ends).
+Gives: sentences, with the remedy in each. Not its job: when they are said (stream, engine.streams).
 """
 
 from __future__ import annotations

@@ -32,11 +32,15 @@ def mix(*parts: int) -> int:
     """
     state = 0x9E3779B97F4A7C15
     for part in parts:
-        state = (state ^ part) + 0x9E3779B97F4A7C15 & _MASK
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-        state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK
-        state ^= state >> 31
+        state = _with(state, part)
     return state
+
+
+def _with(state: int, part: int) -> int:
+    state = (state ^ part) + 0x9E3779B97F4A7C15 & _MASK
+    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK
+    return state ^ state >> 31
 
 
 def spread(words: npt.NDArray[np.uint64]) -> None:
@@ -63,15 +67,17 @@ def task_seed(seed: int, epoch: int, seq: int) -> int:
     >>> len({task_seed(1, epoch, seq) & 0xFFFFFFFF for epoch in range(10) for seq in range(1000)})
     10000
     """
-    low = epoch * 0x9E3779B1 + seq ^ _low_key(seed)
+    low_key, epoch_key = _keys(seed, epoch)
+    low = epoch * 0x9E3779B1 + seq ^ low_key
     low = (low & 0xFFFFFFFF) * 0x85EBCA6B & 0xFFFFFFFF
     low = (low ^ low >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
-    return mix(seed, epoch, seq) & 0xFFFFFFFF00000000 | low ^ low >> 16
+    return _with(epoch_key, seq) & 0xFFFFFFFF00000000 | low ^ low >> 16
 
 
 @lru_cache(64)
-def _low_key(seed: int) -> int:
-    return mix(seed, 0x5EED) & 0xFFFFFFFF
+def _keys(seed: int, epoch: int) -> tuple[int, int]:
+    """What is the same for all tasks of an epoch."""
+    return mix(seed, 0x5EED) & 0xFFFFFFFF, mix(seed, epoch)
 
 
 class Place:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from feedline.engine.stream_places import ALL_ANEW, BEHIND, FROM_STATE, READ_AGAIN, TAKEN, StreamPlaces
+from feedline.engine.streams import ALL_ANEW, BEHIND, FROM_STATE, READ_AGAIN, TAKEN, StreamPlaces
 from feedline.messages import Outcome, Task
 
 ITERATORS = {"read": 4, "of": "iterator", "state": b"", "next": 4}
