@@ -161,6 +161,8 @@ class NumPyGenerator:
             normal = _NUMPY.standard_normal()
             if words[-4:] == kept[-4:]:  # nothing new was drawn for it
                 saved[-1] = NumPyState(generator, kept, normal)
+            np.random.seed(value & 0xFFFFFFFF)
+            return
         self.seed(value)
 
     def restore(self, state: Any) -> None:
