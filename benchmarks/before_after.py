@@ -38,10 +38,10 @@ from typing import Any
 
 from before_after_verdict import BLIND, Verdict, judge, row, table, unmeasured, unseen
 from before_after_workloads import CORE, TORCH, WORKLOADS, Workload
-from feedline.diagnose.bench.command import say
 from feedline.diagnose.bench.comparing import noise_of
 from feedline.diagnose.bench.machine import machine
 from feedline.diagnose.bench.turns import SideFailed, SideProcess
+from feedline.observe.terminal import show_line
 
 HERE = Path(__file__).resolve().parent
 SIDES = ("before", "after", "again")
@@ -76,7 +76,7 @@ def main() -> int:
         found = [Measured(WORKLOADS[name]) for name in chosen.only or WORKLOADS]
         measure(found, range(chosen.repeats), Path(scratch))
         measure(list(filter(is_slower, found)), range(chosen.repeats, 2 * chosen.repeats), Path(scratch))
-    say("")
+    show_line("")
     checkouts = {"before": named(chosen.before), "after": named(chosen.after)}
     print(page(found, checkouts, chosen.repeats, time.monotonic() - started))
     if chosen.json:
@@ -105,7 +105,7 @@ def measure(found: list[Measured], rounds: range, scratch: Path) -> None:
             with _processes(scratch) as processes:
                 for each in found:
                     if each.workload.front == front and not each.failure:
-                        say(f"round {turn + 1} of {rounds.stop} · {each.workload.title}")
+                        show_line(f"round {turn + 1} of {rounds.stop} · {each.workload.title}")
                         _take_turns(each, turn, processes)
 
 

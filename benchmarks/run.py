@@ -34,7 +34,7 @@ import torch_first_batch
 import torch_front
 import worker_memory
 from contest import HERE, Contest, Terms, hold
-from feedline.diagnose.bench.command import say
+from feedline.observe.terminal import show_line
 from harness import Workload
 from report import rows, save, table, unfinished
 
@@ -79,7 +79,7 @@ def main() -> int:
             if chosen.only and workload.name not in chosen.only:
                 continue
             contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, say))
-    say("")
+    show_line("")
     all_rows = rows(contests)
     print(table(all_rows))
     print(f"\n{time.monotonic() - started:.0f} s; wrote")

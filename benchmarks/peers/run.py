@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from feedline import __version__
-from feedline.diagnose.bench.command import say
 from feedline.diagnose.bench.machine import machine
 from feedline.diagnose.bench.noise import wait_for_quiet
 from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
+from feedline.observe.terminal import show_line
 from peers.sides import SIDES, Side
 from peers.workloads import WORKLOADS, Workload
 
@@ -45,7 +45,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="feedline-peers-") as scratch:
         _copy_source(Path(scratch) / "src")
         workloads = [_hold(each, chosen, Path(scratch)) for each in WORKLOADS.values() if _is_asked(each, chosen)]
-    say("")
+    show_line("")
     facts = _facts(chosen, time.monotonic() - started)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps({**facts, "workloads": workloads}, indent=1, ensure_ascii=False) + "\n")
@@ -73,7 +73,7 @@ def _hold(workload: Workload, chosen: argparse.Namespace, scratch: Path) -> dict
         for turn in range(chosen.repeats):
             for name in order(list(sides), turn):
                 if name not in found["failures"]:
-                    say(f"{workload.name} · {turn + 1}/{chosen.repeats} · {name}")
+                    show_line(f"{workload.name} · {turn + 1}/{chosen.repeats} · {name}")
                     wait_for_quiet(chosen.wait_for_quiet)
                     _take_turn(found, sides[name], workload, running, chosen.seconds, scratch)
     finally:
