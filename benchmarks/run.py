@@ -78,7 +78,7 @@ def main() -> int:
         for workload in WORKLOADS:
             if chosen.only and workload.name not in chosen.only:
                 continue
-            contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, say))
+            contests += _run(workload, chosen, Terms(Path(scratch), chosen.wait_for_quiet, show_line))
     show_line("")
     all_rows = rows(contests)
     print(table(all_rows))

@@ -19,7 +19,7 @@ from feedline.engine.ledger import Ledger, Part
 from feedline.messages import Task
 from feedline.progress import IDLE
 from feedline.supervise.shutdown import Member
-from feedline.supervise.watch import Death
+from feedline.supervise.watch import Death, with_state
 from feedline.workers import processes
 from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers
@@ -58,7 +58,7 @@ def test_who_dies_at_rest_is_not_blamed_for_what_nobody_has_read(workers: Proces
     pids = [at.pid for at in workers.standing() if at.pid is not None]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    until(lambda: all("SIGSTOP" in at.state for at in workers.standing()))
+    until(lambda: all("SIGSTOP" in with_state(at).state for at in workers.standing()))
     parts = [send(workers, ledger, seq, 1) for seq in (0, 2)]  # both to the same worker, if it is in turn
     os.kill(pids[0], signal.SIGKILL)
     (death,) = workers.receive(LONG)

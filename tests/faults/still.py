@@ -15,6 +15,7 @@ from typing import Any
 from feedline.engine.waiting import Waiting
 from feedline.progress import IDLE, SETTING_UP
 from feedline.supervise.policy import Step
+from feedline.supervise.watch import with_state
 
 Happened = Callable[[list[Any], "int | None"], bool]
 MOMENT = 0.005
@@ -52,7 +53,9 @@ def answered() -> None:
         take(self, step, patience, seq)
         if step is Step.ASK:
             patient_until = time.monotonic() + LONG
-            asked = [at.worker for at in self.workers.standing() if not at.state and at.place != SETTING_UP]
+            asked = [
+                at.worker for at in map(with_state, self.workers.standing()) if not at.state and at.place != SETTING_UP
+            ]
             while not all(map(self.workers.stacks().get, asked)) and time.monotonic() < patient_until:
                 time.sleep(MOMENT)
 

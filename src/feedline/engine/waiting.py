@@ -21,7 +21,7 @@ from feedline.errors import WorkerTimeout
 from feedline.options import Care
 from feedline.supervise import fork_hazards, telling
 from feedline.supervise.policy import Patience, Step, birth_due, stuck, unborn, until_stuck
-from feedline.supervise.watch import Death, Standing
+from feedline.supervise.watch import Death, Standing, with_state
 
 OVERSLEPT = 1.0
 """Seconds; a wait that ends later than that was not ours to end: the whole process had been stopped."""
@@ -95,7 +95,7 @@ class Waiting:
             self._restart_stuck(patience)
 
     def _report(self, patience: Patience, seq: int | None) -> str:
-        standings = [self._with_end(at) for at in self.workers.standing()]
+        standings = [self._with_end(with_state(at)) for at in self.workers.standing()]
         stacks = self.workers.stacks()
         told = telling.stall(time.monotonic() - patience.began, seq, standings, stacks, self._describe)
         likely = fork_hazards.hint(standings, stacks) if self.workers.traits.forked else ""
@@ -108,7 +108,7 @@ class Waiting:
 
     def _restart_stuck(self, patience: Patience) -> None:
         limit = self.timeout or self._care.stall_warning
-        standings = self.workers.standing()
+        standings = list(map(with_state, self.workers.standing()))
         now = time.monotonic()
         for at in stuck(standings, limit):
             end = "is left behind" if at.pid is None else "has been ended"

@@ -28,7 +28,7 @@ from feedline.messages import Failure, Outcome
 from feedline.progress import IDLE, INDEX, LEAVING, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
 from feedline.supervise import last_words
 from feedline.supervise.shutdown import KILL_SECONDS
-from feedline.supervise.watch import Death, Standing, state_of
+from feedline.supervise.watch import Death, Standing
 from feedline.workers.crew import Crew
 from feedline.workers.job import Job
 from feedline.workers.main_guard import check_guard
@@ -205,10 +205,10 @@ class ProcessWorkers:
     def _stands(self, number: int, pid: int | None) -> Standing:
         row = self._crew.row(number)
         part, place = self._ledger.out.get(row[TASK]), row[PLACE]  # of an epoch left early, too: it is in the way
-        seconds, state = (clock() - row[SINCE]) / 1e9, state_of(pid) if pid is not None else ""
+        seconds = (clock() - row[SINCE]) / 1e9
         if part is None:
-            return Standing(number, pid, None, place, seconds, state, _instead(row))
-        return Standing(number, pid, part.entry.task, part.place(place), seconds, state, _instead(row))
+            return Standing(number, pid, None, place, seconds, instead=_instead(row))
+        return Standing(number, pid, part.entry.task, part.place(place), seconds, instead=_instead(row))
 
     def stacks(self, ask: bool = False) -> dict[int, str]:
         found = {number: self._stack_of(number) for number in sorted(self._crew.members)}
