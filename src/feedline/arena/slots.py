@@ -315,7 +315,8 @@ class LocalMemory:
     def __init__(self, pool: SlotPool | None, small: bool = False) -> None:
         self._pool = pool
         self._small = small
-        self._slot: Slot | None = None
+        self.slot: Slot | None = None
+        """Where the batch lies that is being made, if it has a large leaf."""
         self._writer: Writer | None = None
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -324,20 +325,15 @@ class LocalMemory:
             if prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF or not self._can_lend():
                 return np.empty(shape, dtype)
             assert self._pool is not None
-            self._slot = self._pool.take(self._small)
-            self._writer = Writer(self._slot, leased=True)
+            self.slot = self._pool.take(self._small)
+            self._writer = Writer(self.slot, leased=True)
         return self._writer.empty(shape, dtype)
 
     def _can_lend(self) -> bool:
         return self._pool is not None and not self._pool.crowded and not self._pool.inherited
 
-    @property
-    def is_used(self) -> bool:
-        """Has a slot been taken since it was last finished?"""
-        return self._slot is not None
-
     def finish(self) -> None:
         """The batch is made; its slot is free as soon as its arrays are gone."""
-        if self._pool is not None and self._slot is not None:
-            slot, self._slot, self._writer = self._slot, None, None
+        if self._pool is not None and self.slot is not None:
+            slot, self.slot, self._writer = self.slot, None, None
             self._pool.put(slot)

@@ -21,7 +21,6 @@ from feedline.datasets import described
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.engine.dispatch import Dispatch
 from feedline.engine.inline_watch import watch_for
-from feedline.engine.ledger import Entry
 from feedline.engine.next_epoch import Foresee
 from feedline.engine.one_reader import Inside, enter, is_used_elsewhere
 from feedline.engine.recovery import Recovery
@@ -93,6 +92,7 @@ class BatchIterator(Iterator[Any]):
         self._state = State.RUNNING
         self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
         self._passes_over = care.on_error != "raise"
+        self._says_more = self._passes_over or self._ends is not None
         self._batched = options.batched
         self._is_followed = self._recording is not None or crew.scaling is not None
         self._dropped = 0
@@ -148,22 +148,25 @@ class BatchIterator(Iterator[Any]):
         while True:
             fill()
             while (entry := ledger.following) is None:
+                if ledger.queue:
+                    self._receive()
+                # Another thread may have closed the loader and so emptied the ledger, which is not the end of the
+                # epoch; or it has begun another epoch on the same workers, whose batches are not for this one.
+                if self._state is not State.RUNNING:
+                    raise WorkerError(CLOSED_MEANWHILE)
                 if not ledger.queue:
-                    self._check_running()
                     return None
-                self._receive()
-                self._check_running()
-            outcome = self._hand_over(entry)
-            if self._is_for_the_user(outcome):
+            # The batch leaves; its place is free again, and the run stands after it.
+            self._passed.delivered(entry, ledger.deliver(entry))
+            self._waiting.since = None  # the next wait is another one
+            outcome = entry.outcome
+            assert outcome is not None
+            if self._says_more or outcome.notice is not None:
+                self._note(outcome)
+            if outcome.size > 0 or outcome.failure is not None:
                 if self._crew.works_ahead:
                     fill()  # the place just freed is used while the user computes
                 return outcome
-
-    def _check_running(self) -> None:
-        """Another thread may have closed the loader and so emptied the ledger, which is not the end of the epoch; or it
-        has begun another epoch on the same workers, whose batches are not for this one."""
-        if self._state is not State.RUNNING:
-            raise WorkerError(CLOSED_MEANWHILE)
 
     def fill(self) -> None:
         """Send out batches as far as there is room; `next()` does this by itself."""
@@ -183,16 +186,8 @@ class BatchIterator(Iterator[Any]):
             self._dispatch.take(self._crew.workers.receive(None))
         self._meter.blocked += clock() - began
 
-    def _hand_over(self, entry: Entry) -> Outcome:
-        """The batch leaves; its place is free again, and the run stands after it."""
-        outcome = entry.outcome
-        assert outcome is not None
-        self._passed.delivered(entry, self._ledger.deliver(entry))
-        self._waiting.since = None  # the next wait is another one
-        return outcome
-
-    def _is_for_the_user(self, outcome: Outcome) -> bool:
-        """Take note of what is said beside the batch. Is there one, or an error?"""
+    def _note(self, outcome: Outcome) -> None:
+        """Take note of what is said beside the batch."""
         if outcome.notice is not None:
             self._session.note(outcome.notice)
             self._dropped += outcome.dropped
@@ -200,7 +195,6 @@ class BatchIterator(Iterator[Any]):
             self._session.mishaps.take(outcome, self._options.care)
         if self._ends is not None:
             self._ends.left(outcome)
-        return outcome.size > 0 or outcome.failure is not None
 
     def _follow(self, outcome: Outcome) -> None:
         """A batch has been given: write that down, or see whether there should be more workers."""

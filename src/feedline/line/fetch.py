@@ -101,7 +101,7 @@ class Fetcher:
         """The collated batch, made by the dataset itself; NotImplemented if it cannot."""
         if self._read is None:
             return NotImplemented
-        indices = _as_places(task.indices)
+        indices = task.indices if isinstance(task.indices, np.ndarray) else _as_places(task.indices)
         if indices is None:
             return NotImplemented
         if self._draws:  # else no task was entered here: the place may be that of a sample that loads from this loader
@@ -220,8 +220,6 @@ async def _only_one(samples: Awaitable[list[Any]]) -> Any:
 
 def _as_places(indices: Any) -> IntArray | None:
     """Indices of a foreign sampler as an array, if they are places counted from the front; else None."""
-    if isinstance(indices, np.ndarray):
-        return indices
     try:
         places = np.array(indices)
     except ValueError:

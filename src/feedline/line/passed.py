@@ -100,6 +100,10 @@ class Passed:
             self._held.append(entry)
         elif self._ahead or self.shards or oldest < entry.task.seq:
             self._count([entry])
+        elif self._sharing is ALONE and (indices := entry.task.indices) is not None:
+            # As `_take`, for most loaders: this is done for each batch.
+            seq, samples = entry.task.seq, self._counted[1] + len(indices)
+            self._counted = seq + self._step, samples, entry.sampler_state, indices
         else:
             self._take(entry.task, entry.sampler_state)
 

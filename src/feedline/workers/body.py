@@ -115,23 +115,19 @@ class Body:
         try:
             if self._marking is not None:
                 return self._run_marked(self._marking, task, empty)
-            return self._run_plainly(task, empty)
+            if self.only_gathers and self._broken is None and not task.alone:
+                # Of plain arrays, where nobody draws or asks for the task: to set that up takes as long as the batch.
+                batch = self._fetcher.gather(task, empty)
+                if batch is not NotImplemented:
+                    return Outcome(task.seq, batch, len(task.indices) or 1)  # type: ignore[arg-type]
+            return self._run(task, empty)
+        except Exception as error:
+            return self.failed(task, error)
         finally:
             now = clock()
             collating = row[SINCE] if row[PLACE] == COLLATING else now  # whoever collates at all does that last
             row[FETCHED] += collating - began
             row[COLLATED] += now - collating
-
-    def _run_plainly(self, task: Task, empty: Empty) -> Outcome:
-        if self.only_gathers and self._broken is None and not task.alone:
-            # Of plain arrays, where nobody draws or asks for the task: to set that up costs as much as such a batch.
-            try:
-                batch = self._fetcher.gather(task, empty)
-            except Exception as error:
-                return self.failed(task, error)
-            if batch is not NotImplemented:
-                return Outcome(task.seq, batch, len(task.indices) or 1)  # type: ignore[arg-type]
-        return self._run(task, empty)
 
     def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
         marking.take()
@@ -147,8 +143,6 @@ class Body:
         try:
             outcome = self._run_map(task, empty) if self._stream is None else self._stream.run(task, empty)
             return outcome if self._together is None else self._together.told(outcome)
-        except Exception as error:
-            return self.failed(task, error)
         finally:
             leave_task()
             self._generators.leave()

@@ -80,7 +80,7 @@ class InlineWorkers:
             return (part,)
         finally:
             self.entry.began = 0
-            if memory.is_used:
+            if memory.slot is not None:
                 memory.finish()
 
     def standing(self) -> list[Standing]:
