@@ -40,12 +40,10 @@ class Waiting:
     ) -> None:
         self._recovery = recovery
         self._care = care
-        self.timeout = timeout
         self._describe = describe
         self._warn = warn
         self._restarts = care.on_stall == "restart"
-        self._limit = timeout or (care.stall_warning if self._restarts else 0.0)
-        self._first_due = Patience(0.0, care.stall_warning, self._limit).due
+        self.be_patient(timeout)
         self.since: float | None = None
         """When the wait for the next batch began; None if a batch has been delivered since."""
         self._patience: Patience | None = None
@@ -54,6 +52,12 @@ class Waiting:
     def workers(self) -> Workers:
         """Those that are waited for."""
         return self._recovery.workers
+
+    def be_patient(self, timeout: float) -> None:
+        """So many seconds for each batch; 0: for ever."""
+        self._timeout, self.since = timeout, None
+        self._limit = timeout or (self._care.stall_warning if self._restarts else 0.0)
+        self._first_due = Patience(0.0, self._care.stall_warning, self._limit).due
 
     def receive(self, seq: int | None) -> Sequence[Part | Death]:
         """What workers say; `seq` is the batch that is waited for. Empty if it is time to look again."""
@@ -89,7 +93,7 @@ class Waiting:
         elif step is Step.LIMIT:
             if not self._restarts:
                 raise WorkerTimeout(
-                    f"no batch came within timeout={self.timeout:g} s: {self._report(patience, seq)}\n"
+                    f"no batch came within timeout={self._timeout:g} s: {self._report(patience, seq)}\n"
                     f"{telling.TIMEOUT_REMEDY}"
                 )
             self._restart_stuck(patience)
@@ -107,7 +111,7 @@ class Waiting:
         return at._replace(state=f"still there although it has been killed{': ' if at.state else ''}{at.state}")
 
     def _restart_stuck(self, patience: Patience) -> None:
-        limit = self.timeout or self._care.stall_warning
+        limit = self._timeout or self._care.stall_warning
         standings = list(map(with_state, self.workers.standing()))
         now = time.monotonic()
         for at in stuck(standings, limit):
