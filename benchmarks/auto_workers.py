@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feedline import ArrayDataset, DataLoader
-from feedline.cpus import cpu_time
 from feedline.diagnose.bench.turns import order
+from feedline.machine.cpus import cpu_time
 from jpeg import Pictures, folder_of_pictures
 from tiny_batches import Scalars
 from tuning import Latency

@@ -26,7 +26,7 @@ import numpy as np
 from contest import HERE, Contest
 from feedline.diagnose.bench.comparing import compared, is_noisy, noise_of
 from feedline.diagnose.bench.machine import machine
-from feedline.diagnose.bench.noise import BUSY
+from feedline.diagnose.bench.machine_noise import BUSY
 
 HEADER = ("workload", "case", "metric", "feedline", "other", "theirs", "times better", "spread", "target", "")
 KEPT_VERSIONS = ("feedline", "torch")

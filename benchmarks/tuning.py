@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 import feedline
-from feedline.cpus import look
 from feedline.diagnose.tune.candidates import Bounds, cost, facts_of, grid
 from feedline.diagnose.tune.choice import chosen
 from feedline.diagnose.tune.running import Runner, clock
-from feedline.diagnose.tune.subject import subject_of
 from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.diagnose.tune.tune_subject import subject_of
+from feedline.machine.cpus import look
 
 TARGET = 0.9
 

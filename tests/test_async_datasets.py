@@ -29,7 +29,7 @@ from feedline import (
     get_worker_info,
     rng,
 )
-from feedline.line.coroutines import COROUTINES, FetchLoop
+from feedline.reading.fetch_coroutines import COROUTINES, FetchLoop
 from feedline.supervise import watchdog
 
 PATIENCE = 600.0

@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as hnp
 from kinds import few, named
 
 from feedline import CollateError, CollateTypeError, DataLoader, default_collate, register_collate
-from feedline.line import collate
+from feedline.collate import default as collate
 
 Point = namedtuple("Point", ["x", "y"])
 

@@ -25,10 +25,10 @@ from feedline import (
     pad,
     stack,
 )
-from feedline.collated import HINT_BATCHES
-from feedline.line.collators import Making
-from feedline.line.collators.arrays import NUMPY
-from feedline.messages import Task
+from feedline.collate.array_kinds import NUMPY
+from feedline.collate.counted import HINT_BATCHES
+from feedline.collate.making import Making
+from feedline.messages.task import Task
 from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.workers.body import Body
 from feedline.workers.job import Job

@@ -26,8 +26,9 @@ from feedline import (
     pad,
     stack,
 )
-from feedline.line.collators import Collator, Making
-from feedline.line.collators.arrays import NUMPY
+from feedline.collate.array_kinds import NUMPY
+from feedline.collate.collator import Collator
+from feedline.collate.making import Making
 
 DTYPES = ["?", "u1", "i2", "i8", ">i4", "f2", "f4", "f8", "c16"]
 

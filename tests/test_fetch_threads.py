@@ -21,10 +21,10 @@ from kinds import FORK, INLINE, THREADS, few, quick_kinds
 
 import feedline
 from feedline import DataLoader, OptionError, get_worker_info, rng
-from feedline.line.concurrent import FetchThreads, Reading, Wanted
-from feedline.messages import Task
-from feedline.observe.marks import Marking
-from feedline.progress import AT_ONCE, COLLATING, PLACE, SINCE, among, place_among, unwatched
+from feedline.messages.marks import Marking
+from feedline.messages.progress import AT_ONCE, COLLATING, PLACE, SINCE, among, place_among, unwatched
+from feedline.messages.task import Task
+from feedline.reading.fetch_threads import FetchThreads, Reading, Wanted
 from feedline.supervise import watchdog
 
 PATIENCE = 600.0

@@ -26,7 +26,7 @@ from feedline.arena.joint import Joint
 from feedline.arena.slots import SlotPool
 from feedline.diagnose.deadline import TooLong, within
 from feedline.engine.ledger import Ledger
-from feedline.finalizers import undisturbed
+from feedline.machine.finalizers import undisturbed
 from feedline.supervise import shutdown, watchdog
 from feedline.supervise.interrupt import Interrupt, TimeIsUp
 from feedline.supervise.last_words import ASK

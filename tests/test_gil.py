@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.gil import Looks, Rival, counts, gil_is_on, wanted
+from feedline.machine.gil import Looks, Rival, counts, gil_is_on, wanted
 
 HOLDING = Looks(32, 30, seconds=10.0, computing=10.0)
 WAITING = Looks(32, 1, seconds=10.0, computing=0.5)

@@ -19,9 +19,9 @@ from feedline import DataLoader
 from feedline.arena.joint import Astray, Joint, RowMemory, Rows
 from feedline.arena.packing import pack, unpack
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
+from feedline.collate.pieces import join
 from feedline.engine.division import bounds
 from feedline.errors import MemoryShortage
-from feedline.line.pieces import join
 from feedline.workers.processes import ProcessWorkers
 
 ONE_LARGE = SMALL_LEAF // 4

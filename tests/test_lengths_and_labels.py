@@ -22,8 +22,8 @@ from feedline import (
     weights_from_labels,
 )
 from feedline.datasets import classes_of
-from feedline.line import lengths as lengths_module
-from feedline.line.sorting import places_by
+from feedline.order import lengths as lengths_module
+from feedline.order.sorting import places_by
 
 # --- labels ---
 

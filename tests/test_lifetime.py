@@ -23,7 +23,7 @@ from leaving import leftovers
 from warm_host import Script, host
 
 from feedline import DataLoader, Dataset
-from feedline.messages import Outcome
+from feedline.messages.outcome import Outcome
 
 
 class Images(Dataset[Any]):

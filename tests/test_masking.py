@@ -12,8 +12,8 @@ from kinds import FORK
 
 from feedline import DataLoader
 from feedline.errors import add_note
-from feedline.masking import address, masked
-from feedline.messages import Failure
+from feedline.errors.masking import address, masked
+from feedline.messages.outcome import Failure
 
 SECRET = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=4, max_size=12).map("%{}".format)
 ODD = st.sampled_from(["", "@", ":", "/", "@:", "/@", "@/x", "%40", "?", "#"])

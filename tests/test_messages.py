@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.errors import CollateError, RemoteError, WorkerError, WorkerTraceback, add_note
-from feedline.messages import Failure
+from feedline.messages.outcome import Failure
 
 
 class TwoArguments(Exception):

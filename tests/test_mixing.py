@@ -27,7 +27,7 @@ from feedline import (
     OptionTypeError,
     StateError,
 )
-from feedline.line import mixing
+from feedline.order import mixing
 
 SEEDS = st.integers(0, 2**63 - 1)
 SOURCES = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 60)), min_size=1, max_size=6)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few, quick_kinds
 
 from feedline import DataLoader, Flow, IterableDataset, OptionError, OptionTypeError, Stats, TooManyErrors, pad
-from feedline.exposition import Metric, exposition
+from feedline.observe.exposition import Metric, exposition
 
 
 class Numbers:

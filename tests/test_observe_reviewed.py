@@ -11,16 +11,17 @@ import pytest
 from kinds import SPAWN, THREADS
 
 from feedline import DataLoader, IterableDataset
-from feedline.cpus import Cpus
+from feedline.machine.cpus import Cpus
+from feedline.messages.marks import Marks
+from feedline.messages.progress import COLLATING
 from feedline.observe import recording as recordings
-from feedline.observe.marks import Marks
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots, sample_times
-from feedline.observe.report import page, page_of
+from feedline.observe.report import page_of
+from feedline.observe.report import report_page as page
 from feedline.observe.report.measured import composition
+from feedline.observe.stats import Stats
 from feedline.observe.trace import trace_of
-from feedline.progress import COLLATING
-from feedline.stats import Stats
 
 
 class Shared(IterableDataset):

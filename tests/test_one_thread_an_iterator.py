@@ -18,8 +18,8 @@ from feedline.engine.loop import State
 from feedline.engine.one_reader import is_used_elsewhere
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError
-from feedline.finalizers import by_hand
-from feedline.messages import Task
+from feedline.machine.finalizers import by_hand
+from feedline.messages.task import Task
 from feedline.workers.crew import Crew
 
 LONG = 600

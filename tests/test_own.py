@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as hnp
 from kinds import named
 
 from feedline import DataLoader
-from feedline.line.own import own
+from feedline.collate.ownership import own
 
 Point = namedtuple("Point", ["x", "y"])
 

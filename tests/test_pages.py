@@ -6,7 +6,7 @@ import pytest
 from pages import check_examples, check_links, text_of
 
 import feedline
-from feedline.line.coroutines import COROUTINES
+from feedline.reading.fetch_coroutines import COROUTINES
 
 PAGES = {  # how many examples at least, and who links to it
     "collation.md": (16, ("README.md", "docs/design.md")),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from kinds import few
 
 from feedline.engine.ledger import Entry, Ledger, Part
-from feedline.line.passed import Passed
-from feedline.messages import Outcome, Task
-from feedline.state import Place
+from feedline.messages.outcome import Outcome
+from feedline.messages.task import Task
+from feedline.resume.passed import Passed
+from feedline.resume.state import Place
 
 BATCHES = 10
 ROOM = 4

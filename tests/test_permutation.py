@@ -18,8 +18,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import few, thorough
 
-from feedline.line import weighted_draws
-from feedline.line.permutation import (
+from feedline.order import weighted_draws
+from feedline.order.permutation import (
     BLOCK,
     LARGEST,
     Counting,
@@ -31,7 +31,7 @@ from feedline.line.permutation import (
     bounds,
     random_words,
 )
-from feedline.line.weighted_draws import WeightedDraws, WeightTable
+from feedline.order.weighted_draws import WeightedDraws, WeightTable
 
 BILLION = 1_000_000_000
 

@@ -21,8 +21,8 @@ from feedline import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, Tasks, count_batches, plan_of_batch_sampler
-from feedline.messages import Task
+from feedline.messages.task import Task
+from feedline.order.plan import IterablePlan, OrderPlan, Plan, StreamPlan, Tasks, count_batches, plan_of_batch_sampler
 
 LENGTHS = st.integers(0, 200)
 SIZES = st.integers(1, 40)

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from kinds import FORK, few
 
 from feedline import CollateStats, DataLoader, Flow, Stats, WorkerMemory, pad
-from feedline.messages import BadSample
-from feedline.observe.marks import Marks
+from feedline.messages.marks import Marks
+from feedline.messages.outcome import BadSample
+from feedline.messages.progress import AT_ONCE, COLLATING
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Delivered, Event, Recording, Slots
 from feedline.observe.report import measured, page_of
-from feedline.observe.report.page import embedded
+from feedline.observe.report.report_page import embedded
+from feedline.observe.report.report_verdict import BUSY, FEW, LITTLE, notes, verdict
 from feedline.observe.report.timeline import timeline
-from feedline.observe.report.verdict import BUSY, FEW, LITTLE, notes, verdict
-from feedline.progress import AT_ONCE, COLLATING
 
 MS = 1_000_000
 

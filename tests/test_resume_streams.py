@@ -20,8 +20,8 @@ from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few, ours, thorough
 
 import feedline
 from feedline import DataLoader, IterableDataset, StateError, get_worker_info
-from feedline.line.stream import StreamReader
-from feedline.messages import Task
+from feedline.messages.task import Task
+from feedline.reading.stream_reader import StreamReader
 
 READS: list[int] = []
 """The numbers of all elements that were read in this process."""
@@ -426,7 +426,7 @@ def test_failures_in_a_row_are_counted_across_a_stop(monkeypatch: pytest.MonkeyP
                 raise ValueError("damaged")
             return element(self.at["next"])
 
-    monkeypatch.setattr("feedline.line.stream.FAILURES_IN_A_ROW", 7)
+    monkeypatch.setattr("feedline.reading.stream_reader.FAILURES_IN_A_ROW", 7)
     loader = loader_of(OnlyFailing, 10**9, INLINE, on_error="skip")
     list(itertools.islice(iter(loader), 2))  # [1, 2, 3] and [4] with two failures
     again = loader_of(OnlyFailing, 10**9, INLINE, on_error="skip")

@@ -27,8 +27,8 @@ from feedline import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from feedline.line import shuffling
-from feedline.line.permutation import Order, Permutation
+from feedline.order import index_shuffle as shuffling
+from feedline.order.permutation import Order, Permutation
 
 RANDOM: dict[str, Callable[[int | None], Sampler]] = {
     "shuffle": lambda seed: RandomSampler(500, seed=seed),

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import feedline.shared_list
+import feedline.datasets.shared_list
 from feedline.datasets import ConcatDataset, Subset, read_samples
-from feedline.shared_list import SharedList
+from feedline.datasets.shared_list import SharedList
 
 RECORDS = st.lists(
     st.none() | st.text() | st.binary() | st.tuples(st.integers(), st.floats(allow_nan=False)) | st.just({})
@@ -104,7 +104,7 @@ def test_building_needs_little_more_than_the_result() -> None:
 
 GROWTH = """
 import gc, os, sys
-from feedline.shared_list import SharedList
+from feedline.datasets.shared_list import SharedList
 
 def private():
     with open("/proc/self/smaps_rollup") as file:
@@ -136,7 +136,7 @@ print(packed, growth_of_a_child_reading(list(make())))
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's account of private memory")
 def test_a_forked_reader_does_not_grow() -> None:
-    source = str(Path(feedline.shared_list.__file__).parents[1])
+    source = str(Path(feedline.datasets.shared_list.__file__).parents[1])
     # A process of its own, with one thread: forking the test run itself would measure the test run.
     env = {**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"}
     out = subprocess.run(

@@ -20,7 +20,7 @@ from kinds import FORK, FORKSERVER, SPAWN, THREADS
 from warm_host import host
 
 from feedline import ArrayDataset, DataLoader, Dataset, ShippingError, register_collate
-from feedline.line import collate
+from feedline.collate import default as collate
 from feedline.workers import warm
 
 SHIPPED = pytest.mark.parametrize("kind", [pytest.param(SPAWN, id="spawn"), pytest.param(FORKSERVER, id="forkserver")])

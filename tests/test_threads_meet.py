@@ -18,13 +18,13 @@ import pytest
 import feedline
 from feedline import DataLoader
 from feedline.arena.slots import MAX_LEASED, SlotPool, Writer
-from feedline.collated import Collated
+from feedline.collate.counted import Collated
 from feedline.engine.ledger import Ledger
 from feedline.engine.session import KEPT, Session
-from feedline.messages import BadSample, Outcome, Tally
-from feedline.mishaps import Mishaps
+from feedline.messages.outcome import BadSample, Outcome, Tally
 from feedline.observe.meter import Meter, Spent
 from feedline.randomness.redirection import ThreadGenerators, switch
+from feedline.reading.bad_samples import Mishaps
 from feedline.supervise import lifeline
 from feedline.workers.crew import Crew
 from feedline.workers.job import Job

@@ -8,10 +8,10 @@ from feedline import DataLoader
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import Evidence, Reading, Run, Setting
 from feedline.diagnose.tune.trial import Setting as Tried
-from feedline.observe.report.verdict import Waits, verdict
-from feedline.resuming import read_again
-from feedline.state import Place
-from feedline.stats import Chosen, Flow
+from feedline.observe.report.report_verdict import Waits, verdict
+from feedline.observe.stats import Chosen, Flow
+from feedline.resume.checkpoint import read_again
+from feedline.resume.state import Place
 
 
 def test_one_batch_is_one_batch() -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from feedline import SharedList
-from feedline.stats import WorkerMemory
-from feedline.supervise import memory
+from feedline.observe.stats import WorkerMemory
+from feedline.supervise import worker_memory as memory
 from feedline.supervise.growth import MB, STEPS_WITHIN, History, Point, copied, steady
-from feedline.supervise.memory import EVERY, MemoryWatch, Setting, measure, own_memory, private_own
 from feedline.supervise.records import largest
+from feedline.supervise.worker_memory import EVERY, MemoryWatch, Setting, measure, own_memory, private_own
 
 
 def found(*megabytes: float, steps: int = 3) -> bool:

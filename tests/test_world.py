@@ -12,8 +12,8 @@ import pytest
 from shared_streams import Stream
 
 from feedline import DataLoader, DistributedSampler, OptionError
-from feedline.rank_questions import VARIABLES, Questions
-from feedline.world import ranks
+from feedline.machine.rank_questions import VARIABLES, Questions
+from feedline.machine.this_rank import ranks
 
 SBATCH = {"SLURM_JOB_ID": "200505", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
 """What a script finds that `sbatch --ntasks=4` runs: once, whatever the number."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from feedline import __version__
 from feedline.diagnose.bench.machine import machine
-from feedline.diagnose.bench.noise import wait_for_quiet
+from feedline.diagnose.bench.machine_noise import wait_for_quiet
 from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
 from feedline.observe.terminal import show_line
 from peers.sides import SIDES, Side

@@ -13,6 +13,12 @@ imported when it is asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from feedline.collate.composing import compose, keep, stack
+from feedline.collate.default import default_collate, register_collate
+from feedline.collate.detecting import DetectionBatch, detection
+from feedline.collate.dropping import drop_invalid
+from feedline.collate.packing_rows import PackedBatch, pack
+from feedline.collate.padding import Padded, pad
 from feedline.datasets import (
     ArrayDataset,
     ChainDataset,
@@ -26,6 +32,7 @@ from feedline.datasets import (
     random_split,
     split,
 )
+from feedline.datasets.shared_list import SharedList
 from feedline.errors import (
     CollateError,
     CollateTypeError,
@@ -44,37 +51,23 @@ from feedline.errors import (
     WorkerError,
     WorkerTimeout,
 )
-from feedline.line.blocks import BlockSampler
-from feedline.line.buckets import BucketBatchSampler
-from feedline.line.collate import default_collate, register_collate
-from feedline.line.collators import (
-    DetectionBatch,
-    PackedBatch,
-    Padded,
-    compose,
-    detection,
-    drop_invalid,
-    keep,
-    pack,
-    pad,
-    stack,
-)
-from feedline.line.lengths import lengths_of
-from feedline.line.mixing import MixtureSampler
-from feedline.line.ranks import DistributedSampler
-from feedline.line.sampler import BatchOrderSampler, Sampler
-from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from feedline.line.stratified import StratifiedBatchSampler
-from feedline.line.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.loader import DataLoader
+from feedline.machine.worker_info import WorkerInfo, get_worker_info
+from feedline.observe.stats import Change, Chosen, CollateStats, Flow, Stats, WorkerMemory
+from feedline.order.blocks import BlockSampler
+from feedline.order.buckets import BucketBatchSampler
+from feedline.order.lengths import lengths_of
+from feedline.order.mixing import MixtureSampler
+from feedline.order.ranks import DistributedSampler
+from feedline.order.sampler import BatchOrderSampler, Sampler
+from feedline.order.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from feedline.order.stratified import StratifiedBatchSampler
+from feedline.order.weighted import WeightedRandomSampler, weights_from_labels
 from feedline.practice.largest import largest_batch
 from feedline.practice.learning_rate import scale_learning_rate, warmup
 from feedline.practice.micro_batches import accumulate
 from feedline.practice.noise import gradient_noise
 from feedline.randomness.rng import rng
-from feedline.shared_list import SharedList
-from feedline.stats import Change, Chosen, CollateStats, Flow, Stats, WorkerMemory
-from feedline.worker_info import WorkerInfo, get_worker_info
 from feedline.workers.one_thread import threads_per_worker
 
 if TYPE_CHECKING:

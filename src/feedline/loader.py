@@ -15,30 +15,30 @@ from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any, Literal
 
+from feedline.collate.composing import check_collate
+from feedline.collate.default import registrations
 from feedline.datasets import fingerprint_of
 from feedline.engine.loop import BatchIterator
 from feedline.engine.session import Session
-from feedline.forever import Forever
-from feedline.line.collate import registrations
-from feedline.line.collators import check_collate
-from feedline.line.last_batch import lone_sample
-from feedline.line.passed import ALONE, Sharing
-from feedline.line.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
-from feedline.line.ranks import given_epoch, global_length, name_of, ranks_of
-from feedline.line.replay import end_of
-from feedline.line.sampler import follow_epoch, has_batches, has_order, is_ours
-from feedline.line.samplers import BatchSampler, RandomSampler, SequentialSampler
-from feedline.line.turns import ONE_RANK, Turns, turns_for, unshared_ranks
-from feedline.messages import BadSample
+from feedline.messages.outcome import BadSample
+from feedline.observe.recorder import Recorder
+from feedline.observe.stats import Stats
 from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options
 from feedline.options.option import picked
 from feedline.options.table import CoreOptions
+from feedline.order.last_batch import lone_sample
+from feedline.order.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
+from feedline.order.rank_turns import ONE_RANK, Turns, turns_for, unshared_ranks
+from feedline.order.ranks import given_epoch, global_length, name_of, ranks_of
+from feedline.order.replay import end_of
+from feedline.order.sampler import follow_epoch, has_batches, has_order, is_ours
+from feedline.order.samplers import BatchSampler, RandomSampler, SequentialSampler
 from feedline.randomness.rng import mix
-from feedline.recorder import Recorder
-from feedline.resuming import Progress, lacking, read_again
-from feedline.state import Kind, epoch_in, from_dict, seed_in, to_dict
-from feedline.stats import Stats
+from feedline.resume.checkpoint import Progress, lacking, read_again
+from feedline.resume.endless import Forever
+from feedline.resume.passed import ALONE, Sharing
+from feedline.resume.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.workers.job import Job
 
 

@@ -15,8 +15,8 @@ from test_bench_numbers import some
 from warm_host import host
 
 from feedline.cli import main
+from feedline.diagnose.bench.bench_picture import picture
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
-from feedline.diagnose.bench.picture import picture
 from feedline.diagnose.bench.workloads import WORKLOADS
 from feedline.diagnose.plotting import encoded
 
@@ -83,7 +83,7 @@ def test_matplotlib_is_imported_when_something_is_drawn_and_its_settings_stay():
         import sys
         from feedline.cli import main
         from feedline.diagnose.plotting import check_plot, encoded, figure, looks
-        import feedline.diagnose.bench.command, feedline.diagnose.tune.command
+        import feedline.diagnose.bench.bench_command, feedline.diagnose.tune.tune_command
         check_plot("bars.svg")
         print("matplotlib" in sys.modules)
         import matplotlib

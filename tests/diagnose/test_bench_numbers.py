@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedline.diagnose.bench.bench_pace import NothingLoaded, Pace
+from feedline.diagnose.bench.bench_page import listed, page, verdict
+from feedline.diagnose.bench.bench_subject import Subject
 from feedline.diagnose.bench.comparing import compared, noise_of
 from feedline.diagnose.bench.comparison import SAME, Comparison, Contest, Measured
-from feedline.diagnose.bench.noise import BUSY
-from feedline.diagnose.bench.pace import NothingLoaded, Pace
-from feedline.diagnose.bench.page import listed, page, verdict
-from feedline.diagnose.bench.subject import Subject
+from feedline.diagnose.bench.machine_noise import BUSY
 from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
 from feedline.diagnose.bench.workloads import SHORT, WORKLOADS, workload
 from feedline.diagnose.rendering import plain

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.arena.segment import reserve_of
-from feedline.diagnose.doctor import batches, carrying, consult, labels, memory, randomness, speed, values
+from feedline.diagnose.doctor import batches, carrying, consult, randomness, speed
+from feedline.diagnose.doctor import label_checks as labels
+from feedline.diagnose.doctor import memory_growth as memory
+from feedline.diagnose.doctor import sample_values as values
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import (
     ARRAY,
@@ -26,7 +29,7 @@ from feedline.diagnose.doctor.evidence import (
     Setting,
 )
 from feedline.diagnose.findings import Finding
-from feedline.gil import Looks
+from feedline.machine.gil import Looks
 from feedline.supervise.growth import MB
 
 IMAGE = Field("[0]", ARRAY, "uint8", (8, 8, 3), 192)

@@ -26,7 +26,7 @@ from feedline.diagnose.doctor.examine import Examination
 from feedline.diagnose.doctor.failures import check_empty
 from feedline.diagnose.doctor.patient import patient_of
 from feedline.errors import OptionError
-from feedline.gil import Looks
+from feedline.machine.gil import Looks
 
 # Healthy
 

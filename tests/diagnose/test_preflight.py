@@ -15,14 +15,14 @@ from warm_host import host
 
 import feedline
 from feedline import DataLoader, IterableDataset
-from feedline.cpus import Cpus
 from feedline.diagnose import preflight as preflight_module
 from feedline.diagnose.findings import Finding
-from feedline.diagnose.machine import processors, software
-from feedline.diagnose.machine.files import PER_LOADER, PER_WORKER
-from feedline.diagnose.machine.plan import Plan
-from feedline.diagnose.machine.surroundings import GVISOR, _signs
+from feedline.diagnose.preflight_checks import processors, software
+from feedline.diagnose.preflight_checks.open_files import PER_LOADER, PER_WORKER
+from feedline.diagnose.preflight_checks.surroundings import GVISOR, _signs
+from feedline.diagnose.preflight_checks.worker_plan import Plan
 from feedline.errors import OptionError, OptionTypeError
+from feedline.machine.cpus import Cpus
 
 MB = 1 << 20
 

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_cgroups import Tree
 
-from feedline import cpus
 from feedline.arena.limits import CONTAINER_V2, MACHINE, Room
-from feedline.cpus import Cpus
-from feedline.diagnose.machine import memory, processes, processors
-from feedline.diagnose.machine.plan import Plan
+from feedline.diagnose.preflight_checks import memory_limits as memory
+from feedline.diagnose.preflight_checks import process_limits as processes
+from feedline.diagnose.preflight_checks import processors
+from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.machine import cpus
+from feedline.machine.cpus import Cpus
 from feedline.workers.one_thread import VARIABLES
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from feedline import cli
-from feedline.diagnose.machine import files, remedies
+from feedline.diagnose.preflight_checks import open_files as files
+from feedline.diagnose.preflight_checks import remedies
 
 HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "preflight.md").read_text()

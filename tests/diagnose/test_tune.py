@@ -36,11 +36,11 @@ from feedline.diagnose.plotting import encoded
 from feedline.diagnose.tune import running, search, tuner
 from feedline.diagnose.tune.accounts import Account, account_of
 from feedline.diagnose.tune.candidates import Bounds, Facts
-from feedline.diagnose.tune.picture import picture
 from feedline.diagnose.tune.running import Runner, clock, compute_for
-from feedline.diagnose.tune.subject import subject_of
 from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
-from feedline.diagnose.tune.verdict import bottleneck, why
+from feedline.diagnose.tune.tune_picture import picture
+from feedline.diagnose.tune.tune_subject import subject_of
+from feedline.diagnose.tune.tune_verdict import bottleneck, why
 from feedline.workers.one_thread import VARIABLES
 
 QUICK: dict[str, Any] = {"seconds": 60, "kinds": ["thread"], "max_workers": 1}
@@ -158,7 +158,7 @@ def test_a_picture_as_png(found: Tuning, tmp_path: Path) -> None:
 
 def test_nothing_from_the_data_becomes_markup(found: Tuning) -> None:
     odd = replace(found, name="<script>alert(1)</script>", code="<b>", why="<i>", notes=("<u>",))
-    from feedline.diagnose.tune.page import html
+    from feedline.diagnose.tune.tune_page import html
 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html(odd)[html(odd).index("<svg") :]
     assert not any(mark in html(odd) for mark in ("<script", "<b>", "<i>", "<u>"))

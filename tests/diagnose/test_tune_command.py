@@ -20,7 +20,7 @@ from feedline.diagnose import deadline
 from feedline.diagnose.answer import write_or_say
 from feedline.diagnose.tune import running, search
 from feedline.diagnose.tune.trial import Setting, Trial
-from feedline.diagnose.tune.verdict import Bottleneck
+from feedline.diagnose.tune.tune_verdict import Bottleneck
 
 DOCS = Path(__file__).parents[2] / "docs" / "tuning.md"
 PAGE = DOCS.read_text() if DOCS.exists() else ""
@@ -238,7 +238,7 @@ def test_every_option_is_on_the_page_and_no_other() -> None:
 
 
 def test_every_bottleneck_is_on_the_page() -> None:
-    from feedline.diagnose.tune import verdict
+    from feedline.diagnose.tune import tune_verdict as verdict
 
     names = {verdict.STEP, verdict.COLLATE, verdict.TRANSFER, verdict.PYTHON, verdict.CPU, verdict.DISK}
     assert set(re.findall(r"^\| `([a-z ]+)` \|", PAGE, re.MULTILINE)) == {*names, verdict.HANDING_OVER}

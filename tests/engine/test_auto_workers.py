@@ -28,8 +28,8 @@ from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
 from feedline.engine.scaling import CannotHire, Scaling, needs_no_workers, scaling_for
 from feedline.engine.worker_set import WorkerSet
-from feedline.messages import Task
-from feedline.staffing import AutoCount, as_number, check_count, most_workers
+from feedline.messages.task import Task
+from feedline.options.worker_count import AutoCount, as_number, check_count, most_workers
 from feedline.supervise.pace import Pace, Setting
 from feedline.supervise.watch import ready
 from feedline.workers.job import Job
@@ -366,7 +366,7 @@ def test_who_wants_something_of_workers_has_one_from_the_start(more: dict[str, A
         assert needs_no_workers(loader.options, job) is none
         pacing = scaling_for(loader.options)
         assert pacing.setting == (1, 2)
-        assert pacing.most == most_workers(feedline.cpus.look().workers)
+        assert pacing.most == most_workers(feedline.machine.cpus.look().workers)
 
 
 class Sleepy(Dataset[Any]):
@@ -385,7 +385,7 @@ def test_a_loop_that_waits_gets_more_workers_and_is_told_why() -> None:
             if loader.stats().chosen.workers > 1:
                 break
         chosen = loader.stats().chosen
-    assert chosen.workers == 2 or chosen.workers == feedline.cpus.look().workers
+    assert chosen.workers == 2 or chosen.workers == feedline.machine.cpus.look().workers
     assert re.fullmatch(r"with 1 worker the loop waited \d+ % of its time", chosen.reason)
     assert f"{chosen.workers} workers, 2 batches ahead each (on trial): with 1 worker" in str(loader.stats())
 
@@ -413,7 +413,7 @@ def test_auto_is_a_number_that_stays_auto() -> None:
     loader = DataLoader(np.arange(8), num_workers="auto", prefetch_factor=3, timeout=5, persistent_workers=True)
     count = loader.num_workers
     assert isinstance(count, int)
-    assert 1 <= count <= feedline.cpus.look().workers
+    assert 1 <= count <= feedline.machine.cpus.look().workers
     assert check_count("num_workers", count) is as_number(count, 3) is count
     for again in (pickle.loads(pickle.dumps(count)), copy.deepcopy(count)):
         assert (type(again), again, again.prefetches) == (AutoCount, count, False)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from written_down import Crew
 
-from feedline.messages import Apart, Notice, Outcome
-from feedline.state import Place
+from feedline.messages.outcome import Apart, Notice, Outcome
+from feedline.resume.state import Place
 
 
 @pytest.fixture

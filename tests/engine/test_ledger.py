@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kinds import few
 
 from feedline.engine.ledger import Entry, Ledger, Part
-from feedline.messages import Outcome, Task
+from feedline.messages.outcome import Outcome
+from feedline.messages.task import Task
 
 WORKERS = 3
 

@@ -16,8 +16,8 @@ from worker_contract import LONG, Data, WorkerContract
 
 from feedline.arena.joint import Joint
 from feedline.engine.ledger import Ledger, Part
-from feedline.messages import Task
-from feedline.progress import IDLE
+from feedline.messages.progress import IDLE
+from feedline.messages.task import Task
 from feedline.supervise.shutdown import Member
 from feedline.supervise.watch import Death, with_state
 from feedline.workers import processes

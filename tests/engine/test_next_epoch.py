@@ -19,7 +19,7 @@ from feedline import BatchSampler, DataLoader, DistributedSampler, Sampler, Stra
 from feedline.engine.ledger import Ledger, Part
 from feedline.engine.next_epoch import same
 from feedline.loader import _job
-from feedline.messages import Task
+from feedline.messages.task import Task
 from feedline.workers.processes import ProcessWorkers
 
 KEPT: dict[str, Any] = {**FORK, "persistent_workers": True, "collate_fn": stacked}

@@ -10,8 +10,9 @@ from written_down import Crew
 from feedline.engine import recovery as module
 from feedline.engine.ledger import Part
 from feedline.errors import WorkerDied
-from feedline.messages import Outcome, Task
-from feedline.progress import COLLATING, INITIALISING
+from feedline.messages.outcome import Outcome
+from feedline.messages.progress import COLLATING, INITIALISING
+from feedline.messages.task import Task
 
 
 def begun(crew: Crew) -> tuple[Any, list[Part]]:

@@ -10,11 +10,11 @@ import pytest
 
 from feedline import DataLoader
 from feedline.arena.limits import room
-from feedline.cpus import look
 from feedline.engine.division import Division
 from feedline.engine.scaling import FIRST_SECONDS, ROUNDS, SECONDS, Scaling
 from feedline.engine.worker_set import WorkerSet
-from feedline.messages import Task
+from feedline.machine.cpus import look
+from feedline.messages.task import Task
 from feedline.observe.meter import Meter, Spent
 from feedline.supervise.pace import Means, Pace, Setting, Window
 from feedline.workers.job import Job

@@ -21,11 +21,11 @@ from kinds import FORK, SPAWN, THREADS, few
 
 import feedline
 from feedline import DataLoader
+from feedline.collate.default import default_collate
+from feedline.collate.pieces import Misfit, collate_piece, join
 from feedline.engine.division import REMEMBERED, UNKNOWN, Facts, Race, bounds, pieces_for
 from feedline.engine.splitting import may_split
 from feedline.errors import MemoryShortage
-from feedline.line.collate import default_collate
-from feedline.line.pieces import Misfit, collate_piece, join
 from feedline.loader import _job
 
 FOUR: dict[str, Any] = {"num_workers": 4, "workers": "thread"}

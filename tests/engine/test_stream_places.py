@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from feedline.engine.streams import ALL_ANEW, BEHIND, FROM_STATE, READ_AGAIN, TAKEN, StreamPlaces
-from feedline.messages import Outcome, Task
+from feedline.messages.outcome import Outcome
+from feedline.messages.task import Task
 
 ITERATORS = {"read": 4, "of": "iterator", "state": b"", "next": 4}
 OURS = {**ITERATORS, "of": "dataset", "complete": True, "seen": [4, 7]}

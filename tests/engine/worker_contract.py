@@ -18,7 +18,7 @@ import pytest
 
 from feedline.engine.contract import Workers
 from feedline.engine.ledger import Ledger, Part
-from feedline.messages import Task
+from feedline.messages.task import Task
 from feedline.supervise.watch import Death
 from feedline.workers.job import Job
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.collate.pieces import NUMPY
 from feedline.engine.contract import Traits
 from feedline.engine.dispatch import Dispatch
 from feedline.engine.division import Division
@@ -16,14 +17,14 @@ from feedline.engine.ledger import Ledger, Part
 from feedline.engine.next_epoch import NextEpoch
 from feedline.engine.recovery import Recovery
 from feedline.engine.splitting import Splitting
-from feedline.line.passed import Passed
-from feedline.line.pieces import NUMPY
-from feedline.line.plan import MapTasks
-from feedline.messages import Outcome, Task
+from feedline.messages.outcome import Outcome
+from feedline.messages.progress import IDLE
+from feedline.messages.task import Task
 from feedline.observe.meter import Meter, Spent
 from feedline.options import Care
-from feedline.progress import IDLE
-from feedline.state import Place
+from feedline.order.plan import MapTasks
+from feedline.resume.passed import Passed
+from feedline.resume.state import Place
 from feedline.supervise.watch import Death, Standing
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.engine.waiting import Waiting
-from feedline.progress import IDLE, SETTING_UP
+from feedline.messages.progress import IDLE, SETTING_UP
 from feedline.supervise.policy import Step
 from feedline.supervise.watch import with_state
 

@@ -12,8 +12,9 @@ from damaged import BatchDamaged, Damaged, Keyed, ManyDamaged, OnlyMany
 import feedline
 from feedline import ArrayDataset, ConcatDataset, Dataset, StackDataset, Subset
 from feedline.datasets import described, reads_one
-from feedline.messages import Outcome, Task
-from feedline.progress import INDEX, PLACE, Row, unwatched
+from feedline.messages.outcome import Outcome
+from feedline.messages.progress import INDEX, PLACE, Row, unwatched
+from feedline.messages.task import Task
 from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.workers.body import Body
 from feedline.workers.job import Job

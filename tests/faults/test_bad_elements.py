@@ -15,7 +15,7 @@ from kinds import FORK, INLINE, SPAWN, THREADS, few, four_kinds, thorough
 
 import feedline
 import feedline.torch
-from feedline.line import stream
+from feedline.reading import stream_reader as stream
 
 HOWS = pytest.mark.parametrize("how", ["skip", "replace"])
 whole = pytest.mark.filterwarnings("ignore:the IterableDataset neither asks")

@@ -15,7 +15,7 @@ DATASETS = """
     import math
     import warnings
     import numpy as np
-    from feedline.supervise import memory
+    from feedline.supervise import worker_memory as memory
 
     memory.SHARE = math.inf  # a look that a busy machine makes last would put off the next ones until all is over
 

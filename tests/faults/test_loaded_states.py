@@ -15,7 +15,7 @@ from kinds import FORK, INLINE, THREADS
 from torch.utils.data import IterableDataset
 
 import feedline
-from feedline.line.seen import seen
+from feedline.reading.seen import seen
 from feedline.torch import DataLoader
 from feedline.workers.copying import set_apart
 

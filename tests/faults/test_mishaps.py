@@ -20,9 +20,9 @@ from kinds import FORK, INLINE, four_kinds
 import feedline
 import feedline.torch
 from feedline import FeedlineError, OptionError, TooManyErrors
-from feedline.messages import BadSample, Outcome
-from feedline.mishaps import KEPT, Mishaps
+from feedline.messages.outcome import BadSample, Outcome
 from feedline.options import Care
+from feedline.reading.bad_samples import KEPT, Mishaps
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.messages import Task
-from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP
+from feedline.messages.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP
+from feedline.messages.task import Task
 from feedline.supervise.policy import (
     START_SECONDS,
     Patience,

@@ -15,8 +15,8 @@ from typing import Any
 import inside
 import pytest
 
-from feedline import cpus
 from feedline.diagnose.preflight import preflight
+from feedline.machine import cpus
 
 MB = 1 << 20
 READ_ONLY = 1

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from feedline.messages import Task
-from feedline.progress import INITIALISING, SETTING_UP
+from feedline.messages.progress import INITIALISING, SETTING_UP
+from feedline.messages.task import Task
 from feedline.supervise import asking, telling
 from feedline.supervise.watch import Standing
 

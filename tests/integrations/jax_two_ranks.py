@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from feedline import DataLoader, DistributedSampler, IterableDataset
-from feedline.world import ranks
+from feedline.machine.this_rank import ranks
 
 
 class Whole(IterableDataset[int]):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from feedline.rank_questions import VARIABLES
+from feedline.machine.rank_questions import VARIABLES
 
 SCRIPT = Path(__file__).parent / "jax_two_ranks.py"
 LONG = 400

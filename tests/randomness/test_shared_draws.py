@@ -11,7 +11,7 @@ import pytest
 from kinds import ours
 
 from feedline import DataLoader, Dataset
-from feedline.workers.draws import TASKS
+from feedline.workers.shared_draws import TASKS
 
 
 @pytest.mark.parametrize("options", [{"num_workers": 0}, {"num_workers": 1, "multiprocessing_context": "fork"}])

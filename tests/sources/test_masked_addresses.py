@@ -22,7 +22,7 @@ from feedline.sources import (
     TarDataset,
 )
 from feedline.sources.object_store.store import _checked_url, _where
-from feedline.sources.object_store.telling import told
+from feedline.sources.object_store.store_errors import told
 
 pytestmark = pytest.mark.usefixtures("adbc_is_there")
 

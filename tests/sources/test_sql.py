@@ -22,12 +22,12 @@ from warm_host import host
 
 import feedline
 from feedline import DataLoader, OptionError, SourceError, StateError
-from feedline.masking import address
+from feedline.errors.masking import address
 from feedline.sources import SQLDataset, SQLStream
-from feedline.sources.sql.columns import Columns
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.parameters import Bound
-from feedline.supervise.memory import private_own
+from feedline.sources.sql.sql_columns import Columns
+from feedline.supervise.worker_memory import private_own
 
 ROWS = [(i, f"images/{i:03d}.jpg", i % 3, ("train", "val")[i % 5 == 4], None if i % 4 else i / 2) for i in range(1, 13)]
 NAMES = ("id", "path", "label", "split", "weight")

@@ -17,7 +17,7 @@ from sources.contract import StreamContract, as_list, flat
 
 from feedline import DataLoader, IterableDataset, OptionError, SourceError, StateError
 from feedline.sources import SQLStream
-from feedline.sources.sql.parts import Part
+from feedline.sources.sql.sql_parts import Part
 
 KEYS = [-7, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 1000]
 ROWS = [{"id": key, "name": f"n{key}", "value": key / 2} for key in KEYS]

@@ -20,8 +20,8 @@ from warm_host import host
 import feedline
 import feedline.torch
 from feedline.diagnose.bench import workload_data
-from feedline.diagnose.bench.noise import members
-from feedline.diagnose.bench.subject import SIDES, Subject, Wanted, subject
+from feedline.diagnose.bench.bench_subject import SIDES, Subject, Wanted, subject
+from feedline.diagnose.bench.machine_noise import members
 from feedline.diagnose.bench.turns import SideProcess
 from feedline.errors import OptionError, OptionTypeError
 

@@ -14,7 +14,7 @@ from scripted_pace import scripted
 
 import feedline
 from feedline import OptionTypeError
-from feedline.staffing import AutoCount
+from feedline.options.worker_count import AutoCount
 from feedline.torch import DataLoader, with_feedline
 
 
@@ -69,7 +69,7 @@ def test_there_are_no_workers_for_tensors_in_memory_and_torchs_loader_agrees() -
 def test_num_workers_is_an_int_that_a_loader_made_again_takes_for_auto() -> None:
     loader = DataLoader(Drawing(), num_workers="auto", persistent_workers=True, timeout=5)
     assert isinstance(loader.num_workers, int)
-    assert 1 <= loader.num_workers <= feedline.cpus.look().workers
+    assert 1 <= loader.num_workers <= feedline.machine.cpus.look().workers
     assert loader.prefetch_factor == 2
     made = [
         DataLoader(loader.dataset, num_workers=loader.num_workers, prefetch_factor=loader.prefetch_factor),

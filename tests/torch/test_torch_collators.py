@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import feedline
 from feedline import CollateError
-from feedline.line.collators import Making
+from feedline.collate.making import Making
 from feedline.torch import DataLoader, compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.collators import TENSORS
 

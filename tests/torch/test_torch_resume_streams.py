@@ -15,7 +15,7 @@ from kinds import FORK, INLINE, THREADS
 
 import feedline.torch as ours
 from feedline import StateError
-from feedline.worker_info import WorkerInfo, of_this_thread, set_worker_info
+from feedline.machine.worker_info import WorkerInfo, of_this_thread, set_worker_info
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the IterableDataset neither asks"),

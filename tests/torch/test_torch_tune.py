@@ -12,8 +12,8 @@ import torch.utils.data as torchs
 import feedline.torch as ours
 from feedline import tune
 from feedline.diagnose.tune import running, search
-from feedline.diagnose.tune.subject import subject_of
 from feedline.diagnose.tune.trial import Setting
+from feedline.diagnose.tune.tune_subject import subject_of
 from feedline.workers.one_thread import threads_per_worker
 
 QUICK: dict[str, Any] = {"seconds": 60, "kinds": ["thread"], "max_workers": 1}

@@ -382,8 +382,8 @@ def test_an_exception_that_does_not_pickle_keeps_its_type_as_under_torch() -> No
 
 
 def test_torch_is_told_whose_part_of_a_stream_is_being_read() -> None:
+    from feedline.machine.worker_info import WorkerInfo
     from feedline.torch.worker import acting
-    from feedline.worker_info import WorkerInfo
 
     with acting(WorkerInfo(2, 3, 7, "data")):
         info = torch.utils.data.get_worker_info()

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from feedline.arena.segment import Mapping, to_page
 from feedline.arena.slots import SMALL_LEAF, HandedOut, Slot, SlotPool
 from feedline.datasets import Empty
-from feedline.finalizers import undisturbed
+from feedline.machine.finalizers import undisturbed
 
 
 class Astray(Exception):

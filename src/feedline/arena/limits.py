@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedline.cgroups import folders, number_of, numbers_of
+from feedline.machine.cgroups import folders, number_of, numbers_of
 
 MACHINE, CONTAINER_V1, CONTAINER_V2 = "machine", "container (cgroup v1)", "container (cgroup v2)"
 NO_LIMIT = 1 << 62

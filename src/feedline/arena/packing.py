@@ -21,10 +21,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feedline import sent_by_value
 from feedline.arena.joint import Joint, RowMemory
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
 from feedline.datasets import Empty
+from feedline.messages import sent_by_value
 
 Reducers = Mapping[type, Callable[[Any, Empty], Any]]
 """How a framework's arrays are pickled: what `__reduce__` would give, the bytes as one PickleBuffer."""

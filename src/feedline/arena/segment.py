@@ -23,7 +23,7 @@ from typing import Any
 
 from feedline.arena.limits import room
 from feedline.errors import MemoryShortage, add_note
-from feedline.finalizers import undisturbed
+from feedline.machine.finalizers import undisturbed
 
 STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from feedline.arena.segment import CARGO, STRIDE, Mapping, Segment, mappings, to_page
 from feedline.errors import MemoryShortage
-from feedline.finalizers import undisturbed
+from feedline.machine.finalizers import undisturbed
 
 SMALL_LEAF = 1 << 16
 """Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""

@@ -3,8 +3,8 @@
 Takes: arrays, or the user's own datasets (anything with `__getitem__` and `__len__`, or with `__iter__`).
 Gives: torch's `Dataset` family on NumPy: one sample, a list of samples, or a whole collated batch.
 Promises: all ways to read a dataset agree; everything here pickles.
-Not its job: choosing indices (line/sampler), calling these methods (line/fetch), stacking samples
-    (line/collate).
+Not its job: choosing indices (order/sampler), calling these methods (reading/fetch), stacking samples
+    (collate/default).
 
 A map-style dataset can be read in three ways, the later ones optional and faster:
 

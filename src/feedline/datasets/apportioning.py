@@ -3,7 +3,7 @@
 Takes: numbers by name, or a total and weights.
 Gives: `fractions_of` (numbers that sum to 1), `weights_of` (any positive ones), both as whole weights; `apportion`.
 Promises: what is shared out is shared out to the last one; every share is its exact quota rounded down or up.
-Not its job: what is shared out (splitting; line/mixing).
+Not its job: what is shared out (splitting; order/mixing).
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ from feedline.datasets.reading import (
     reads_batches,
     reads_many,
 )
+from feedline.machine.worker_info import countings, is_one_of_many
 from feedline.randomness.rng import reading_some
-from feedline.worker_info import countings, is_one_of_many
 
 
 class Dataset(Generic[T_co]):

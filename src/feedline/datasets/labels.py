@@ -3,7 +3,7 @@
 Takes: one label per sample: an array of numbers or strings, a tensor, or a list of anything hashable.
 Gives: for each sample the number of its class, and the classes. Promises: linear time for whole numbers that lie close
 together, which labels mostly do; all NaN are one class, and so are all masked values.
-Not its job: what is done with classes (splitting; line/weighted, line/stratified).
+Not its job: what is done with classes (splitting; order/weighted, order/stratified).
 """
 
 from __future__ import annotations

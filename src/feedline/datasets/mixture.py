@@ -2,7 +2,7 @@
 
 Takes: map-style datasets by name. Gives: `Mixture`, which knows where each begins and which sample is whose.
 Promises: what ConcatDataset does; the order of the names is the order of the samples.
-Not its job: how often each is drawn from (line/mixing).
+Not its job: how often each is drawn from (order/mixing).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from feedline.checks import check_flag
 from feedline.datasets.joining import ConcatDataset
 from feedline.datasets.reading import Empty, Indexable, IntArray
 from feedline.errors import OptionError, OptionTypeError
+from feedline.errors.checks import check_flag
 
 
 class Mixture(ConcatDataset[Any]):

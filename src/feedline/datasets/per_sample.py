@@ -4,7 +4,7 @@ Takes: an argument's name and an array, a tensor, a column of a table, or a list
 an array of Python's objects.
 Promises: a masked value is None, never what lies under the mask; whole numbers stay exact. What cannot be had as an
 array is an error that names the argument.
-Not its job: which values are right (labels, stable_hash; line/weighted, line/buckets).
+Not its job: which values are right (labels, stable_hash; order/weighted, order/buckets).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: a map-style dataset and indices.
 Gives: its samples by the fastest way its class has, and whether it can give whole batches.
 Promises: looks on the class only, and never reads a sample just to find out.
-Not its job: collating samples (line/collate) or lending memory (arena).
+Not its job: collating samples (collate/default) or lending memory (arena).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from feedline.foreign import ask
-from feedline.masking import masked
+from feedline.errors.foreign import ask
+from feedline.errors.masking import masked
 
 IntArray = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]

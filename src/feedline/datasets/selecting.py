@@ -3,7 +3,7 @@
 Takes: a map-style dataset, and indices or lengths.
 Gives: `Subset` and `random_split`.
 Promises: the parts of a split hold every sample once; the same seed, the same split.
-Not its job: an order that changes with the epoch (line/sampler).
+Not its job: an order that changes with the epoch (order/sampler).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Takes: a map-style dataset, fractions by name, and perhaps something per sample 
 Gives: `split`, and `split_indices` for those who make their own subsets of the result.
 Promises: every sample is in exactly one part, and each part keeps the dataset's order; the same arguments, the same
 parts. Ten million samples take seconds, and arrays of indices, not lists.
-Not its job: unnamed parts (random_split), shuffling what is read (line/samplers).
+Not its job: unnamed parts (random_split), shuffling what is read (order/samplers).
 
 Each way gives every sample the number of its part, and all else is common to them.
 """
@@ -19,7 +19,6 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from feedline.checks import check_whole
 from feedline.datasets.apportioning import apportion, fractions_of
 from feedline.datasets.joining import length_of
 from feedline.datasets.labels import classes_of
@@ -28,6 +27,7 @@ from feedline.datasets.reading import Array, Indexable, IntArray, T_co
 from feedline.datasets.selecting import Subset
 from feedline.datasets.stable_hash import stable_words
 from feedline.errors import OptionError, OptionTypeError
+from feedline.errors.checks import check_whole
 
 PerSample = Sequence[Any] | Array | None
 Numbers = npt.NDArray[np.uint16]

@@ -11,11 +11,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from feedline.checks import check_whole
 from feedline.demonstration.screen import Screen
 from feedline.diagnose.answer import BAD, FINE, Answer
 from feedline.errors import OptionError
-from feedline.extras import extra
+from feedline.errors.checks import check_whole
+from feedline.errors.missing_packages import extra
 
 FOLDER = Path("build", "demo")
 FEWEST_IMAGES = 100  # with fewer there would be hardly one of a rare class

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from feedline import RandomSampler
-from feedline.counting import counted
 from feedline.demonstration import images
 from feedline.demonstration.images import CLASSES, RARE
 from feedline.demonstration.screen import Screen
 from feedline.demonstration.training import BATCH, SEED, Labels, Training, balanced
+from feedline.errors.counting import counted
 from feedline.workers.one_thread import use_one_thread
 
 

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline import DataLoader, Flow, WeightedRandomSampler, weights_from_labels
-from feedline.counting import counted
 from feedline.demonstration.images import CLASSES, VIEW, shapes, writing
 from feedline.demonstration.screen import Screen
-from feedline.messages import BadSample
-from feedline.recorder import Recorder
+from feedline.errors.counting import counted
+from feedline.messages.outcome import BadSample
+from feedline.observe.recorder import Recorder
 from feedline.sources import FilesDataset
 
 BATCH, SEED, RATE = 64, 7, 0.01

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from feedline.finalizers import is_within
+from feedline.machine.finalizers import is_within
 
 AGAIN = 1.0
 """Seconds after which it rings again: `except BaseException` may have caught it. And seconds between looks."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
-from feedline.checks import check_choice
+from feedline.errors.checks import check_choice
 
 OK, NOTE, WARNING, PROBLEM = SEVERITIES = ("ok", "note", "warning", "problem")
 """From good to bad. ok: as it should be. note: worth knowing, nothing to do for feedline itself. warning: it works, but

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from feedline.checks import check_file
 from feedline.errors import OptionError
-from feedline.extras import extra
+from feedline.errors.checks import check_file
+from feedline.errors.missing_packages import extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,35 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from feedline import cpus
-from feedline.checks import check_flag, check_whole
 from feedline.diagnose.answer import Findings
 from feedline.diagnose.findings import WARNING, Finding
-from feedline.diagnose.machine import (
-    files,
+from feedline.diagnose.preflight_checks import (
     kernel,
-    memory,
-    processes,
+    memory_limits,
+    open_files,
+    process_limits,
     processors,
     software,
+    start_trial,
     surroundings,
-    trial,
 )
-from feedline.diagnose.machine.plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.errors.checks import check_flag, check_whole
+from feedline.machine import cpus
 
 Check = Callable[[Plan], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     processors.check_cpus,
     processors.check_threads,
-    memory.check_memory,
-    memory.check_address_space,
-    memory.check_shared_memory,
-    files.check_open_files,
-    files.check_temporary_files,
-    processes.check_process_limit,
-    processes.check_start_methods,
-    processes.check_fork_hazards,
+    memory_limits.check_memory,
+    memory_limits.check_address_space,
+    memory_limits.check_shared_memory,
+    open_files.check_open_files,
+    open_files.check_temporary_files,
+    process_limits.check_process_limit,
+    process_limits.check_start_methods,
+    process_limits.check_fork_hazards,
     kernel.check_kernel,
     surroundings.check_runtime,
     surroundings.check_clock,
@@ -90,7 +90,7 @@ def _plan(num_workers: int | None, prefetch_factor: int | None, batch_bytes: int
 
 
 def _slow(with_trial: bool, with_cuda: bool) -> list[Check]:
-    asked = {trial.check_by_trial: with_trial, software.check_cuda: with_cuda}
+    asked = {start_trial.check_by_trial: with_trial, software.check_cuda: with_cuda}
     return [check for check, wanted in asked.items() if wanted]
 
 

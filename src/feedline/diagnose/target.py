@@ -23,7 +23,7 @@ from typing import Any
 from feedline.diagnose.deadline import TooLong, within
 from feedline.diagnose.unguarded import Trains, Watch
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
-from feedline.supervise.memory import own_memory
+from feedline.supervise.worker_memory import own_memory
 
 GUARD = (
     "What trains must not run when the file is imported: put it under `if __name__ == '__main__':`, and leave what "

@@ -15,7 +15,7 @@ from typing import Any
 
 from feedline.diagnose.deadline import place_of
 from feedline.engine.loop import BatchIterator
-from feedline.foreign import ask
+from feedline.errors.foreign import ask
 from feedline.supervise.walking import is_a
 
 MOVES = 3

@@ -18,9 +18,9 @@ from feedline.engine.splitting import Splitting
 from feedline.engine.streams import StreamEnds, StreamPlaces
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import add_note
-from feedline.line.passed import Passed
-from feedline.line.plan import Tasks
-from feedline.messages import Task
+from feedline.messages.task import Task
+from feedline.order.plan import Tasks
+from feedline.resume.passed import Passed
 from feedline.supervise.watch import Death
 
 

@@ -22,8 +22,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from feedline.finalizers import undisturbed
-from feedline.messages import Outcome, Task
+from feedline.machine.finalizers import undisturbed
+from feedline.messages.outcome import Outcome
+from feedline.messages.task import Task
 
 ANYBODY = -1
 """Instead of a worker's number: whoever is free reads it."""

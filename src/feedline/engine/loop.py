@@ -16,7 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from feedline.collated import nothing_valid
+from feedline.collate.counted import nothing_valid
 from feedline.datasets import described
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.engine.dispatch import Dispatch
@@ -28,16 +28,16 @@ from feedline.engine.streams import StreamEnds, StreamPlaces
 from feedline.engine.waiting import Waiting
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import WorkerError
-from feedline.finalizers import by_hand, undisturbed
-from feedline.line.passed import Passed
-from feedline.line.plan import Tasks
-from feedline.messages import Outcome
+from feedline.machine.finalizers import by_hand, undisturbed
+from feedline.messages.outcome import Outcome
+from feedline.messages.progress import clock
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots
+from feedline.observe.stats import Flow
 from feedline.options import Options
-from feedline.progress import clock
-from feedline.stats import Flow
-from feedline.supervise.memory import Setting
+from feedline.order.plan import Tasks
+from feedline.resume.passed import Passed
+from feedline.supervise.worker_memory import Setting
 
 if TYPE_CHECKING:
     from feedline.engine.session import Session

@@ -4,7 +4,7 @@ Takes: the tasks the next epoch is foreseen to begin with, then those it does be
 early; whether those that were sent are the right ones.
 Promises: a batch is a function of its task and of what its worker was started with, so tasks are compared: what was
 foreseen wrong is never delivered. An epoch that could not be foreseen is not foreseen again soon.
-Not its job: foreseeing (line.foreseeing, fronts), whether it may be done at all (session), which are out (ledger).
+Not its job: foreseeing (order.foreseeing, fronts), whether it may be done at all (session), which are out (ledger).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from feedline.line.plan import Tasks
-from feedline.messages import Task
+from feedline.messages.task import Task
+from feedline.order.plan import Tasks
 
 Foresee = Callable[[], Tasks | None]
 """The tasks of the next epoch, as far as can be known; None if they cannot. It changes nothing."""

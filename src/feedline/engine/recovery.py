@@ -16,15 +16,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from feedline.counting import counted
 from feedline.engine.contract import Workers
 from feedline.engine.ledger import Entry, Ledger
 from feedline.engine.streams import TAKEN, StreamPlaces
 from feedline.errors import StalledSample, WorkerDied, add_note
-from feedline.messages import Failure, Outcome, Task
+from feedline.errors.counting import counted
+from feedline.messages.outcome import Failure, Outcome
+from feedline.messages.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
+from feedline.messages.task import Task
 from feedline.observe.meter import Meter
 from feedline.options import Care
-from feedline.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
 from feedline.supervise import telling
 from feedline.supervise.policy import What, judge
 from feedline.supervise.shutdown import words_for

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.limits import room
-from feedline.cpus import cpu_time, look
+from feedline.machine.cpus import cpu_time, look
 from feedline.observe.meter import Meter, Spent
+from feedline.observe.stats import Change, Chosen
 from feedline.options import Options
-from feedline.staffing import AutoCount, most_workers
-from feedline.stats import Change, Chosen
-from feedline.supervise.memory import measure
+from feedline.options.worker_count import AutoCount, most_workers
 from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.supervise.worker_memory import measure
 from feedline.workers.job import Job
 
 KEPT = 100

@@ -20,29 +20,29 @@ from functools import partial, reduce
 from types import FrameType
 from typing import Any
 
-from feedline.collated import Collated
+from feedline.collate.counted import Collated
 from feedline.engine.division import Division
 from feedline.engine.loop import BatchIterator
 from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.scaling import Scaling, in_memory, needs_no_workers, of_a_stream, scaling_for
 from feedline.engine.worker_set import WorkerSet
-from feedline.finalizers import by_hand, undisturbed
-from feedline.line.passed import Passed
-from feedline.line.plan import Tasks
-from feedline.line.source import Loaded
-from feedline.messages import BadSample, Notice
-from feedline.mishaps import Mishaps
+from feedline.machine.finalizers import by_hand, undisturbed
+from feedline.messages.outcome import BadSample, Notice
+from feedline.messages.progress import clock
 from feedline.observe.meter import Meter
+from feedline.observe.recorder import Known, Recorder, Render
 from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
+from feedline.observe.stats import Chosen, Flow, Stats
 from feedline.observe.trace import trace_of
 from feedline.options import Options
-from feedline.progress import clock
-from feedline.recorder import Known, Recorder, Render
-from feedline.staffing import AutoCount
-from feedline.stats import Chosen, Flow, Stats
-from feedline.supervise.memory import MemoryWatch
+from feedline.options.worker_count import AutoCount
+from feedline.order.plan import Tasks
+from feedline.reading.bad_samples import Mishaps
+from feedline.reading.stream_source import Loaded
+from feedline.resume.passed import Passed
 from feedline.supervise.user_line import tell, tell_of
+from feedline.supervise.worker_memory import MemoryWatch
 from feedline.workers.carried import warnings_about
 from feedline.workers.changeable import changeable
 from feedline.workers.held_generators import Repeats, not_in_a_state

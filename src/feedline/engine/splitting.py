@@ -5,7 +5,7 @@ to have and their tasks; the whole outcome, or that the batch has to be made onc
 Promises: the same batches and errors as without it. A batch whose parts do not fit together, or that draws from a
 global generator, is made by one worker.
 Not its job: sending (loop), deaths (recovery), how many parts pay (division), making one (workers.piecework), the
-arrays (line.pieces).
+arrays (collate.pieces).
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 from feedline.arena.joint import Joint, Rows
 from feedline.arena.slots import LocalMemory
+from feedline.collate.pieces import Pieces, never_whole
 from feedline.datasets import awaits
 from feedline.engine.contract import Workers
 from feedline.engine.division import Division, Facts, Race, bounds, is_small, pieces_for
 from feedline.engine.ledger import Entry, Ledger, Part
 from feedline.errors import MemoryShortage
-from feedline.line.pieces import Pieces, never_whole
-from feedline.messages import Apart, Notice, Outcome, Task
+from feedline.messages.outcome import Apart, Notice, Outcome
+from feedline.messages.task import Task
 from feedline.workers.job import Job
 
 TIMED = 64

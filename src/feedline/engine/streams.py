@@ -7,7 +7,8 @@ Promises: a stream that workers read in different ways, or that ends elsewhere i
 in silence. A dead worker's part goes on from a state that is complete; any other is read from where this epoch began,
 also where the worker died with nothing in its hands. Workers that may no longer agree on the order serve no further
 epoch.
-Not its job: reading it, opening a part and comparing what is read again (line.stream), which tasks are left (plan).
+Not its job: reading it, opening a part and comparing what is read again (reading.stream_reader), which tasks are
+left (plan).
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from feedline.counting import counted
 from feedline.errors import StateError
-from feedline.line.passed import Passed
-from feedline.line.plan import Tasks
-from feedline.line.source import again, goes_on
-from feedline.line.stream_words import DISAGREE, ENDED_BY, FEWER, UNEQUAL
-from feedline.line.turns import OTHER_RANKS
-from feedline.messages import Outcome, Task
+from feedline.errors.counting import counted
+from feedline.messages.outcome import Outcome
+from feedline.messages.task import Task
 from feedline.options import Options
+from feedline.order.plan import Tasks
+from feedline.order.rank_turns import OTHER_RANKS
+from feedline.reading.stream_source import again, goes_on
+from feedline.reading.stream_words import DISAGREE, ENDED_BY, FEWER, UNEQUAL
+from feedline.resume.passed import Passed
 
 NOTHING_HERE = (
     "rank {rank} of {ranks} got nothing of the IterableDataset that ranks='shard' shares out: {why}. Whatever waits "

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from feedline.foreign import ask
-from feedline.progress import COLLATED, FETCHED, SENT, Row, clock
-from feedline.stats import Flow
+from feedline.errors.foreign import ask
+from feedline.messages.progress import COLLATED, FETCHED, SENT, Row, clock
+from feedline.observe.stats import Flow
 
 WEIGHED = 64
 """From this batch on only every so-manieth is weighed: walking through a batch of many leaves takes some time."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feedline.observe.marks import Marks
+from feedline.messages.marks import Marks
+from feedline.messages.progress import COLLATING, clock
 from feedline.observe.meter import Meter
-from feedline.progress import COLLATING, clock
 
 MOST = 20_000
 """Batches: a trace of so many, of 32 samples each, is a file of about 100 MB, which Perfetto still opens."""

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from feedline.observe.marks import Marks
+from feedline.messages.marks import Marks
 from feedline.observe.recording import Delivered, Recording, collating_since, sample_times
 
 LOOP = 0

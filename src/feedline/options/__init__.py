@@ -4,8 +4,8 @@ What other packages need of them is here; whoever makes a front imports from the
 """
 
 from feedline.options.needed import Options
+from feedline.options.single_values import KINDS
 from feedline.options.table import Care
 from feedline.options.together import check_sampler
-from feedline.options.values import KINDS
 
 __all__ = ["KINDS", "Care", "Options", "check_sampler"]

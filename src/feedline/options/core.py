@@ -15,10 +15,10 @@ from typing import Any
 from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
 from feedline.options.option import Checked, check_each, picked
+from feedline.options.single_values import is_stream
 from feedline.options.table import Care, CoreOptions
 from feedline.options.together import check_together, uneven_end
-from feedline.options.values import is_stream
-from feedline.staffing import as_number
+from feedline.options.worker_count import as_number
 
 
 class LoaderOptions(Checked, CoreOptions):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import Any
 
+from feedline.observe.stats import Stats
 from feedline.options.table import Care
-from feedline.stats import Stats
 
 
 @dataclass(frozen=True)

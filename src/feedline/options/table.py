@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from feedline.checks import check_file, check_flag, check_function
+from feedline.errors.checks import check_file, check_flag, check_function
+from feedline.machine.this_rank import RANKS, UNEVEN
+from feedline.observe.stats import Stats
 from feedline.options.option import REQUIRED, Checked, option
-from feedline.options.values import (
+from feedline.options.single_values import (
     choice,
     count_or_share,
     dataset,
@@ -28,9 +30,7 @@ from feedline.options.values import (
     start_method,
     whole,
 )
-from feedline.staffing import check_count
-from feedline.stats import Stats
-from feedline.world import RANKS, UNEVEN
+from feedline.options.worker_count import check_count
 
 ASSIGNMENTS = ("free", "in_turn")
 

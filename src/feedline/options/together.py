@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from feedline.errors import OptionError
-from feedline.foreign import ask
+from feedline.errors.foreign import ask
 from feedline.options.table import CommonOptions
-from feedline.staffing import AutoCount
+from feedline.options.worker_count import AutoCount
 
 
 def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:

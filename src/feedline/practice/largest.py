@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from feedline.checks import check_whole
 from feedline.errors import OptionError, OptionTypeError, add_note
+from feedline.errors.checks import check_whole
 
 # What allocators say in a RuntimeError: torch (CUDA, HIP, MPS and the CPU's), cuBLAS, XLA, C++.
 _SAYINGS = (

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from feedline.checks import check_choice, check_function, check_number, check_whole
 from feedline.errors import OptionError
+from feedline.errors.checks import check_choice, check_function, check_number, check_whole
 
 RULES = ("linear", "sqrt")
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from feedline.checks import check_function, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.errors.checks import check_function, check_whole
 
 
 @dataclass(frozen=True)

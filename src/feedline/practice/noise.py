@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.checks import check_number, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.errors.checks import check_number, check_whole
 
 Floats = npt.NDArray[np.float64]
 

@@ -4,7 +4,7 @@ Takes: a loader's seed, an epoch, a task's number, a sample's index.
 Gives: `mix` (one 64-bit number out of several), `spread` (its last step, for many at once) and `rng()` (a NumPy
 generator for the sample being read).
 Promises: the same numbers in, the same draws out, in every kind of worker.
-Not its job: the order of samples (line/sampler) or the global generators (global_generators).
+Not its job: the order of samples (order/sampler) or the global generators (global_generators).
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from typing import Any
 _ON_DEMAND: dict[str, str] = {
     "CachedPlace": "cached",
     "Decoders": "decoding",
-    "FilesDataset": "files",
-    "FolderDataset": "files",
+    "FilesDataset": "files_dataset",
+    "FolderDataset": "files_dataset",
     "GeneratorStream": "generated",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",

@@ -14,8 +14,8 @@ import warnings
 from builtins import list as list_of
 from collections.abc import Sequence
 
-from feedline.checks import check_whole
 from feedline.errors import OptionTypeError
+from feedline.errors.checks import check_whole
 from feedline.sources.cache_folder import CacheFolder
 from feedline.sources.places import Entry, Folder, Place, place_of
 

@@ -3,7 +3,8 @@
 Takes: a function that makes an iterable. Gives: `GeneratorStream`.
 Promises: the iterable runs in a thread of its own, `buffer` elements ahead at most; nothing for `idle` seconds ends the
 stream; an error it raises comes where its element would have.
-Not its job: sharing it out: without a `shard` of its own each worker reads all of it and keeps its part (line/stream).
+Not its job: sharing it out: without a `shard` of its own each worker reads all of it and keeps its part
+(reading/stream_reader).
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from feedline.checks import check_function, check_whole
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionTypeError
+from feedline.errors.checks import check_function, check_whole
 from feedline.sources.live import Live, check_idle
 
 

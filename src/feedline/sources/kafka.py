@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from feedline.checks import check_choice, check_function
 from feedline.errors import OptionError, OptionTypeError, SourceError
-from feedline.masking import address, without
+from feedline.errors.checks import check_choice, check_function
+from feedline.errors.masking import address, without
 from feedline.sources.kafka_reading import KafkaRecord, Partition, Partitions, driver
 from feedline.sources.live import DealtStream, Seekable, check_idle, check_wait
 

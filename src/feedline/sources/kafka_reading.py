@@ -13,8 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feedline.errors import SourceError, StateError
-from feedline.extras import extra
-from feedline.masking import masked
+from feedline.errors.masking import masked
+from feedline.errors.missing_packages import extra
 from feedline.sources.live import Deadline
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from feedline.checks import LONGEST, check_number
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, add_note
-from feedline.finalizers import undisturbed
-from feedline.rank_questions import note_sharing
-from feedline.world import ranks
+from feedline.errors.checks import LONGEST, check_number
+from feedline.machine.finalizers import undisturbed
+from feedline.machine.rank_questions import note_sharing
+from feedline.machine.this_rank import ranks
 
 log = logging.getLogger("feedline")
 

@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
-from feedline.masking import file_name
+from feedline.errors.masking import file_name
 from feedline.sources.places import Folder, Place, place_of
 
 MOST = 1_000_000

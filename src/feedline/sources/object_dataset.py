@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from feedline.checks import check_function
-from feedline.counting import counted
 from feedline.datasets import Array, Dataset
 from feedline.datasets.reading import LONGEST_DESCRIPTION, position
 from feedline.errors import OptionError, OptionTypeError, SourceError, add_note
+from feedline.errors.checks import check_function
+from feedline.errors.counting import counted
 from feedline.randomness.rng import enter_one_of
 from feedline.sources.object_store import ObjectStore
 from feedline.sources.places import REMOTE, Place, place_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from feedline.errors import OptionError, SourceError
-from feedline.masking import address
+from feedline.errors.masking import address
 
 REMOTE = ("s3", "gs", "az", "http", "https")
 

@@ -17,12 +17,12 @@ from hashlib import blake2b
 from math import gcd
 from typing import Any, NamedTuple, Protocol
 
-from feedline.checks import check_flag
 from feedline.datasets import IterableDataset
 from feedline.errors import SourceError, StateError
+from feedline.errors.checks import check_flag
+from feedline.machine.rank_questions import note_sharing
+from feedline.machine.this_rank import ranks
 from feedline.randomness.rng import mix, rng
-from feedline.rank_questions import note_sharing
-from feedline.world import ranks
 
 ORDER = 0x0DE4_0F_5A4D5
 """Whose generator an epoch's order is drawn from: no sample's, and the same in each of a loader's workers."""

@@ -19,10 +19,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from feedline.checks import check_choice, check_flag, check_function, check_whole
-from feedline.counting import counted
 from feedline.errors import OptionError, SourceError, StateError
-from feedline.masking import address as shown
+from feedline.errors.checks import check_choice, check_flag, check_function, check_whole
+from feedline.errors.counting import counted
+from feedline.errors.masking import address as shown
 from feedline.sources.framing import FRAMINGS, Framing, TooLong
 from feedline.sources.live import Deadline, DealtStream, Seekable, check_idle, check_wait
 

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from feedline.foreign import ask
+from feedline.errors.foreign import ask
 from feedline.supervise.watch import Standing
 
 LIBRARIES = {

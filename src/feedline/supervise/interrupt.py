@@ -17,7 +17,7 @@ import time
 from types import FrameType
 from typing import Any
 
-from feedline.finalizers import is_within
+from feedline.machine.finalizers import is_within
 from feedline.supervise.last_words import ASK
 
 SEEN_SECONDS = 1.0

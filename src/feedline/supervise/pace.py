@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import ceil, hypot
 from typing import NamedTuple
 
-from feedline.counting import counted
+from feedline.errors.counting import counted
 
 ENOUGH = 0.05
 """The share of its time that the loop may wait; the same as in `feedline tune`."""

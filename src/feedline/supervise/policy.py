@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, SENDING, SETTING_UP
+from feedline.messages.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, SENDING, SETTING_UP
 from feedline.supervise.watch import Standing
 
 START_SECONDS = 30.0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
-from feedline.finalizers import is_main_thread
+from feedline.machine.finalizers import is_main_thread
 
 GRACE_SECONDS = 0.5
 """For `finally` blocks and exit handlers of the user's code, of all workers together; one stuck in C is then killed."""

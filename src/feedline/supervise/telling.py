@@ -11,10 +11,19 @@ import re
 import signal
 from collections.abc import Callable, Sequence
 
-from feedline.line.concurrent import READS
-from feedline.line.fetch import Fetcher, brief, index_list
-from feedline.messages import Task
-from feedline.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, PREPARING, SENDING, SETTING_UP, place_among
+from feedline.messages.progress import (
+    AT_ONCE,
+    COLLATING,
+    IDLE,
+    INITIALISING,
+    PREPARING,
+    SENDING,
+    SETTING_UP,
+    place_among,
+)
+from feedline.messages.task import Task
+from feedline.reading.fetch import Fetcher, brief, index_list
+from feedline.reading.fetch_threads import READS
 from feedline.supervise.asking import asked
 from feedline.supervise.last_words import OWN
 from feedline.supervise.shutdown import hint_for, words_for

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from feedline.engine.ledger import Part
-from feedline.messages import Task
-from feedline.progress import INITIALISING, LEAVING, SETTING_UP
+from feedline.messages.progress import INITIALISING, LEAVING, SETTING_UP
+from feedline.messages.task import Task
 
 NO_WORKER = -1
 """Instead of a worker's number: the loop makes the batch itself."""

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from feedline.finalizers import undisturbed
+from feedline.machine.finalizers import undisturbed
 
 NAME = "feedline-watchdog"
 IDLE_SECONDS = 0.2

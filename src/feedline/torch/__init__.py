@@ -32,20 +32,20 @@ from torch.utils.data import (
 )
 
 from feedline.datasets import Mixture
-from feedline.line.blocks import BlockSampler
-from feedline.line.buckets import BucketBatchSampler
-from feedline.line.lengths import lengths_of
-from feedline.line.mixing import MixtureSampler
-from feedline.line.sampler import BatchOrderSampler
-from feedline.line.stratified import StratifiedBatchSampler
-from feedline.line.weighted import weights_from_labels
+from feedline.order.blocks import BlockSampler
+from feedline.order.buckets import BucketBatchSampler
+from feedline.order.lengths import lengths_of
+from feedline.order.mixing import MixtureSampler
+from feedline.order.sampler import BatchOrderSampler
+from feedline.order.stratified import StratifiedBatchSampler
+from feedline.order.weighted import weights_from_labels
 from feedline.randomness.rng import rng
 from feedline.torch.adopt import with_feedline
 from feedline.torch.collators import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.loader import DataLoader
 from feedline.torch.noise import measure_gradient_noise
 from feedline.torch.splitting import split
-from feedline.torch.stateful import StatefulDataLoader
+from feedline.torch.stateful_loader import StatefulDataLoader
 
 __all__ = [
     "BatchOrderSampler",

@@ -16,13 +16,13 @@ import torch
 from torch.utils.data import _utils
 
 from feedline.arena.slots import SMALL_LEAF
+from feedline.collate import ownership as line_own
+from feedline.collate.default import stacked
 from feedline.datasets import Empty
 from feedline.errors import CollateError, add_note
-from feedline.line import own as line_own
-from feedline.line.collate import stacked
-from feedline.line.fetch import brief
+from feedline.machine.worker_info import of_this_thread
+from feedline.reading.fetch import brief
 from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
-from feedline.worker_info import of_this_thread
 
 _stock = _utils.collate
 _STOCK_TENSOR = _stock.collate_tensor_fn

@@ -4,7 +4,7 @@ Takes: samples with tensors, arrays or lists of numbers. Gives: tensors, in the 
 Promises: every dtype whose elements have bytes of their own; torch's rules for mixing dtypes; arrays become tensors as
 in torch's default_collate; tensor subclasses count as tensors. What has no bytes here (sparse, nested, on a device,
 part of a graph) is refused.
-Not its job: the ways to collate (line.collators), where these are the same classes.
+Not its job: the ways to collate (feedline.collate), where these are the same classes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from feedline import collate as core
+from feedline.collate.array_kinds import check_fits, is_untyped, plain
+from feedline.collate.composing import Stack, keep
+from feedline.collate.default import field_name
+from feedline.collate.making import Making
+from feedline.datasets import Array
 from feedline.errors import add_note
-from feedline.line import collators as line
-from feedline.line.collate import field_name
-from feedline.line.collators import Making, keep
-from feedline.line.collators.arrays import check_fits, is_untyped, plain
-from feedline.line.collators.composing import Stack
-from feedline.messages import Array
 from feedline.torch.collate import collate_into
 
 __all__ = ["TENSORS", "compose", "detection", "drop_invalid", "keep", "pack", "pad", "stack"]
@@ -118,7 +118,7 @@ def _bytes_of(tensor: torch.Tensor) -> tuple[Array, torch.dtype] | None:
         return tensor.view(_SAME_SIZE[tensor.itemsize]).numpy(), tensor.dtype
 
 
-class pad(line.pad):
+class pad(core.pad):
     """`feedline.pad` for tensors.
 
     >>> import torch
@@ -131,7 +131,7 @@ class pad(line.pad):
     arrays = TENSORS
 
 
-class pack(line.pack):
+class pack(core.pack):
     """`feedline.pack` for tensors.
 
     >>> import torch
@@ -145,7 +145,7 @@ class pack(line.pack):
     arrays = TENSORS
 
 
-class detection(line.detection):
+class detection(core.detection):
     """`feedline.detection` for tensors.
 
     >>> import torch
@@ -157,7 +157,7 @@ class detection(line.detection):
     arrays = TENSORS
 
 
-class drop_invalid(line.drop_invalid):
+class drop_invalid(core.drop_invalid):
     """`feedline.drop_invalid` for tensors.
 
     >>> import torch
@@ -168,7 +168,7 @@ class drop_invalid(line.drop_invalid):
     arrays = TENSORS
 
 
-class compose(line.compose):
+class compose(core.compose):
     """`feedline.compose` for tensors.
 
     >>> import torch

@@ -19,23 +19,24 @@ import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset, default_collate, default_convert
 
 import feedline.datasets
-from feedline.counting import counted
+from feedline.collate.default import registrations
 from feedline.datasets import fingerprint_of
 from feedline.engine.next_epoch import Foresee
 from feedline.engine.session import Session
 from feedline.errors import StateError
-from feedline.line.collate import registrations
-from feedline.line.passed import ALONE, Passed
-from feedline.line.plan import StreamPlan, Tasks
-from feedline.line.replay import end_of
-from feedline.line.sampler import follow_epoch, is_ours, samplers_in
-from feedline.line.turns import Turns, turns_for, unshared_ranks
+from feedline.errors.counting import counted
 from feedline.options import Care, Options
 from feedline.options.option import picked
 from feedline.options.together import check_assignment
-from feedline.resuming import Progress, after, lacking, read_again
-from feedline.staffing import AutoCount
-from feedline.state import End, Kind, Place, Unsaid, from_dict, to_dict
+from feedline.options.worker_count import AutoCount
+from feedline.order.plan import StreamPlan, Tasks
+from feedline.order.rank_turns import Turns, turns_for, unshared_ranks
+from feedline.order.replay import end_of
+from feedline.order.sampler import follow_epoch, is_ours, samplers_in
+from feedline.resume.checkpoint import Progress, after, lacking, read_again
+from feedline.resume.passed import ALONE, Passed
+from feedline.resume.state import End, Kind, Place, Unsaid, from_dict, to_dict
+from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.foreseeing import foreseen
@@ -45,7 +46,6 @@ from feedline.torch.options import TORCHS, Own
 from feedline.torch.orders import Asking, generators_of
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
-from feedline.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
 from feedline.workers.job import Job
 
 Loader = torch.utils.data.DataLoader[Any]

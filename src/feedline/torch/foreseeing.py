@@ -21,8 +21,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from feedline.line.plan import Tasks
-from feedline.state import Place
+from feedline.order.plan import Tasks
+from feedline.resume.state import Place
 from feedline.torch.drawn import Drawn, Generators
 from feedline.torch.orders import Asking, own_plan
 

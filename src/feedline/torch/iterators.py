@@ -15,8 +15,8 @@ import torch
 from torch._C._autograd import _profiler_enabled
 
 from feedline.engine.loop import BatchIterator
-from feedline.line.passed import Passed
-from feedline.state import Place
+from feedline.resume.passed import Passed
+from feedline.resume.state import Place
 
 
 class _Around(Iterator[Any]):

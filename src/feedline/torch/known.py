@@ -13,13 +13,13 @@ from typing import Any
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from feedline.errors import OptionError
-from feedline.foreign import ask, has
-from feedline.line.last_batch import lone_sample
-from feedline.line.passed import Sharing
-from feedline.line.ranks import global_length, name_of, ranks_of
-from feedline.line.sampler import Sampler, has_batches, samplers_in
-from feedline.line.samplers import BatchSampler as OwnBatchSampler
-from feedline.state import Kind
+from feedline.errors.foreign import ask, has
+from feedline.order.last_batch import lone_sample
+from feedline.order.ranks import global_length, name_of, ranks_of
+from feedline.order.sampler import Sampler, has_batches, samplers_in
+from feedline.order.samplers import BatchSampler as OwnBatchSampler
+from feedline.resume.passed import Sharing
+from feedline.resume.state import Kind
 
 
 def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:

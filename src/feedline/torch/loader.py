@@ -20,12 +20,12 @@ import torch
 import torch.utils.data
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
-from feedline.forever import Forever
-from feedline.line.collators import check_collate
-from feedline.messages import BadSample
-from feedline.recorder import Recorder
-from feedline.staffing import as_number
-from feedline.stats import Stats
+from feedline.collate.composing import check_collate
+from feedline.messages.outcome import BadSample
+from feedline.observe.recorder import Recorder
+from feedline.observe.stats import Stats
+from feedline.options.worker_count import as_number
+from feedline.resume.endless import Forever
 from feedline.torch.collators import compose
 from feedline.torch.engine import Engine, streams
 from feedline.torch.options import TORCHS, OwnTorchOptions, check_own

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from feedline.line.collate import like_mapping, like_sequence
+from feedline.collate.default import like_mapping, like_sequence
 
 _FLAT = (str, bytes, bytearray, memoryview, range)
 """Sequences that hold no tensors."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from feedline.checks import check_function, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.errors.checks import check_function, check_whole
 from feedline.practice.micro_batches import accumulate
 from feedline.practice.noise import LEAST_ROUNDS, GradientNoise, gradient_noise
 

@@ -16,9 +16,9 @@ import torch
 
 from feedline.errors import OptionTypeError
 from feedline.options.option import Checked, check_each, option, rows
+from feedline.options.single_values import choice, or_none, whole
 from feedline.options.table import ASSIGNMENTS, CommonOptions, OwnOptions, TorchsOptions
 from feedline.options.together import check_together, uneven_end
-from feedline.options.values import choice, or_none, whole
 from feedline.torch.known import check_ranks
 from feedline.torch.reading import reads_many
 

@@ -2,7 +2,7 @@
 
 Takes: a torch DataLoader's sampler or batch sampler. Gives: tasks.
 Promises: the same draws from the same generators at the same moments, so that the rest of a seeded run is the same.
-Not its job: feedline's own samplers (line.plan).
+Not its job: feedline's own samplers (order.plan).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
-from feedline.foreign import ask
-from feedline.line.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
-from feedline.line.ranks import DistributedSampler as OwnDistributed
-from feedline.line.ranks import Listed
-from feedline.line.replay import Again, compare
-from feedline.line.sampler import Sampler, has_batches, has_order, is_ours, samplers_in
-from feedline.line.samplers import BatchSampler as OwnBatchSampler
-from feedline.messages import AsGiven, Task
-from feedline.state import Place, Tail
+from feedline.errors.foreign import ask
+from feedline.messages.task import AsGiven, Task
+from feedline.order.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
+from feedline.order.ranks import DistributedSampler as OwnDistributed
+from feedline.order.ranks import Listed
+from feedline.order.replay import Again, compare
+from feedline.order.sampler import Sampler, has_batches, has_order, is_ours, samplers_in
+from feedline.order.samplers import BatchSampler as OwnBatchSampler
+from feedline.resume.state import Place, Tail
 from feedline.torch.drawn import Drawn, Generators
 
 _BLOCK = 1 << 16

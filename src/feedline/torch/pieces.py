@@ -2,7 +2,7 @@
 
 Takes: collated pieces. Gives: the batch torch's default_collate would have made of all samples.
 Promises: plain, contiguous tensors only; anything else is a `Misfit`, and one worker makes the batch.
-Not its job: NumPy's arrays and the containers (line.pieces).
+Not its job: NumPy's arrays and the containers (collate.pieces).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from feedline.collate.pieces import Joining, Misfit, Pieces, Whole, never_whole
 from feedline.datasets import Empty
-from feedline.line.pieces import Joining, Misfit, Pieces, Whole, never_whole
 from feedline.torch.collate import collate_into, is_all_stock
 from feedline.torch.tensors import empty_tensor, is_plain
 

@@ -3,7 +3,7 @@
 Takes: a dataset. Gives: a `BatchReader` where a batch can be gathered at once.
 Promises: what torch's loader would give for the same indices: a list of tensors. Subclasses, which may have changed
 `__getitem__`, are read sample by sample.
-Not its job: any other dataset (line.fetch).
+Not its job: any other dataset (reading.fetch).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from feedline.arena.slots import SMALL_LEAF
 from feedline.datasets import Array, Empty, IntArray, Mixture, awaits
 from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many
-from feedline.line.fetch import BatchReader
-from feedline.line.fetch import batch_reader as numpy_reader
+from feedline.reading.fetch import BatchReader
+from feedline.reading.fetch import batch_reader as numpy_reader
 from feedline.torch.collate import is_stock
 from feedline.torch.tensors import empty_tensor, is_plain
 

@@ -20,8 +20,8 @@ from torch.multiprocessing import get_sharing_strategy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from feedline.arena.slots import SMALL_LEAF
+from feedline.collate.ownership import own
 from feedline.datasets import Empty
-from feedline.line.own import own
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> torch.Tensor:

@@ -21,8 +21,8 @@ import torch
 from torch.utils.data import _utils
 
 from feedline.engine.loop import BatchIterator
-from feedline.foreign import ask
-from feedline.progress import clock
+from feedline.errors.foreign import ask
+from feedline.messages.progress import clock
 from feedline.torch.moving import moved
 
 _USERS_LINE = 6

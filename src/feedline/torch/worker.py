@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data import _utils
 
-from feedline import worker_info
+from feedline.machine import worker_info
 from feedline.torch.collate import collate_by_thread, collate_without_shared_files
 
 _Stock: Any = _utils.worker.WorkerInfo

@@ -4,7 +4,7 @@ Takes: a `Job` (everything that stays the same) and tasks. Gives: outcomes; an e
 outcome too. Promises: what is in a batch depends on the job and the task alone; batches are written straight into the
 memory that `empty` gives, where the way to collate allows it, and share no memory with the dataset.
 Not its job: how tasks and outcomes travel (inline, threads, processes), where memory comes from (arena), reading
-samples (line.fetch), reading a stream (stream_body), collation itself (line).
+samples (reading.fetch), reading a stream (stream_body), collation itself (collate).
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ import threading
 from functools import partial
 from typing import Any
 
+from feedline.collate.collator import Collator
+from feedline.collate.default import register_collate
+from feedline.collate.dropping import NothingLeft
+from feedline.collate.making import Making
+from feedline.datasets import Empty
 from feedline.errors import FeedlineError, add_note
-from feedline.line.collate import register_collate
-from feedline.line.collators import Collator, Making, NothingLeft
-from feedline.line.fetch import Fetcher, brief, index_list, readers_of
-from feedline.line.salvage import Salvage
-from feedline.messages import Empty, Failure, Notice, Outcome, Task, notice_of, with_marks
-from feedline.observe.marks import Marking, Marks
-from feedline.progress import COLLATED, COLLATING, FETCHED, PLACE, PREPARING, SINCE, Row, clock, unwatched
+from feedline.machine.worker_info import WorkerInfo, set_worker_info
+from feedline.messages.marks import Marking, Marks
+from feedline.messages.outcome import Failure, Notice, Outcome, notice_of, with_marks
+from feedline.messages.progress import COLLATED, COLLATING, FETCHED, PLACE, PREPARING, SINCE, Row, clock, unwatched
+from feedline.messages.task import Task
 from feedline.randomness.global_generators import Generators
 from feedline.randomness.rng import enter_task, leave_task, task_seed
+from feedline.reading.fetch import Fetcher, brief, index_list, readers_of
+from feedline.reading.salvage import Salvage
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.worker_info import WorkerInfo, set_worker_info
-from feedline.workers.draws import Together
 from feedline.workers.job import Job
 from feedline.workers.piecework import Piecework
+from feedline.workers.shared_draws import Together
 from feedline.workers.stream_body import Made, StreamBody
 
 

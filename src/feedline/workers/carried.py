@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.line.stateful import is_stateful
+from feedline.resume.stateful import is_stateful
 from feedline.supervise.walking import Found, class_attribute, is_a, module_of, names_of, plain_attribute, walk
 from feedline.workers.copying import can_be_set_apart
 from feedline.workers.held_generators import IN_THREADS, SEVERAL, generators, several_read, still_shared

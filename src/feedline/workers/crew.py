@@ -22,8 +22,8 @@ from feedline.arena.segment import BOARD, STRIDE
 from feedline.arena.slots import SlotPool
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.errors import WorkerError
+from feedline.messages.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
 from feedline.observe.meter import Spent, spent_by
-from feedline.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
 from feedline.supervise import fork_hazards, last_words, lifeline
 from feedline.supervise.shutdown import KILL_SECONDS, Member, end, open_member, uninterrupted
 from feedline.workers import process_main

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from feedline.datasets import reads_many
-from feedline.line.collate import default_collate
-from feedline.line.collators import Arrays
-from feedline.line.collators.arrays import NUMPY as NUMPY_ARRAYS
-from feedline.line.fetch import BatchReader, batch_reader
-from feedline.line.own import own
-from feedline.line.pieces import NUMPY as NUMPY_PIECES
-from feedline.line.pieces import Pieces
-from feedline.messages import Empty
-from feedline.worker_info import WorkerInfo
+from feedline.collate.array_kinds import NUMPY as NUMPY_ARRAYS
+from feedline.collate.default import default_collate
+from feedline.collate.making import Arrays
+from feedline.collate.ownership import own
+from feedline.collate.pieces import NUMPY as NUMPY_PIECES
+from feedline.collate.pieces import Pieces
+from feedline.datasets import Empty, reads_many
+from feedline.machine.worker_info import WorkerInfo
+from feedline.reading.fetch import BatchReader, batch_reader
 
 
 def _nothing(info: WorkerInfo) -> None:

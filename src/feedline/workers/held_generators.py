@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import awaits
-from feedline.messages import Drawing, Notice, Outcome
+from feedline.messages.outcome import Drawing, Notice, Outcome
 from feedline.supervise.named_globals import named_globals
 from feedline.supervise.walking import Found, is_a, names_of, plain_attribute, walk
 from feedline.workers.copying import with_own_generators

@@ -20,14 +20,14 @@ from feedline.arena import segment
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.engine.contract import Traits
 from feedline.engine.ledger import Part
-from feedline.line.concurrent import Readers
+from feedline.machine.worker_info import in_worker
+from feedline.messages.progress import INDEX, PLACE, PREPARING, SINCE, clock, unwatched
 from feedline.observe.meter import spent_by
-from feedline.progress import INDEX, PLACE, PREPARING, SINCE, clock, unwatched
 from feedline.randomness.global_generators import BorrowedGenerators
+from feedline.reading.fetch_threads import Readers
 from feedline.supervise import watchdog
 from feedline.supervise.watch import NO_WORKER, Death, Standing
 from feedline.supervise.watchdog import Entry
-from feedline.worker_info import in_worker
 from feedline.workers.body import Body
 from feedline.workers.job import Job
 

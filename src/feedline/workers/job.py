@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from feedline.line.collate import LeafCollate
-from feedline.line.source import Loaded
-from feedline.line.turns import ONE_RANK, Turns
+from feedline.collate.default import LeafCollate
+from feedline.order.rank_turns import ONE_RANK, Turns
+from feedline.reading.stream_source import Loaded
 from feedline.workers.dialect import NUMPY, Dialect
 
 

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from feedline.checks import check_function, check_whole
-from feedline.worker_info import of_this_thread
+from feedline.errors.checks import check_function, check_whole
+from feedline.machine.worker_info import of_this_thread
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

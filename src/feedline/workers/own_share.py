@@ -5,7 +5,7 @@ Takes: the dataset, while the function runs. Gives: whether it shared. The rule:
 Looking at the worker's number or its dataset is no sharing, and neither is setting what was not there or None: that
 is how things are opened.
 Promises: nothing is done to the dataset.
-Not its job: what follows from it (line.stream).
+Not its job: what follows from it (reading.stream_reader).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from feedline.foreign import ask
-from feedline.worker_info import countings
+from feedline.errors.foreign import ask
+from feedline.machine.worker_info import countings
 
 
 class Sharing:

@@ -3,7 +3,7 @@
 Takes: a task that is a piece. Gives: its outcome, or that this batch (or any of this job) is not to be made in pieces.
 Promises: what a piece holds does not depend on the other samples of its batch. `feedline.rng()` is each sample's own;
 the global generators are the batch's, so a piece that has drawn from them is thrown away, if possible after one sample.
-Not its job: putting pieces together (line.pieces), sending them out (splitting).
+Not its job: putting pieces together (collate.pieces), sending them out (splitting).
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from feedline.line.fetch import Fetcher, index_list
-from feedline.line.pieces import never_whole
-from feedline.messages import Apart, Empty, Notice, Outcome, Task
-from feedline.progress import COLLATING, PLACE, SINCE, Row, clock
+from feedline.collate.pieces import never_whole
+from feedline.datasets import Empty
+from feedline.messages.outcome import Apart, Notice, Outcome
+from feedline.messages.progress import COLLATING, PLACE, SINCE, Row, clock
+from feedline.messages.task import Task
 from feedline.randomness.global_generators import Generators
+from feedline.reading.fetch import Fetcher, index_list
 from feedline.workers.dialect import Dialect
 
 

@@ -20,10 +20,11 @@ from feedline.arena.joint import RowMemory, Rows
 from feedline.arena.packing import NONE, Packed, Reducers, pack
 from feedline.arena.segment import Segment
 from feedline.arena.slots import Slot, Writer
+from feedline.datasets import Empty
 from feedline.errors import add_note
-from feedline.finalizers import is_within
-from feedline.messages import Empty, Failure, Outcome, Task
-from feedline.progress import (
+from feedline.machine.finalizers import is_within
+from feedline.messages.outcome import Failure, Outcome
+from feedline.messages.progress import (
     IDLE,
     INITIALISING,
     LEAVING,
@@ -37,6 +38,7 @@ from feedline.progress import (
     WIDTH,
     clock,
 )
+from feedline.messages.task import Task
 from feedline.randomness.global_generators import OwnedGenerators
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.shutdown import TOLD_TO_LEAVE

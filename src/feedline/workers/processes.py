@@ -24,8 +24,8 @@ from feedline.arena.packing import unpack
 from feedline.engine.contract import Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import ShippingError, WorkerError, add_note
-from feedline.messages import Failure, Outcome
-from feedline.progress import IDLE, INDEX, LEAVING, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
+from feedline.messages.outcome import Failure, Outcome
+from feedline.messages.progress import IDLE, INDEX, LEAVING, MEMORY, PLACE, PREPARING, SINCE, TASK, Row, clock
 from feedline.supervise import last_words
 from feedline.supervise.shutdown import KILL_SECONDS
 from feedline.supervise.watch import Death, Standing

@@ -3,7 +3,7 @@
 Takes: a job, and the stream's code while it is opened and gives its first batch. Gives: what to warn of, once.
 Promises: a stream that shares itself out is not shared out once more, which would lose elements: that is an error. One
 that nobody shares out is read as it is, and where nobody has said that this is meant, there is a warning.
-Not its job: sharing (line.stream, line.turns), noticing questions (rank_questions).
+Not its job: sharing (reading.stream_reader, order.rank_turns), noticing questions (rank_questions).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError
-from feedline.foreign import ask
-from feedline.rank_questions import Questions
+from feedline.errors.foreign import ask
+from feedline.machine.rank_questions import Questions
 from feedline.workers.job import Job
 
 READ_BY_ALL = (

@@ -26,7 +26,7 @@ import numpy as np
 from feedline.arena.segment import CARGO, Segment, to_page
 from feedline.datasets import Empty
 from feedline.errors import ShippingError
-from feedline.sent_by_value import SentByValue
+from feedline.messages.sent_by_value import SentByValue
 from feedline.workers.inherited import Inherited, kinds, unpacking_with
 from feedline.workers.job import Job
 

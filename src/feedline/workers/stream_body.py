@@ -3,7 +3,7 @@
 Takes: a `Job`, tasks. Gives: outcomes that say where the part stands, whether it has ended, and what to warn of.
 Promises: what is in a batch depends on the job, the task and what its part has given before; a part that is refused or
 cannot be opened has no more elements, and says why.
-Not its job: which parts there are (parts), reading one (line.stream), making a batch (body).
+Not its job: which parts there are (parts), reading one (reading.stream_reader), making a batch (body).
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from feedline.datasets import Empty
 from feedline.errors import OptionError, StateError
-from feedline.line.stream import Otherwise, StreamReader
-from feedline.messages import Empty, Notice, Outcome, Tally, Task, notice_of
-from feedline.progress import Row
+from feedline.machine.worker_info import WorkerInfo, acting_as
+from feedline.messages.outcome import Notice, Outcome, Tally, notice_of
+from feedline.messages.progress import Row
+from feedline.messages.task import Task
 from feedline.randomness.global_generators import Generators
 from feedline.randomness.rng import task_seed
-from feedline.worker_info import WorkerInfo, acting_as
+from feedline.reading.stream_reader import Otherwise, StreamReader
 from feedline.workers.dialect import NUMPY
 from feedline.workers.job import Job
 from feedline.workers.own_share import watch_for_sharing
-from feedline.workers.parts import Part, Parts
 from feedline.workers.rank_sharing import RankSharing
+from feedline.workers.stream_parts import Part, Parts
 
 Made = tuple[Any, int, Tally | None]
 """A batch, how many samples are in it, and what its collator has counted."""

@@ -30,11 +30,11 @@ from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.engine.contract import CLOSED_MEANWHILE, Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import WorkerError
-from feedline.line.stateful import is_stateful
-from feedline.messages import Failure, Outcome
+from feedline.messages.outcome import Failure, Outcome
+from feedline.messages.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.observe.meter import spent_by
-from feedline.progress import IDLE, INITIALISING, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.randomness.redirection import ThreadGenerators
+from feedline.resume.stateful import is_stateful
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.body import Body
 from feedline.workers.copying import set_apart, with_own_generators

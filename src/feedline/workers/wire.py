@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feedline.arena.packing import Packed
-from feedline.messages import Task
-from feedline.sent_by_value import SentByValue, loads
+from feedline.messages.sent_by_value import SentByValue, loads
+from feedline.messages.task import Task
 
 
 class TaskTicket(NamedTuple):

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feedline.diagnose.bench.noise import BUSY
+from feedline.diagnose.bench.machine_noise import BUSY
 
 
 @dataclass(frozen=True)

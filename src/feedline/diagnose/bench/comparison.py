@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from feedline.diagnose.bench.bench_subject import FEEDLINE, TORCH
 from feedline.diagnose.bench.comparing import Compared, compared, is_noisy, noise_of
-from feedline.diagnose.bench.subject import FEEDLINE, TORCH
 
 SAME = 0.02
 """Ratios so near to 1 are no difference: that is the spread of a loader against itself (README, "Measured")."""

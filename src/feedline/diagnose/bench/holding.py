@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from feedline.checks import check_seconds, check_whole
+from feedline.diagnose.bench.bench_subject import FEEDLINE, SIDES, TORCH, Wanted
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.machine import machine
 from feedline.diagnose.bench.side import EPOCHS, WARM_UP, WINDOW
-from feedline.diagnose.bench.subject import FEEDLINE, SIDES, TORCH, Wanted
 from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
 from feedline.diagnose.bench.workloads import Workload, workload
 from feedline.errors import OptionError
+from feedline.errors.checks import check_seconds, check_whole
 
 SECONDS, REPEATS, TIMEOUT = 0.5, 5, 60.0
 """As the repository's benchmarks; and a minute, in which the slowest of our workloads is through five times."""

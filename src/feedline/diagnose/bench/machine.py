@@ -10,7 +10,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from feedline import cpus
+from feedline.machine import cpus
 
 
 def machine() -> dict[str, Any]:

@@ -21,9 +21,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from feedline.diagnose.bench.noise import members
-from feedline.diagnose.bench.pace import NothingLoaded, Pace
-from feedline.diagnose.bench.subject import Subject, Wanted, subject
+from feedline.diagnose.bench.bench_pace import NothingLoaded, Pace
+from feedline.diagnose.bench.bench_subject import Subject, Wanted, subject
+from feedline.diagnose.bench.machine_noise import members
 from feedline.diagnose.target import where
 from feedline.errors import OptionError
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from feedline.diagnose.bench.noise import Noise
+from feedline.diagnose.bench.machine_noise import Noise
 
 GOODBYE = 10.0
 """Seconds that a process has to end its workers by itself, unless it has been silent for too long already."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 
 ROWS, COLUMNS = 500_000, 32
 WIDTH, HEIGHT, SIDE = 500, 375, 224

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 
 from feedline.diagnose.bench import workload_data
-from feedline.diagnose.bench.subject import Wanted
+from feedline.diagnose.bench.bench_subject import Wanted
 from feedline.errors import OptionError
 
 _DATA = workload_data.__name__

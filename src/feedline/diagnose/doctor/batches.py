@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from feedline.counting import counted
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding
+from feedline.errors.counting import counted
 
 PADDING = 0.4
 """Above that, more than two fifths of the work on a batch is for nothing (C13 of what feedline promises)."""

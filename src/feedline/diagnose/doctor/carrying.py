@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.doctor.wording import lasting, some
 from feedline.diagnose.findings import NOTE, PROBLEM, WARNING, Finding
-from feedline.diagnose.machine.memory import size
+from feedline.diagnose.preflight_checks.memory_limits import size
 
 SLOW_INIT = 5.0
 """Seconds: longer than starting workers takes on any machine we have seen (benchmarks/first_batch.py)."""

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from feedline.diagnose.target import Construction
-from feedline.gil import Looks
+from feedline.machine.gil import Looks
 
 OUTLIER, LEAST_OUTLIER = 10.0, 0.1
 """A slow sample: times the usual, and seconds; below that nobody waits for it."""

@@ -20,16 +20,16 @@ from dataclasses import replace
 from typing import Any
 
 from feedline.arena.limits import room
-from feedline.diagnose.doctor.columns import column_of
-from feedline.diagnose.doctor.comparing import compared
+from feedline.diagnose.doctor.against import compared
 from feedline.diagnose.doctor.evidence import Carried, Evidence, Mishap, Reading, Run
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
 from feedline.diagnose.doctor.probe import Batched, Beside, Observed, Rounds, Watched, same
 from feedline.diagnose.doctor.spreading import SEED, spread
+from feedline.diagnose.doctor.text_columns import column_of
 from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
 from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
-from feedline.line.stream_words import READ_WHOLE
-from feedline.messages import BadSample
+from feedline.messages.outcome import BadSample
+from feedline.reading.stream_words import READ_WHOLE
 from feedline.supervise.fork_hazards import running
 from feedline.supervise.records import largest
 from feedline.workers.carried import hazards

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from feedline.collate.collator import Collator
 from feedline.datasets import awaits
 from feedline.diagnose.doctor.evidence import Setting
 from feedline.diagnose.doctor.probe import Initialising
 from feedline.diagnose.target import Construction
 from feedline.errors import OptionError
-from feedline.line.collators.collator import Collator
-from feedline.line.last_batch import lone_sample
-from feedline.line.sampler import is_ours
-from feedline.line.samplers import BatchSampler, RandomSampler
 from feedline.loader import DataLoader
+from feedline.order.last_batch import lone_sample
+from feedline.order.sampler import is_ours
+from feedline.order.samplers import BatchSampler, RandomSampler
 from feedline.workers.job import Job
 
 GUESSED_BATCH = 32

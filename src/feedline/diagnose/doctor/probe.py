@@ -22,11 +22,11 @@ from feedline.diagnose.doctor.evidence import Collating, Line, Reading
 from feedline.diagnose.doctor.fields import as_array, content, digest, is_blank, leaves, look_at
 from feedline.diagnose.doctor.lines import Lines, users_line
 from feedline.diagnose.doctor.seeding import Seeding
-from feedline.gil import Looks, Rival
-from feedline.own_time import now, since
-from feedline.supervise.memory import own_memory
+from feedline.machine.cpu_clock import now, since
+from feedline.machine.gil import Looks, Rival
+from feedline.machine.worker_info import get_worker_info
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
-from feedline.worker_info import get_worker_info
+from feedline.supervise.worker_memory import own_memory
 
 TWICE = 8
 """So many samples a worker reads a second time, to see whether both lie in the same memory."""

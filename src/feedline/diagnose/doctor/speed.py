@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from feedline.diagnose.doctor.evidence import OUTLIER, Evidence, Line, Reading
 from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
-from feedline.gil import LEAST_LOOKS, MOST_WANTED, wanted
+from feedline.machine.gil import LEAST_LOOKS, MOST_WANTED, wanted
 
 SLOW, VERY_SLOW = 0.01, 0.05
 """Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from feedline.diagnose.doctor.evidence import Line, Mishap
 from feedline.diagnose.doctor.lines import is_librarys
-from feedline.messages import BadSample
+from feedline.messages.outcome import BadSample
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from feedline.cgroups import numbers_of, text_of
-from feedline.cpus import cpu_time
+from feedline.machine.cgroups import numbers_of, text_of
+from feedline.machine.cpus import cpu_time
 
 
 class Account(NamedTuple):

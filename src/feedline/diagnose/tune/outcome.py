@@ -11,7 +11,7 @@ from typing import Any
 
 from feedline.diagnose.findings import as_plain
 from feedline.diagnose.tune.trial import Trial
-from feedline.diagnose.tune.verdict import Bottleneck
+from feedline.diagnose.tune.tune_verdict import Bottleneck
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from types import FrameType
 from typing import Any
 
 from feedline.diagnose.tune.accounts import Account, account_of
-from feedline.diagnose.tune.subject import Subject
 from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
+from feedline.diagnose.tune.tune_subject import Subject
 from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
-from feedline.stats import Flow, Stats
+from feedline.observe.stats import Flow, Stats
 from feedline.supervise import watchdog
 
 WINDOW = 0.2

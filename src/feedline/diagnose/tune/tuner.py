@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from feedline.arena.limits import room
-from feedline.checks import check_choice, check_flag, check_number, check_seconds, check_whole
-from feedline.cpus import look
 from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.target import constructed
 from feedline.diagnose.tune.candidates import Bounds, cost
 from feedline.diagnose.tune.choice import keeps_up
 from feedline.diagnose.tune.running import Runner, clock
 from feedline.diagnose.tune.search import Search
-from feedline.diagnose.tune.subject import Subject, subject_of
 from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.diagnose.tune.tune_subject import Subject, subject_of
+from feedline.diagnose.tune.tune_verdict import FULL, STARVED, bottleneck, starved, why
 from feedline.diagnose.tune.tuning import Tuning
-from feedline.diagnose.tune.verdict import FULL, STARVED, bottleneck, starved, why
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
+from feedline.errors.checks import check_choice, check_flag, check_number, check_seconds, check_whole
+from feedline.machine.cpus import look
 from feedline.observe.report.markup import number
-from feedline.observe.report.verdict import percent
+from feedline.observe.report.report_verdict import percent
 from feedline.observe.terminal import show_line
 from feedline.options import KINDS
 

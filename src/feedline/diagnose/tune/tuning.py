@@ -13,9 +13,9 @@ from feedline.diagnose.answer import Answer, write_whole
 from feedline.diagnose.plotting import encoded
 from feedline.diagnose.rendering import WIDEST, plain
 from feedline.diagnose.tune.outcome import Outcome
-from feedline.diagnose.tune.page import html
-from feedline.diagnose.tune.picture import picture
-from feedline.diagnose.tune.screen import lines
+from feedline.diagnose.tune.tune_page import html
+from feedline.diagnose.tune.tune_picture import picture
+from feedline.diagnose.tune.tune_screen import lines
 
 
 @dataclass(frozen=True)

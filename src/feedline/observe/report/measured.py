@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feedline.observe.marks import Marks
+from feedline.messages.marks import Marks
 from feedline.observe.recording import Delivered, Recording, collating_since
 
 MOMENTS = 120

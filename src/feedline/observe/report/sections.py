@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Protocol
 
-from feedline.counting import counted
+from feedline.errors.counting import counted
 from feedline.observe.recording import Event
 from feedline.observe.report import charts
 from feedline.observe.report.markup import Html, axis, figure, number, sentence, table
 from feedline.observe.report.measured import Composition, Moments, Samples, Span, Worker
+from feedline.observe.report.report_verdict import Verdict, percent
 from feedline.observe.report.timeline import named
-from feedline.observe.report.verdict import Verdict, percent
-from feedline.stats import CollateStats, Flow, Stats
+from feedline.observe.stats import CollateStats, Flow, Stats
 
 SHOWN = 50
 """Errors, events and epochs that are listed."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedline.observe.marks import Marks
+from feedline.messages.marks import Marks
+from feedline.messages.progress import COLLATING
 from feedline.observe.recording import Delivered, Recording, collating_since
 from feedline.observe.report.measured import Span
-from feedline.progress import COLLATING
 
 SAMPLES = 30_000
 """Drawn one by one up to so many in all: 20,000 batches of 64 are then a page of 2 MB, and not of 11 MB

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from feedline.checks import check_choice, check_flag, check_function, check_whole
 from feedline.errors import OptionError, OptionTypeError, SourceError
-from feedline.extras import extra
+from feedline.errors.checks import check_choice, check_flag, check_function, check_whole
+from feedline.errors.missing_packages import extra
 from feedline.sources.decoding.numpy_files import ManyArrays, OneArray
 from feedline.sources.decoding.pictures import MODES, Pictures
 from feedline.sources.decoding.sound import Waves

@@ -20,7 +20,7 @@ import numpy as np
 
 from feedline.datasets import Array
 from feedline.errors import SourceError
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 from feedline.sources.decoding.resizing import can_vector, resized
 
 TURBO = "simplejpeg"

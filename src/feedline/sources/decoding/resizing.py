@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import Array
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 
 PACKAGE = "cykooz_resizer"
 

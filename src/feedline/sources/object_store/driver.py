@@ -20,7 +20,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, NamedTuple
 
 from feedline.errors import SourceError
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 
 LIBRARY = "obstore._obstore"
 

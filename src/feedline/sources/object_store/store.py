@@ -21,11 +21,11 @@ from datetime import timedelta
 from threading import Event
 from typing import Any
 
-from feedline.checks import check_seconds, check_whole
 from feedline.errors import OptionError, OptionTypeError
-from feedline.masking import address, masked, without
+from feedline.errors.checks import check_seconds, check_whole
+from feedline.errors.masking import address, masked, without
 from feedline.sources.object_store import driver
-from feedline.sources.object_store.telling import interrupted, is_busy, told
+from feedline.sources.object_store.store_errors import interrupted, is_busy, told
 from feedline.sources.places import REMOTE, Entry
 
 CONCURRENCY = 64

@@ -3,7 +3,7 @@
 Inside, each file imports only those to its left: opening, groups, columns, dataset, stream.
 """
 
-from feedline.sources.parquet.dataset import ParquetDataset
-from feedline.sources.parquet.stream import ParquetStream
+from feedline.sources.parquet.parquet_dataset import ParquetDataset
+from feedline.sources.parquet.parquet_stream import ParquetStream
 
 __all__ = ["ParquetDataset", "ParquetStream"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from feedline.datasets import IntArray
 from feedline.errors import OptionError, OptionTypeError, SourceError
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 from feedline.sources.located import locate
 from feedline.sources.parquet.opening import GroupFile, open_file
 

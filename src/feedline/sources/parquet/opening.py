@@ -15,10 +15,10 @@ from math import inf
 from typing import Any, Protocol
 
 from feedline.errors import SourceError
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
+from feedline.machine.worker_info import is_one_of_many
 from feedline.sources.located import Located
 from feedline.sources.places import Folder
-from feedline.worker_info import is_one_of_many
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 SLICE = 4096

@@ -6,7 +6,7 @@ words), statements (one, that only reads); gathering (a column that grows), colu
 whose), keyed (a query by its key); dataset, stream.
 """
 
-from feedline.sources.sql.dataset import SQLDataset
-from feedline.sources.sql.stream import SQLStream
+from feedline.sources.sql.sql_dataset import SQLDataset
+from feedline.sources.sql.sql_stream import SQLStream
 
 __all__ = ["SQLDataset", "SQLStream"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from feedline.errors import OptionError, OptionTypeError
-from feedline.finalizers import undisturbed
+from feedline.machine.finalizers import undisturbed
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.dbapi import AnyConnection
 from feedline.sources.sql.drivers import DuckDB, PostgreSQL, SQLite, read_only

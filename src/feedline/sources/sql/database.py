@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
-from feedline.masking import MASK, address, masked
+from feedline.errors.masking import MASK, address, masked
 
 FORMS = "sqlite:///file.db, sqlite:////absolute/file.db, postgresql://user:password@host/name, duckdb:///file.duckdb"
 FILES = ("sqlite", "duckdb")

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from feedline.errors import OptionTypeError
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 from feedline.sources.sql.gathering import no_one_type
 from feedline.sources.sql.parameters import STYLES, Params
 

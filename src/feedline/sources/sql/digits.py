@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 from feedline.sources.sql.gathering import text_parts
 from feedline.sources.sql.mistakes import MixedTypes
 

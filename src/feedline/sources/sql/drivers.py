@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from feedline.errors import OptionError
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 from feedline.sources.sql.digits import check_digits
 from feedline.sources.sql.mistakes import MixedTypes
 from feedline.sources.sql.parameters import Params

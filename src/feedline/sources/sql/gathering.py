@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.errors import SourceError
-from feedline.extras import extra
+from feedline.errors.missing_packages import extra
 
 REPEATS = 4
 """A text that comes this often on average, in each batch, is kept once: a byte or two a row instead of the text."""

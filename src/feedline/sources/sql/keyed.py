@@ -19,7 +19,7 @@ from feedline.sources.sql.connecting import Asked, Session, no_columns
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.mistakes import OURS, shortened
 from feedline.sources.sql.parameters import Bound, Params
-from feedline.sources.sql.parts import Part
+from feedline.sources.sql.sql_parts import Part
 
 Key = int | float | str
 Ends = tuple[int | None, int | None]

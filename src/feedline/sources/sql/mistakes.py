@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from feedline.errors import FeedlineError, OptionError, SourceError
-from feedline.masking import masked
+from feedline.errors.masking import masked
 from feedline.sources.sql.database import Database
 
 LONGEST_QUERY = 300

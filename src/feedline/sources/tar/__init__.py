@@ -4,10 +4,10 @@ Inside, each file imports only those to its left: bytes_of, members, samples, va
 dataset, stream, writer.
 """
 
-from feedline.sources.tar.dataset import TarDataset
 from feedline.sources.tar.index import write_index
-from feedline.sources.tar.stream import TarStream
-from feedline.sources.tar.values import decode_plain
+from feedline.sources.tar.tar_dataset import TarDataset
+from feedline.sources.tar.tar_stream import TarStream
+from feedline.sources.tar.tar_values import decode_plain
 from feedline.sources.tar.writer import TarWriter
 
 __all__ = ["TarDataset", "TarStream", "TarWriter", "decode_plain", "write_index"]

@@ -16,13 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from feedline.checks import check_flag, check_whole
 from feedline.errors import OptionError, OptionTypeError
+from feedline.errors.checks import check_flag, check_whole
 from feedline.sources.tar.index import SUFFIX, Building, save
 from feedline.sources.tar.members import BLOCK, FILE, Member
 from feedline.sources.tar.samples import OWN_FIELDS, Parts, key_and_suffix
+from feedline.sources.tar.tar_values import encode_plain
 from feedline.sources.tar.unfinished import unfinished
-from feedline.sources.tar.values import encode_plain
 
 END = bytes(2 * BLOCK)
 _NUMBER = re.compile(r"%0?\d*d")

@@ -1,0 +1,84 @@
+"""Object detection: images in one array, each image's boxes its own.
+
+Takes: samples (image, target). Gives: the images, padded to the largest where sizes differ, and a list of targets.
+Promises: padding is added at the right and below, so boxes stay where they are.
+Not its job: samples of another shape (composing: pad for the image, keep for the boxes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, NamedTuple
+
+from feedline.collate.collator import Collator
+from feedline.collate.making import Making
+from feedline.collate.padding import pad
+from feedline.errors import CollateError, OptionTypeError
+
+
+class DetectionBatch(NamedTuple):
+    """What `detection` makes of samples."""
+
+    images: Any
+    targets: list[Any]
+    """As the dataset gave them, one for each image."""
+    sizes: Any
+    """Height and width of each image before padding, int64, of shape (images, 2)."""
+    mask: Any
+    """True where there is image, of shape (images, height, width); None unless it was asked for."""
+
+    @property
+    def samples_first(self) -> bool:
+        """Are its first axes those of samples? `accumulate` asks."""
+        return True
+
+
+class Images(pad):
+    """Padding of which height and width are known to be what differs."""
+
+    def _remedy(self, axes: tuple[int, ...]) -> str:
+        return (
+            f", and height and width are taken to be axis {self.axis}. Have all images with the same channels in "
+            "__getitem__ (grey to RGB), or say which axes are meant: axis=(0, 1) for channels last."
+        )
+
+
+@dataclass(frozen=True)
+class detection(Collator):
+    """Stack the images of samples (image, target), padded with `value` where sizes differ; keep targets as a list.
+
+    `axis` says which axes of an image are height and width: the last two, or `axis=(0, 1)` for channels last.
+    `multiple` rounds the size up (networks that halve it five times want 32). `mask=True` adds a mask of pixels.
+
+    >>> import numpy as np
+    >>> images = np.ones((3, 2, 4)), np.ones((3, 5, 2))
+    >>> batch = detection()([(images[0], {"boxes": [[0, 0, 1, 1]]}), (images[1], {"boxes": []})])
+    >>> batch.images.shape, batch.sizes.tolist(), batch.targets
+    ((2, 3, 5, 4), [[2, 4], [5, 2]], [{'boxes': [[0, 0, 1, 1]]}, {'boxes': []}])
+    """
+
+    _: KW_ONLY
+    value: Any = 0
+    axis: tuple[int, int] = (-2, -1)
+    multiple: int | None = None
+    mask: bool = False
+    _pad: pad = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.axis, (tuple, list)) or len(self.axis) != 2:
+            raise OptionTypeError(f"axis must be two axes, that of height and that of width; got {self.axis!r}")
+        padding = Images(self.value, axis=tuple(self.axis), multiple=self.multiple, mask=self.mask)
+        object.__setattr__(self, "_pad", padding)
+
+    def into(self, values: Sequence[Any], making: Making, path: str) -> Any:
+        """The batch, images in the slot."""
+        for position, value in enumerate(values):
+            if not isinstance(value, (tuple, list)) or len(value) != 2:
+                raise CollateError(
+                    f"{making.where(path, position)} is no pair (image, target), which detection() takes. For other "
+                    "samples say what each field is: collate={'image': pad(axis=(1, 2)), 'boxes': keep}."
+                )
+        padded = self._pad.into([image for image, _ in values], making, f"{path}[0]")
+        targets = making.own([target for _, target in values])
+        return DetectionBatch(padded.data, targets, padded.lengths, padded.mask)

@@ -1,0 +1,247 @@
+"""A tree whose arrays belong to nobody else.
+
+Takes: what a custom `collate_fn` returned, or a sample that is delivered unbatched. Gives: the same tree, each array
+copied once into memory of `empty`.
+Promises: writing into a delivered array never changes the dataset. Every object keeps its class and content, and what
+was one object in two places still is. Plain lists, tuples and dicts are rebuilt; an object of any other class is copied
+from its insides, as pickle would, if there is an array in it, and passed on as it is otherwise. What cannot be copied
+so (a generator, a lock, what has a `__del__`, a class written in C that does not pickle) is passed on too, with the
+arrays it holds.
+Not its job: stacking (collate); another process's copy (arena.packing does this by pickling).
+"""
+
+from __future__ import annotations
+
+import array
+import copy
+import gc
+import types
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets import Array, Empty
+
+CopyLeaf = Callable[[Any, Empty], Any]
+"""A copy of a leaf, or the very same object where it is to be shared."""
+
+_PLAIN: frozenset[type] = frozenset((int, float, str, bool, complex, bytes, type(None), range, np.dtype))
+"""Nothing in them, and nobody can change them."""
+_ATOMS = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.FrameType,
+    types.GeneratorType,
+    weakref.ref,
+    property,
+)
+"""Not copied by copy.deepcopy either (or not possible to)."""
+_ARRAYS = (np.ndarray, np.void)
+
+
+def own(
+    tree: Any, empty: Empty, keep: Any = None, copy_leaf: CopyLeaf | None = None, leaves: tuple[type, ...] = ()
+) -> Any:
+    """Copy the tree's arrays, wherever they are.
+
+    `keep` is not copied where it is met: a batch that knows its dataset must not take a copy of all of that along.
+    A framework passes `copy_leaf` for `leaves` of its own types; arrays are known.
+
+    >>> data = np.zeros(3)
+    >>> mine = own({"x": data}, np.empty)
+    >>> mine["x"][0] = 1
+    >>> data
+    array([0., 0., 0.])
+    """
+    if type(tree) is list and _PLAIN.issuperset(map(type, tree)):
+        return tree.copy()  # texts or numbers: what follows takes longer than to collate them
+    owner = _Owner(empty, copy_leaf, leaves)
+    if not isinstance(keep, (list, dict, tuple, *owner.leaves)):
+        owner.keep(keep)
+    try:
+        return owner.own(tree)
+    except RecursionError:  # hundreds of lists in one another
+        return tree
+
+
+class _Owner:
+    """One tree being copied. Not a closure: one that calls itself is a cycle, which would hold the copies."""
+
+    def __init__(self, empty: Empty, copy_leaf: CopyLeaf | None, leaves: tuple[type, ...]) -> None:
+        self._empty = empty
+        self._copy_leaf = copy_leaf
+        self.leaves = (*_ARRAYS, *leaves)
+        # As copy.deepcopy's: by id, so the originals are held too, or another object might get the same id.
+        self._copies: dict[int, Any] = {}
+        self._originals: list[Any] = []
+
+    def keep(self, value: Any) -> None:
+        self._remember(value, value)
+
+    def own(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        known = self._copies.get(id(value))
+        if known is not None:
+            return known
+        if isinstance(value, self.leaves):
+            return self._remember(value, self._leaf(value))
+        if kind is list:
+            return self._list(value)
+        if kind is dict:
+            return self._dict(value)
+        if kind is tuple:
+            return self._tuple(value)
+        if kind in (bytearray, array.array):
+            return self._remember(value, value[:])
+        if isinstance(value, (np.generic, *_ATOMS)):
+            return value
+        return self._object(value)
+
+    def _remember(self, original: Any, mine: Any) -> Any:
+        self._originals.append(original)
+        self._copies[id(original)] = mine
+        return mine
+
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, np.void):
+            return value.copy()  # a record of a structured array is a view too
+        return value if self._copy_leaf is None else self._copy_leaf(value, self._empty)
+
+    def _array(self, array: Array) -> Array:
+        if type(array) not in (np.ndarray, np.memmap):
+            copied: Array = array.copy()  # masked arrays and other subclasses know how
+            return copied
+        mine = self._empty(array.shape, array.dtype)
+        if array.dtype == object:
+            self._remember(array, mine)
+            places = mine.reshape(-1)
+            for i, value in enumerate(array.flat):
+                places[i] = self.own(value)
+        else:
+            mine[...] = array
+        return mine
+
+    # Lists and dicts are remembered before they are filled: they may hold themselves.
+
+    def _list(self, value: list[Any]) -> list[Any]:
+        if _PLAIN.issuperset(map(type, value)):
+            return self._remember(value, value.copy())  # type: ignore[no-any-return]
+        mine: list[Any] = self._remember(value, [])
+        mine.extend(map(self.own, value))
+        return mine
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        mine: dict[Any, Any] = self._remember(value, {})
+        for key, inner in value.items():
+            mine[key] = self.own(inner)
+        return mine
+
+    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        mine = tuple(map(self.own, value))
+        if id(value) in self._copies:  # met again further down
+            return self._copies[id(value)]  # type: ignore[no-any-return]
+        same = all(a is b for a, b in zip(mine, value, strict=True))
+        return self._remember(value, value if same else mine)  # type: ignore[no-any-return]
+
+    def _object(self, value: Any) -> Any:
+        if next(self._arrays_in(value), None) is None:
+            return self._remember(value, value)
+        try:
+            mine = self._rebuilt(value)
+        except Exception:  # it is of a class that does not want to be copied, or cannot be
+            mine = value
+        return self._remember(value, mine)
+
+    def _arrays_in(self, value: Any) -> Iterator[Any]:
+        """What can be reached of arrays and of what has been copied, without running code of the object's class."""
+        seen = {id(value)}
+        level: list[Any] = [value]
+        while level:
+            met = [each for each in gc.get_referents(*level) if type(each) not in _PLAIN]
+            level = []
+            for each in met:
+                known = self._copies.get(id(each))
+                if id(each) in seen or known is each or isinstance(each, _ATOMS):
+                    continue
+                seen.add(id(each))
+                if known is not None or isinstance(each, self.leaves):
+                    yield each
+                else:
+                    level.append(each)
+
+    def _rebuilt(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is types.MappingProxyType:
+            return kind(self.own(dict(value)))
+        if hasattr(kind, "__deepcopy__"):
+            for leaf in list(self._arrays_in(value)):
+                self.own(leaf)
+            return copy.deepcopy(value, self._copies)
+        if isinstance(value, tuple):  # past __new__, which may want other arguments
+            again = tuple.__new__(kind, map(self.own, tuple.__iter__(value)))
+            if hasattr(value, "__dict__"):
+                vars(again).update(self.own(dict(vars(value))))
+            return again
+        if hasattr(kind, "__del__"):  # a copy would give back what the original still needs
+            return value
+        return self._from_parts(value, value.__reduce_ex__(4))
+
+    def _from_parts(self, value: Any, parts: Any) -> Any:
+        """As copy.deepcopy does it, but items are put in as into a list or dict, past methods of the class's own."""
+        if isinstance(parts, str):
+            return value  # a name to be looked up: there is only one
+        make, arguments, state, listed, keyed, *further = (*parts, None, None, None)[: max(5, len(parts))]
+        if any(further):
+            return value
+        again = make(*map(self.own, arguments))
+        self._remember(value, again)
+        if state is value:  # a dict that is its own attributes
+            again.__dict__ = again
+        elif state is not None:
+            self._set_state(again, self.own(state))
+        if listed is not None:
+            _append_all(again, map(self.own, _listed(value, listed)))
+        if keyed is not None:
+            for key, item in _keyed(value, keyed):
+                _base(again, (OrderedDict, dict)).__setitem__(again, key, self.own(item))
+        return again
+
+    def _set_state(self, again: Any, state: Any) -> None:
+        if hasattr(type(again), "__setstate__"):
+            again.__setstate__(state)
+            return
+        slots: dict[str, Any] | None = None
+        if isinstance(state, tuple) and len(state) == 2:
+            state, slots = state
+        if state:
+            again.__dict__.update(state)
+        for name, inner in (slots or {}).items():
+            object.__setattr__(again, name, inner)  # past frozen
+
+
+def _base(value: Any, bases: tuple[type, ...]) -> Any:
+    return next((base for base in bases if isinstance(value, base)), type(value))
+
+
+def _listed(value: Any, listed: Iterator[Any]) -> Iterator[Any]:
+    return list.__iter__(value) if isinstance(value, list) else listed
+
+
+def _keyed(value: Any, keyed: Iterator[tuple[Any, Any]]) -> Iterable[tuple[Any, Any]]:
+    return _base(value, (OrderedDict, dict)).items(value) if isinstance(value, dict) else keyed
+
+
+def _append_all(again: Any, items: Iterable[Any]) -> None:
+    append = _base(again, (list, deque)).append
+    for item in items:
+        append(again, item)

@@ -1,0 +1,89 @@
+"""How fast a loader is: whole epochs, or windows of one that is long.
+
+Takes: a `Subject`. Gives: samples (or batches) per second, whenever asked.
+Promises: whole epochs, or whole rounds in which every worker has made one batch; nothing is done with a batch, so what
+is measured is the loader and the dataset and nothing else.
+Not its job: who measures when (side, holding).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from feedline.diagnose.bench.bench_subject import Subject
+from feedline.errors import FeedlineError
+
+
+class NothingLoaded(FeedlineError):
+    """An epoch had no batch: there is no speed to tell."""
+
+
+class Pace:
+    """Measures one loader.
+
+    >>> pace = Pace(Subject([[1, 2], [3, 4], [5]], 0, 2, 5, "numbers"))
+    >>> pace.warm_up(10.0), pace.batches
+    (True, 3)
+    >>> pace.epochs(0.01) > 0, pace.window(0.01) > 0
+    (True, True)
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._round = max(1, subject.num_workers)
+        self._iterator: Iterator[Any] | None = None
+        self._place = 0
+        self.batches: int | None = None
+        """In an epoch, once one has come to its end."""
+
+    def warm_up(self, limit: float) -> bool:
+        """One epoch, or as many rounds as begin in `limit` seconds; was it an epoch?"""
+        started = time.perf_counter()
+        while self._advance():
+            if self._place % self._round == 0 and time.perf_counter() - started >= limit:
+                return False
+        return True
+
+    def epochs(self, seconds: float) -> float:
+        """The speed over so many whole epochs as begin within that time."""
+        started, done, elapsed = time.perf_counter(), 0, 0.0
+        while elapsed < seconds:
+            count = sum(1 for _ in self._subject.loader)
+            done += count if self._subject.samples is None else self._subject.samples
+            elapsed = time.perf_counter() - started
+        return done / elapsed
+
+    def window(self, seconds: float) -> float:
+        """The speed over so many rounds as begin within that time, from where the last window ended."""
+        started, done, elapsed = time.perf_counter(), 0, 0.0
+        while elapsed < seconds:
+            done += sum(self._take() for _ in range(self._round))
+            elapsed = time.perf_counter() - started
+        return done / elapsed
+
+    def _take(self) -> int:
+        """The next batch, of the next epoch if this one is over; how much it counts."""
+        if not self._advance():
+            self._advance()
+        return self._worth()
+
+    def _advance(self) -> bool:
+        """To the next batch; False at the end of an epoch, once."""
+        if self._iterator is None:
+            self._iterator, self._place = iter(self._subject.loader), 0
+        if next(self._iterator, self) is not self:
+            self._place += 1
+            return True
+        self._iterator, self.batches = None, self._place
+        if not self._place:
+            raise NothingLoaded("an epoch had no batch: there is nothing to measure")
+        return False
+
+    def _worth(self) -> int:
+        """Of the batch at this place: the last one may be smaller."""
+        size, samples = self._subject.batch_size, self._subject.samples
+        if size is None or samples is None:
+            return 1
+        return min(size, samples - (self._place - 1) * size)

@@ -1,0 +1,131 @@
+"""Checks: may the workers be started, how are they started, and is it safe to fork this process now?
+
+Takes: a plan. Gives: findings "process-limit", "start-methods" and "fork-hazards".
+Promises: imports nothing that is not imported, and initialises nothing: it looks at what is there.
+Not its job: what a dataset carries into a fork (workers/carried, and the doctor).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sys
+import threading
+from collections.abc import Iterator
+
+from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
+from feedline.diagnose.preflight_checks.remedies import more_processes
+from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.machine.cgroups import folders, number_of, numbers_of
+from feedline.supervise import watchdog
+
+HELPERS = 2
+"""Processes besides the workers: multiprocessing's resource tracker, and the server that workers are forked from."""
+THREADS_OF_A_LIBRARY = 32
+"""What a process with torch and OpenBLAS may start besides; each counts as a process here."""
+KNOWN_HAZARDS = {
+    "jax": "JAX runs threads of its own and says itself that a fork may deadlock.",
+    "tensorflow": "TensorFlow's runtime does not work in a forked process.",
+    "polars": "Once polars has computed something, a call in a forked process waits for its threads for ever.",
+    "grpc": "Channels of gRPC do not work in a forked process unless its fork support is on.",
+}
+
+
+def check_process_limit(plan: Plan) -> Iterator[Finding]:
+    """The pids cgroup and `ulimit -u`, against the plan's workers."""
+    wanted = plan.num_workers + HELPERS
+    of_cgroup, of_user = _left_in_cgroup(), _left_to_user()
+    left = min((count for count in (of_cgroup, of_user) if count is not None), default=None)
+    evidence = {"left_in_cgroup": of_cgroup, "left_to_user": of_user, "needed": wanted}
+    if left is None:
+        yield Finding("process-limit", OK, f"Processes: no limit; {plan.workers} take {wanted}", evidence)
+        return
+    whose = "container" if left == of_cgroup else "user (ulimit -u)"
+    title = f"Processes: {left:,} more allowed to the {whose}; {plan.workers} take {wanted}"
+    code = more_processes(4096) if left == of_cgroup else "ulimit -u unlimited"
+    if left < wanted:
+        words = "The system will refuse to start the workers: 'Resource temporarily unavailable'."
+        yield Finding("process-limit", PROBLEM, title, evidence, words, "raise the limit or lower num_workers.", code)
+    elif left < wanted + THREADS_OF_A_LIBRARY:
+        words = "Threads count, too, and libraries for linear algebra start one per CPU."
+        yield Finding("process-limit", WARNING, title, evidence, words, "raise the limit or lower num_workers.", code)
+    else:
+        yield Finding("process-limit", OK, title, evidence)
+
+
+def _left_in_cgroup(proc: str = "/proc") -> int | None:
+    left = []
+    for path, _ in folders("pids", proc):
+        most, now = number_of(f"{path}/pids.max"), number_of(f"{path}/pids.current")  # "max" is none
+        if most is not None and now is not None:
+            left.append(max(0, most - now))
+    return min(left, default=None)
+
+
+def _left_to_user() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft == resource.RLIM_INFINITY or os.geteuid() == 0:  # root is asked for no account
+        return None
+    return max(0, soft - _threads_of_user(os.getuid()))
+
+
+def _threads_of_user(uid: int) -> int:
+    """Of those that can be seen: other containers' count for the kernel, but not here."""
+    total = 0
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            facts = numbers_of(f"/proc/{name}/status", "Uid:", "Threads:")
+            if facts.get("Uid") == uid:
+                total += facts.get("Threads", 1)
+    return total
+
+
+def check_start_methods(plan: Plan) -> Iterator[Finding]:
+    """How worker processes can be started here, and how they will be if nobody says."""
+    methods = multiprocessing.get_all_start_methods()
+    default = start_method()
+    chosen = multiprocessing.get_start_method(allow_none=True) is not None
+    evidence = {"available": methods, "default": default, "set_by_the_program": chosen}
+    origin = "set by the program" if chosen else "the default"
+    title = f"Start methods: {default} ({origin}); available: {', '.join(methods)}"
+    yield Finding("start-methods", OK, title, evidence)
+
+
+def start_method() -> str:
+    """What multiprocessing will use. Asking it outright would settle the matter for the whole program."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def check_fork_hazards(plan: Plan) -> Iterator[Finding]:
+    """What in this process would not survive a fork."""
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    threads = [thread.name for thread in others if thread.name != watchdog.NAME]  # which makes way for forks
+    libraries = [name for name in KNOWN_HAZARDS if name in sys.modules]
+    cuda = _cuda_is_initialised()
+    evidence = {"threads": threads, "libraries": libraries, "cuda_initialised": cuda, "default": start_method()}
+    reasons = [KNOWN_HAZARDS[name] for name in libraries]
+    if threads:
+        names = ", ".join(threads[:5]) + (f" and {len(threads) - 5} more" if len(threads) > 5 else "")
+        reasons.insert(0, f"Threads are running ({names}): a lock that one holds at the fork stays held for ever.")
+    if cuda:
+        reasons.insert(0, "CUDA is initialised, and cannot be used in a process forked after that.")
+    if not reasons:
+        yield Finding("fork-hazards", OK, "Fork hazards: none in this process", evidence)
+        return
+    fork = start_method() == "fork"
+    yield Finding(
+        "fork-hazards",
+        WARNING if fork else NOTE,
+        f"Fork hazards: {len(reasons)} in this process" + ("" if fork else "; workers are not forked by default"),
+        evidence,
+        " ".join(reasons),
+        "start workers from a clean process (as quick as fork here: one server is started, once), or iterate before "
+        "these begin.",
+        'DataLoader(…, multiprocessing_context="spawn")',
+    )
+
+
+def _cuda_is_initialised() -> bool:
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return bool(cuda is not None and cuda.is_initialized())

@@ -1,0 +1,152 @@
+"""Checks: Python, the packages feedline needs, torch and its GPUs.
+
+Takes: what is installed, from its metadata: torch is not imported. Gives: findings "python", "packages", "torch", and
+"cuda" if asked. Promises: nothing is initialised in this process; CUDA is asked for in a process of its own.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+
+from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
+from feedline.diagnose.preflight_checks.remedies import GPUS
+from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.machine.cgroups import text_of
+
+TRIED_TORCH = (2, 13)
+"""The torch that feedline.torch is tested with (pyproject.toml)."""
+ASKING_SECONDS = 120
+"""For `import torch` and a look at the GPUs: 12 s on 2 busy cores, more from a network disk."""
+
+
+def check_python(plan: Plan) -> Iterator[Finding]:
+    """The interpreter: its version, and whether threads can run at once."""
+    version = platform.python_version()
+    built = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    evidence = {"version": version, "free_threaded_build": built, "gil": gil, "executable": sys.executable}
+    if built and gil:
+        yield Finding(
+            "python",
+            NOTE,
+            f"Python {version}, free-threaded, but the GIL is on",
+            evidence,
+            "Importing a module that is not ready for it switches the GIL on for the whole process.",
+            "if you count on workers='thread', find the module in the warning that Python printed.",
+            "PYTHON_GIL=0 python …",
+        )
+    else:
+        yield Finding(
+            "python", OK, f"Python {version}" + ("" if gil else ", free-threaded: threads run at once"), evidence
+        )
+
+
+def check_packages(plan: Plan) -> Iterator[Finding]:
+    """NumPy and cloudpickle."""
+    versions = {name: version_of(name) for name in ("feedline", "numpy", "cloudpickle")}
+    if versions["cloudpickle"] is None:
+        yield Finding(
+            "packages",
+            WARNING,
+            "cloudpickle is not installed",
+            versions,
+            "Without it lambdas, and classes from a notebook, do not travel to workers that are not forked.",
+            "install it.",
+            "pip install cloudpickle",
+        )
+        return
+    title = f"NumPy {versions['numpy']}, cloudpickle {versions['cloudpickle']}"
+    yield Finding("packages", OK, title, versions)
+
+
+def version_of(name: str) -> str | None:
+    """Of an installed package; None if there is none."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_torch(plan: Plan) -> Iterator[Finding]:
+    """torch's version, what it was built for, and whether there are GPUs to see; without importing it."""
+    version, devices = version_of("torch"), _gpu_devices()
+    evidence: dict[str, object] = {"version": version, "gpu_devices": devices}
+    if version is None:
+        yield Finding("torch", OK, "torch is not installed; feedline works without", evidence)
+        return
+    evidence["built_for"] = built_for = _built_for()
+    title = f"torch {version}, built for {built_for or 'CPUs only'}; {len(devices) or 'no'} GPU device files"
+    if devices and not built_for:
+        yield Finding(
+            "torch",
+            WARNING,
+            title,
+            evidence,
+            "This torch cannot use the GPUs of this machine.",
+            "install a build of torch for CUDA.",
+            "pip install --force-reinstall torch   # not from the index …/whl/cpu",
+        )
+    elif built_for and not devices:
+        words = "This torch can use GPUs, and none can be seen from here."
+        yield Finding(
+            "torch", NOTE, title, evidence, words, "if there should be GPUs, hand them to the container.", GPUS
+        )
+    elif _release(version) < TRIED_TORCH:
+        words = f"feedline.torch is tested with {'.'.join(map(str, TRIED_TORCH))}; an older one may lack what it uses."
+        yield Finding("torch", WARNING, title, evidence, words, "upgrade.", "pip install --upgrade 'feedline[torch]'")
+    else:
+        yield Finding("torch", OK, title, evidence)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+
+
+def _gpu_devices() -> list[str]:
+    return sorted([*glob.glob("/dev/nvidia[0-9]*"), *glob.glob("/dev/kfd"), *glob.glob("/dev/dxg")])
+
+
+def _built_for() -> str:
+    """ "CUDA 12.8" or "ROCm 6.4": torch writes it into a small file, which can be read without importing torch."""
+    place = importlib.util.find_spec("torch")
+    if place is None or place.origin is None:
+        return ""
+    text = text_of(os.path.join(os.path.dirname(place.origin), "version.py"))
+    for name, words in (("cuda", "CUDA"), ("hip", "ROCm")):
+        found = re.search(rf"^{name}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
+        if found:
+            return f"{words} {found[1]}"
+    return ""
+
+
+def check_cuda(plan: Plan) -> Iterator[Finding]:
+    """Ask torch itself, in a process of its own: CUDA that is initialised here would be a hazard to every fork."""
+    code = "import torch; print(torch.cuda.device_count(), torch.cuda.is_available())"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=ASKING_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding("cuda", PROBLEM, f"CUDA: torch could not be asked ({error})", {"error": str(error)})
+        return
+    words = done.stdout.split()
+    if done.returncode or len(words) != 2:
+        said = (done.stderr.strip() or "nothing").splitlines()[-1]
+        yield Finding("cuda", PROBLEM, f"CUDA: torch cannot be imported: {said}", {"stderr": done.stderr[-2000:]})
+        return
+    evidence = {"devices": int(words[0]), "available": words[1] == "True", "stderr": done.stderr[-2000:]}
+    if evidence["available"]:
+        yield Finding("cuda", OK, f"CUDA: torch sees {evidence['devices']} devices", evidence)
+    else:
+        words_for_it = "torch can be imported, but finds no device it can use."
+        remedy = "check the driver on the host, and hand the GPUs to the container."
+        yield Finding("cuda", PROBLEM, "CUDA: not available to torch", evidence, words_for_it, remedy, GPUS)

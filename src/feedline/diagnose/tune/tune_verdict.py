@@ -1,0 +1,148 @@
+"""What the trials mean, in words: the bottleneck, and why this setting.
+
+Takes: trials, the choice among them, facts. Gives: `Bottleneck`, and a sentence.
+Promises: pure; each rule is a few lines and names its threshold.
+Not its job: the choice (choice), measuring (running).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from feedline.diagnose.tune.candidates import Facts
+from feedline.diagnose.tune.choice import LITTLE, keeps_up
+from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.observe.report.markup import number
+from feedline.observe.report.report_verdict import percent
+
+STEP, COLLATE, TRANSFER, PYTHON, CPU, DISK, HANDING_OVER = (
+    *("step", "collate", "transfer", "python", "cpu", "disk", "handing over"),
+)
+"""The names of bottlenecks, for scripts."""
+MOST = 0.5
+"""The share of a time from which on it is said to be the cause: as in a report's verdict."""
+SCALES = 1.3
+"""What two or more threads must gain over one, or Python's lock is said to be held."""
+FULL = 0.8
+"""The share of the CPUs that counts as all of them: other programs need some."""
+STARVED = 0.25
+"""A share of the workers' time without a CPU from which on speeds say more about other programs than about loading."""
+FROM_STORAGE = 1 << 20
+"""Bytes a second from which on reading is said to come from storage, and not from a network or the system's cache."""
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What limits the speed."""
+
+    name: str
+    """"step", "cpu", "python", "disk", "collate", "transfer" or "handing over"."""
+    words: str
+    remedy: str = ""
+
+
+def bottleneck(trials: Sequence[Trial], best: Trial, facts: Facts, cpus: float) -> Bottleneck:
+    """Of the chosen setting, or of the fastest if nothing keeps up.
+
+    >>> step = Trial(Setting(1), step=0.1)
+    >>> bottleneck([step], step, Facts(), 2).name
+    'handing over'
+    """
+    if keeps_up(best):
+        ready = f"Batches are ready when the step wants them: it waits {percent(best.waiting_share)} of the time."
+        return Bottleneck(STEP, f"The step itself. {ready}", "nothing: a faster loader would change nothing.")
+    spent, work = best.spending, best.spending.work
+    waited = best.waited
+    if waited and spent.transferring >= MOST * waited:
+        share = percent(min(1.0, spent.transferring / waited))
+        words = f"The transfer: {share} of the waiting is for batches on their way to pinned memory or the device."
+        return Bottleneck(TRANSFER, words, "send less: images as uint8, float32 and not float64.")
+    # One worker is no faster than none where reading waits; that says nothing of several, if none were tried.
+    least = 1 if facts.computes else 2
+    if not best.setting.workers and any(trial.setting.workers >= least and trial.windows for trial in trials):
+        words = "The main process: it makes a batch in less time than it takes to have one made by workers."
+        return Bottleneck(CPU, words, "larger batches, if these are small; workers would only cost memory.")
+    if best.setting.workers and waited and spent.delivering >= MOST * waited:
+        share = percent(min(1.0, spent.delivering / waited))
+        words = f"The transfer: {share} of the waiting is the main process unpacking batches that workers have made."
+        return Bottleneck(TRANSFER, words, "batches of arrays need no unpacking; or larger batches.")
+    if work and spent.sending >= MOST * work:
+        words = f"The transfer: {percent(spent.sending / work)} of the workers' time is packing batches."
+        return Bottleneck(TRANSFER, words, "let collate_fn return arrays or tensors, which are packed without a copy.")
+    if work and spent.collating >= MOST * work:
+        words = f"Collating: {percent(spent.collating / work)} of the work is making batches of samples."
+        return Bottleneck(COLLATE, words, "a cheaper collate_fn; leave to the default what it can stack.")
+    if best.setting.workers and best.utilisation < MOST:
+        words = (
+            f"Handing over: the workers work {percent(best.utilisation)} of their time, and yet they are waited for."
+        )
+        return Bottleneck(HANDING_OVER, words, "larger batches: these cost more to hand over than to make.")
+    return _of_reading({trial.setting: trial for trial in trials}, best, facts, cpus)
+
+
+def _of_reading(trials: dict[Setting, Trial], best: Trial, facts: Facts, cpus: float) -> Bottleneck:
+    if not facts.computes:
+        return _waiting(best, facts)
+    gain = _gain_of_threads(trials)
+    if gain is not None and gain < SCALES:
+        words = (
+            f"Python: reading a sample computes {percent(facts.cpu_share)} of its time and holds the interpreter's "
+            f"lock, so threads gain nothing ({gain:.2g} times the speed of none)"
+        )
+        full = f", and the {number(cpus)} CPUs are in use" if best.cpus_used >= FULL * cpus else ""
+        remedy = (
+            "let NumPy, Pillow or torch do in one call what is a loop now; store samples nearer to their final form."
+        )
+        return Bottleneck(PYTHON, f"{words}{full}.", remedy)
+    used = f"loading uses {best.cpus_used:.1f} of {number(cpus)}"
+    words = f"The CPU: reading a sample computes {percent(facts.cpu_share)} of its time; {used}."
+    remedy = "cheaper samples (smaller or decoded beforehand, a faster decoder), or more CPUs."
+    return Bottleneck(CPU, words, remedy)
+
+
+def _waiting(best: Trial, facts: Facts) -> Bottleneck:
+    spent, idle = best.spending, percent(1 - facts.cpu_share)
+    storage = spent.read / spent.seconds if spent.seconds else 0.0
+    if storage >= FROM_STORAGE:
+        words = f"The disk: reading a sample waits {idle} of its time; {storage / 1e6:,.0f} MB/s come from storage."
+        return Bottleneck(DISK, words, "faster storage, fewer and larger files, or more workers if it can take them.")
+    words = f"Disk or network: reading a sample waits {idle} of its time, hardly for storage of this machine."
+    remedy = "more requests at once (workers, or several within __getitems__), or a copy nearer by."
+    return Bottleneck(DISK, words, remedy)
+
+
+def _gain_of_threads(trials: dict[Setting, Trial]) -> float | None:
+    """Several threads against none, without a step between: from what was waited for."""
+    none = next((trial for setting, trial in trials.items() if not setting.workers and trial.windows), None)
+    several = [trial for each, trial in trials.items() if each.kind == "thread" and each.workers > 1 and trial.windows]
+    if none is None or not several:
+        return None
+    # Not those that the step kept waiting, nor those that other programs kept from the CPUs: neither tells of the lock.
+    made = [trial for trial in several if trial.spending.batches and not keeps_up(trial) and starved(trial) < STARVED]
+    rates = [trial.batches_per_second for trial in made]
+    alone = none.spending.work_per_batch
+    return max(rates) * alone if rates and alone else None
+
+
+def starved(trial: Trial) -> float:
+    """The share of the workers' time in which they could have computed, but something else had the CPUs."""
+    return trial.spending.queued_for_cpu / trial.spending.work if trial.spending.work else 0.0
+
+
+def why(best: Trial, trials: Iterable[Trial], step: float) -> str:
+    """Why this setting."""
+    rate, fastest = best.batches_per_second, max(trial.batches_per_second for trial in trials)
+    if keeps_up(best):
+        return (
+            f"The smallest setting that keeps a step of {number(1e3 * step)} ms busy: it waits "
+            f"{percent(best.waiting_share)} of its time (up to {percent(LITTLE)} counts as busy)."
+        )
+    near = "The fastest" if rate >= fastest else f"The smallest within {percent(LITTLE)} of the fastest"
+    if not step:
+        return f"{near}: {number(rate)} batches a second."
+    return (
+        f"Nothing keeps a step of {number(1e3 * step)} ms busy. {near}: {number(rate)} batches a second where the step "
+        f"could take {number(1 / step)}, so it falls short by {percent(1 - rate * step)} and the step waits that share "
+        "of its time."
+    )

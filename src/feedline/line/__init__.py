@@ -1,1 +1,0 @@
-"""The line a batch travels: samplers, permutation, plan, fetch, collate, deliver."""

@@ -1,0 +1,113 @@
+"""Where the kernel keeps this process's limits: the folders of its cgroup and of those around it.
+
+Takes: a controller's name (memory, cpu, pids). Gives: folders, ours first and the mount last for each mount that has
+the controller, with the version of each; and what stands in small files.
+Promises: version 1, version 2 and both at once; mounts that show a part of the hierarchy, as in a container; a process
+that is moved; never an exception: a file that cannot be read says nothing.
+Not its job: what the files mean (arena/limits for memory, diagnose/preflight_checks for the rest).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class Folder(NamedTuple):
+    """A cgroup's folder, and the version (1 or 2) that says which files are in it."""
+
+    path: str
+    version: int
+
+
+def folders(controller: str, proc: str = "/proc") -> list[Folder]:
+    """The folders that may limit this process; an outer one's limit holds for the inner ones.
+
+    >>> all(folder.version in (1, 2) for folder in folders("cpu"))
+    True
+    """
+    return _folders(controller, text_of(f"{proc}/self/cgroup"), f"{proc}/self/mountinfo")
+
+
+@lru_cache(maxsize=24)  # keyed by what says where we are: a process may be moved, mounts hardly are
+def _folders(controller: str, own: str, mountinfo: str) -> list[Folder]:
+    paths = _own_paths(controller, own)
+    found: list[Folder] = []
+    for line in text_of(mountinfo).splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(" "), after.split(" ")
+        if len(fields) < 5 or len(kind) < 3 or kind[0] not in paths:
+            continue
+        if kind[0] == "cgroup" and controller not in kind[2].split(","):
+            continue
+        root, mount = _unescaped(fields[3]), _unescaped(fields[4])
+        version = 2 if kind[0] == "cgroup2" else 1
+        found.extend(Folder(folder, version) for folder in _upwards(mount, root, paths[kind[0]]))
+    return found
+
+
+def _own_paths(controller: str, own: str) -> dict[str, str]:
+    """The path of our cgroup for that controller, by the name of the file system."""
+    paths = {}
+    for line in own.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            paths["cgroup2"] = path
+        elif controller in controllers.split(","):
+            paths["cgroup"] = path
+    return paths
+
+
+def _upwards(mount: str, root: str, path: str) -> list[str]:
+    """From our folder up to the mount; inside a container our path may not be there, and the mount is ours."""
+    below = os.path.relpath(path, root) if os.path.isabs(path) and os.path.isabs(root) else ".."
+    folder = os.path.normpath(os.path.join(mount, below))
+    if below.split("/")[0] == "..":
+        folder = mount
+    folders = [folder]
+    while folder != mount:
+        folder = os.path.dirname(folder)
+        folders.append(folder)
+    return folders
+
+
+def _unescaped(text: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text
+
+
+def numbers_of(path: str, *names: str) -> dict[str, int]:
+    """Of a file of lines with a name and a number, those asked for: the whole of it takes longer to take apart."""
+    text, found = "\n" + text_of(path), {}
+    for name in names:
+        _, _, rest = text.partition("\n" + name)
+        words = rest[:40].split(None, 1)
+        if words and words[0].isdecimal():
+            found[name.rstrip(": ")] = int(words[0])
+    return found
+
+
+def number_of(path: str) -> int | None:
+    """What stands in a file of one number; None for anything else, such as "max"."""
+    text = text_of(path).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def text_of(path: str) -> str:
+    """All of a small file; empty if it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    pieces = []
+    try:
+        while piece := os.read(fd, 1 << 16):
+            pieces.append(piece)
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+    return b"".join(pieces).decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""What travels along the line: tasks out, outcomes back, and where each worker is."""

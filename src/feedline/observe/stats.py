@@ -1,0 +1,289 @@
+"""What a loader knows about itself, as plain values.
+
+Takes: nothing. Gives: `Stats`, which `loader.stats()` returns. Promises: frozen; new fields come with defaults.
+Not its job: measuring (supervise), counting (collated).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from feedline.errors.counting import counted
+from feedline.observe.exposition import Metric, exposition
+
+
+@dataclass(frozen=True)
+class WorkerMemory:
+    """The memory of one worker process, in bytes, when it was last looked at.
+
+    >>> WorkerMemory(worker=0, pid=4711, total=90 << 20, private=20 << 20, own=60 << 20).total
+    94371840
+    """
+
+    worker: int
+    pid: int
+    total: int
+    """All that is mapped and there (Rss), batches and libraries included."""
+    private: int
+    """What nobody else has: the worker's end would free it."""
+    own: int
+    """Python objects and the like (anonymous memory), also those a forked worker still shares with the main process."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How batches flowed in an epoch, or in several. Times are in seconds.
+
+    >>> flow = Flow(seconds=10.0, waiting=4.0, batches=100, samples=3200, bytes=64_000_000, num_workers=2, fetching=8.0)
+    >>> flow.samples_per_second, flow.waiting_share, flow.utilisation
+    (320.0, 0.4, 0.4)
+    >>> print(flow)
+    320 samples/s, 10 batches/s, 6.4 MB/s; the loop waited 40 % of the time; workers busy 40 %
+    """
+
+    epoch: int = 0
+    """The (latest) epoch's number."""
+    num_workers: int = 0
+    """At the end, should it have changed."""
+    seconds: float = 0.0
+    """From the first time a batch was asked for until the latest batch was had, the start of workers included."""
+    waiting: float = 0.0
+    """Of these, how long the loop waited for batches."""
+    batches: int = 0
+    samples: int = 0
+    bytes: int = 0
+    """Of arrays, tensors and texts in the batches; an estimate from every 64th."""
+    fetching: float = 0.0
+    """Reading samples, added up over all workers…"""
+    collating: float = 0.0
+    """…making batches of them…"""
+    sending: float = 0.0
+    """…and packing those for the main process."""
+    transferring: float = 0.0
+    """Waiting for pinned memory or a device to be filled (feedline.torch)."""
+    delivering: float = 0.0
+    """The main process's own work on batches, part of `waiting`."""
+    queued: float = 0.0
+    """Batches that were ready when one was asked for, on average."""
+    restarts: int = 0
+    """Workers that died or were stuck, and were replaced."""
+    staffed: float = 0.0
+    """Workers times seconds; not `num_workers` times `seconds` where workers came and went."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples by time, the loop's own work included."""
+        return self.samples / self.seconds if self.seconds else 0.0
+
+    @property
+    def batches_per_second(self) -> float:
+        """Batches by time."""
+        return self.batches / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes by time."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def waiting_share(self) -> float:
+        """The share of its time that the loop waited: what a faster loader could save."""
+        return min(1.0, self.waiting / self.seconds) if self.seconds else 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """The share of their time that workers worked; without workers, 0."""
+        spent = self.fetching + self.collating + self.sending
+        available = self.staffed or self.seconds * self.num_workers
+        return min(1.0, spent / available) if self.num_workers and available else 0.0
+
+    def __str__(self) -> str:
+        busy = f"; workers busy {self.utilisation:.0%}" if self.num_workers else ""
+        return (
+            f"{self.samples_per_second:,.0f} samples/s, {self.batches_per_second:,.3g} batches/s, "
+            f"{self.bytes_per_second / 1e6:,.3g} MB/s; the loop waited {self.waiting_share:.0%} of the time{busy}"
+        ).replace("%", " %")
+
+    def plus(self, other: Flow) -> Flow:
+        """Both together."""
+        batches = self.batches + other.batches
+        queued = (self.queued * self.batches + other.queued * other.batches) / batches if batches else 0.0
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _ADDED}
+        return replace(other, queued=queued, **sums)
+
+
+_ADDED = (
+    *("seconds", "waiting", "batches", "samples", "bytes", "restarts"),
+    *("fetching", "collating", "sending", "transferring", "delivering", "staffed"),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A step of `num_workers="auto"`: what it took, after how many batches, and why.
+
+    >>> Change(batches=12, workers=2, prefetch_factor=2, reason="with 1 worker the loop waited 90 %").workers
+    2
+    """
+
+    batches: int
+    workers: int
+    prefetch_factor: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What `num_workers="auto"` has chosen. `print` it.
+
+    >>> print(Chosen(4, 2, "the loop waits 2 % of its time", settled=True))
+    4 workers, 2 batches ahead each (chosen): the loop waits 2 % of its time
+    """
+
+    workers: int
+    prefetch_factor: int
+    reason: str
+    settled: bool = False
+    """Or is something being tried out?"""
+    changes: tuple[Change, ...] = ()
+    """How it came to that: the last 100 steps."""
+
+    def __str__(self) -> str:
+        many = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        what = f"{many}, {counted(self.prefetch_factor, 'batch')} ahead each" if self.workers else "no workers"
+        return f"{what} ({'chosen' if self.settled else 'on trial'}): {self.reason}"
+
+
+@dataclass(frozen=True)
+class CollateStats:
+    """What collators have counted in the batches delivered so far, of all epochs.
+
+    >>> CollateStats().padding is None
+    True
+    """
+
+    padding: float | None = None
+    """The share of padded arrays (`pad`, `detection`) that is padding; None if nothing has been padded."""
+    padding_of_batches: tuple[float, ...] = ()
+    """The same for each of the last 1,000 padded batches, the oldest first."""
+    fill: float | None = None
+    """The share of packed rows (`pack`) that is filled; None if nothing has been packed."""
+    cut: int = 0
+    """Samples that were cut short because that was asked for."""
+    dropped: int = 0
+    """Samples that `drop_invalid` has left out…"""
+    emptied: int = 0
+    """…and batches that were not delivered, because nothing was left of them."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What `loader.stats()` returns. `print` it.
+
+    >>> Stats().workers
+    ()
+    """
+
+    epoch: Flow = Flow()
+    """The latest epoch, finished or under way."""
+    total: Flow = Flow()
+    """All epochs of this loader together."""
+    epochs: tuple[Flow, ...] = ()
+    """One by one: the last 100."""
+    workers: tuple[WorkerMemory, ...] = ()
+    """One entry for each worker process, by number; empty without worker processes."""
+    collate: CollateStats = CollateStats()
+    errors: int = 0
+    """Samples that failed and were left out or replaced (`on_error`)."""
+    kind: str = ""
+    """Of the workers: "process" or "thread"; empty without workers."""
+    chosen: Chosen | None = None
+    """With `num_workers="auto"`: how many there are, and why."""
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def scalars(self) -> dict[str, float]:
+        """The latest epoch's numbers by name, for any logger: `for name, value in ...: writer.add_scalar(name, value)`.
+
+        >>> Stats(epoch=Flow(seconds=2.0, waiting=0.5, batches=10, samples=320)).scalars()["loader/waiting_share"]
+        0.25
+        """
+        flow = self.epoch
+        found = {name: getattr(flow, name) for name in _LOGGED}
+        found |= {"errors": self.errors, "memory_bytes": sum(worker.total for worker in self.workers)}
+        if self.collate.padding is not None:
+            found["padding"] = self.collate.padding
+        return {f"loader/{name}": float(value) for name, value in found.items()}
+
+    def prometheus(self, **labels: str) -> str:
+        """All epochs' numbers in Prometheus' text format, to be served or written for its textfile collector.
+
+        `labels` tell several loaders apart.
+
+        >>> text = Stats(total=Flow(batches=10, samples=320)).prometheus(loader="train")
+        >>> [line for line in text.splitlines() if line.startswith("feedline_samples_total")]
+        ['feedline_samples_total{loader="train"} 320']
+        """
+        return exposition(_metrics(self), labels)
+
+
+_LOGGED = (
+    *("samples_per_second", "batches_per_second", "bytes_per_second", "waiting_share", "utilisation", "queued"),
+    *("restarts", "seconds", "waiting", "fetching", "collating", "sending", "transferring", "delivering"),
+)
+
+
+def _metrics(stats: Stats) -> Iterator[Metric]:
+    flow = stats.total
+    counted = {
+        "samples": (flow.samples, "Samples delivered."),
+        "batches": (flow.batches, "Batches delivered."),
+        "bytes": (flow.bytes, "Bytes in the batches delivered, estimated from some of them."),
+        "loop_seconds": (flow.seconds, "Time in which epochs were under way."),
+        "waiting_seconds": (flow.waiting, "Of these, the time that the loop waited for batches."),
+        "restarts": (flow.restarts, "Workers that died or were stuck, and were replaced."),
+        "errors": (stats.errors, "Samples that failed and were left out or replaced."),
+    }
+    for name, (value, text) in counted.items():
+        yield Metric(f"{name}_total", "counter", text, ((value, {}),))
+    spent = ("fetching", "collating", "sending", "transferring", "delivering")
+    stages = tuple((getattr(flow, name), {"stage": name}) for name in spent)
+    yield Metric("stage_seconds_total", "counter", "Time spent in each stage, over all workers.", stages)
+    yield Metric("epoch", "gauge", "The latest epoch's number.", ((stats.epoch.epoch, {}),))
+    yield Metric("workers", "gauge", "Workers of the latest epoch.", ((stats.epoch.num_workers, {}),))
+    yield Metric("ready_batches", "gauge", "Batches ready when one was asked for.", ((stats.epoch.queued, {}),))
+    if stats.workers:
+        memory = tuple((worker.total, {"worker": str(worker.worker)}) for worker in stats.workers)
+        yield Metric("worker_memory_bytes", "gauge", "Memory of each worker process (Rss).", memory)
+    if (padding := stats.collate.padding) is not None:
+        yield Metric("padding_ratio", "gauge", "Share of padded arrays that is padding.", ((padding, {}),))
+
+
+def _lines(stats: Stats) -> Iterator[str]:
+    flow = stats.epoch
+    given = f"{counted(flow.batches, 'batch')}, {counted(flow.samples, 'sample')}"
+    yield f"epoch {flow.epoch}: {given} in {flow.seconds:.3g} s"
+    yield f"  {flow}"
+    stages = {"fetch": flow.fetching, "collate": flow.collating, "send": flow.sending}
+    stages |= {"transfer": flow.transferring, "deliver": flow.delivering}
+    yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
+    if flow.num_workers:
+        workers = f"{counted(flow.num_workers, 'worker')}, {flow.restarts} replaced"
+        yield f"  {flow.queued:.2g} batches ready on average, {workers}"
+    if stats.chosen is not None:
+        yield f"  {stats.chosen}"
+    for worker in stats.workers:
+        memory = f"{worker.total / 1e6:,.0f} MB, {worker.own / 1e6:,.0f} its own"
+        yield f"  worker {worker.worker} (pid {worker.pid}): {memory}"
+    collate = stats.collate
+    if collate.padding is not None:
+        yield f"  padding {collate.padding:.0%}"
+    if collate.fill is not None:
+        yield f"  packed rows filled to {collate.fill:.1%}"
+    if stats.errors or collate.dropped or collate.cut:
+        failed = f"{counted(stats.errors, 'sample')} failed"
+        yield f"  {failed}, {collate.dropped} dropped as invalid, {collate.cut} cut short"
+    if len(stats.epochs) > 1:
+        yield f"all epochs: {stats.total}"

@@ -1,0 +1,1 @@
+"""Which samples come when: samplers, their orders, and an epoch as a plan of tasks."""

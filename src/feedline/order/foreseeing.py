@@ -1,0 +1,34 @@
+"""A sampler as it will stand when the next epoch begins.
+
+Takes: one of our samplers. Gives: itself, or a copy that has been told the next epoch; None if it cannot be foreseen.
+Promises: the sampler itself is as it was. Not its job: whether it comes true (engine.next_epoch compares).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TypeVar
+
+from feedline.order.ranks import DistributedSampler, Listed
+from feedline.order.sampler import samplers_in
+
+S = TypeVar("S")
+
+
+def foretold(sampler: S) -> S | None:
+    """The same for the next epoch; None where asking for the order would draw from somebody's generator.
+
+    >>> sampler = DistributedSampler(range(10), num_replicas=2, rank=0)
+    >>> foretold(sampler) is sampler
+    True
+    >>> sampler.set_epoch(4)  # as before each epoch, so 5 comes next
+    >>> foretold(sampler).told_epoch, sampler.told_epoch
+    (5, 4)
+    """
+    if any(isinstance(each, Listed) for each in samplers_in(sampler)):
+        return None
+    if not isinstance(sampler, DistributedSampler) or sampler.told_epoch is None:
+        return sampler
+    twin = copy.copy(sampler)
+    twin.told_epoch = sampler.told_epoch + 1
+    return twin

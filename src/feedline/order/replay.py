@@ -1,0 +1,112 @@
+"""An order that is had again: what is past is seen to be the same as it was then.
+
+Takes: a place, and an order or a foreign sampler. Gives: the items after those that are past.
+Promises: no data is read; an order that has changed since (another seed, other weights, a sampler that draws anew) is a
+StateError, and not a run that repeats some samples and misses others.
+Not its job: orders that can be had from anywhere on (plan).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from feedline.errors import StateError
+from feedline.resume.state import End, Place, Tail, Unsaid
+from feedline.resume.stateful import is_stateful, load, saved
+
+
+def compare(place: Place, before: Callable[[], Any]) -> None:
+    """Are these indices, the last before the place, those that were there when it was saved?
+
+    >>> compare(Place(samples=2, sampler=Tail.of([7, 8])), lambda: [7, 8])
+    """
+    tail = place.sampler
+    if not isinstance(tail, Tail):
+        return
+    found = before()
+    if Tail.of(found[len(found) - tail.count :]) == tail:
+        return
+    raise StateError(
+        f"the state cannot be continued: the sampler does not give the indices before batch {place.batches} as it did "
+        "when the state was saved. Its settings and data must be the same, and its order the same for the same epoch: "
+        "seed its generator, define set_epoch, or give it state_dict() and load_state_dict(state)"
+    )
+
+
+def end_of(sampler: Any) -> End | Unsaid | None:
+    """What a sampler says of itself between two epochs, or at the end of one; None if it says nothing."""
+    if not is_stateful(sampler):
+        return None
+    state = saved(sampler)
+    return state if isinstance(state, Unsaid) else End(state)
+
+
+class Again(Iterator[Any]):
+    """A foreign sampler's items from a place on: it goes on by itself if it can say where it stands, and else what is
+    past is taken once more and thrown away. With `batches` each item is a batch.
+
+    >>> next(Again(range(10), Place(samples=4, sampler=Tail.of([2, 3])), batches=False))
+    4
+    """
+
+    def __init__(self, sampler: Any, place: Place, batches: bool) -> None:
+        self._sampler = sampler
+        self._place = place
+        self._past = place.batches if batches else place.samples
+        self._batches = batches
+        self._keeper: Any = None
+        self._source: Iterator[Any] | None = None
+        self._anew = isinstance(place.sampler, End) and not place.batches  # as the epoch before has left it
+        self._ended = isinstance(place.sampler, End) and not self._anew
+
+    def open(self) -> None:
+        """Ask for the sampler's iterator; else that is done when the first item is wanted."""
+        if self._source is not None or self._ended:
+            return
+        if is_stateful(self._sampler):
+            self._go_on(self._sampler)
+        source = iter(self._sampler)
+        if self._keeper is None and is_stateful(source):  # torchdata's samplers may keep their place there
+            self._go_on(source)
+        self._source = source
+
+    def _go_on(self, keeper: Any) -> None:
+        self._keeper, state = keeper, self._place.sampler
+        if isinstance(state, bytes):
+            load(keeper, state)
+            self._past = 0
+        elif self._anew and state.state is not None and keeper is self._sampler:
+            load(keeper, state.state)
+
+    def __next__(self) -> Any:
+        self.open()
+        if self._ended or self._source is None:
+            raise StopIteration
+        if self._past:
+            past, self._past = self._past, 0
+            last = deque(islice(self._source, past), maxlen=Tail.LONGEST)
+            compare(self._place, lambda: list(last[-1]) if self._batches and last else list(last))
+        try:
+            item = next(self._source)
+        except StopIteration:
+            if self._anew:  # it has said once more that it was at its end, and begins now
+                self._anew, self._source = False, iter(self._sampler)
+                return next(self)
+            self._ended = True
+            raise
+        self._anew = False
+        return item
+
+    def state(self) -> Any:
+        """What the sampler says of its place; None if it says nothing, and why if it should and cannot."""
+        if self._keeper is None or isinstance(self._keeper, Unsaid):
+            return self._keeper
+        if self._ended:  # it may have begun anew: then its own word would give the epoch again
+            return end_of(self._keeper)
+        state = saved(self._keeper)
+        if isinstance(state, Unsaid):  # it is asked once, and not for every batch
+            self._keeper = state
+        return state

@@ -1,0 +1,186 @@
+"""The samples of a loader that failed: kept, logged, written down, and not too many of them.
+
+Takes: outcomes as they are delivered, and the options. Gives: the list of bad samples; JSON lines in `error_log`.
+Promises: each bad sample is told once, to `logging` and to the file; more than `max_errors` is an error. No file stays
+open; one that cannot be written to, hours later, is said once and stops nothing.
+Not its job: finding bad samples (reading.salvage, reading.stream_reader).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import operator
+import os
+import threading
+from collections import deque
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+
+from feedline.errors import TooManyErrors
+from feedline.errors.counting import counted
+from feedline.messages.outcome import BadSample, Outcome
+from feedline.options import Care
+
+log = logging.getLogger("feedline")
+
+KEPT = 10_000
+LISTED = 5
+JUDGED = 10
+"""So many bad samples make a share that can be believed: with fewer than that to be expected, chance decides."""
+
+
+class Mishaps:
+    """What has gone wrong with samples in a loader's life."""
+
+    def __init__(self) -> None:
+        self._kept: deque[BadSample] = deque(maxlen=KEPT)
+        self._bad = 0
+        self._read = 0
+        self._different: set[Any] = set()
+        self._file = _Lines()
+        # Threads, and the garbage collector in a thread that holds it: it writes the recording of a loop that is gone.
+        self._lock = threading.RLock()
+
+    @property
+    def samples(self) -> list[BadSample]:
+        """The bad samples, oldest first; the last 10,000."""
+        with self._lock:
+            return list(self._kept)
+
+    @property
+    def count(self) -> int:
+        """How many there have been."""
+        return self._bad
+
+    def take(self, outcome: Outcome, care: Care) -> None:
+        """Count an outcome's samples and tell of the bad ones; TooManyErrors if that is enough."""
+        bad = outcome.bad
+        with self._lock:
+            self._count(outcome, care)
+        if bad:
+            for sample in bad:
+                log.warning("%s; %s", _told(sample), _done_about(sample))
+            if care.error_log is not None:
+                self._file.write(care.error_log, bad)
+        self.judge(care)
+
+    def _count(self, outcome: Outcome, care: Care) -> None:
+        bad = outcome.bad
+        self._read += outcome.size + outcome.dropped + sum(sample.replacement is None for sample in bad)
+        self._bad += len(bad)
+        self._kept.extend(bad)
+        limit = care.max_errors
+        if limit is not None and isinstance(limit, int):  # else nobody wants to know, and there may be many
+            self._different.update(map(_key, bad))
+
+    def judge(self, care: Care, at_end: bool = False) -> None:
+        """Were there more than `max_errors`? A share is judged when enough have been read, or at an epoch's end."""
+        limit = care.max_errors
+        if limit is None or not self._bad:
+            return
+        if isinstance(limit, int):
+            if len(self._different) > limit:
+                raise TooManyErrors(self._complaint(len(self._different), limit))
+        elif self._bad > limit * self._read and (at_end or self._read >= JUDGED / limit):
+            raise TooManyErrors(self._complaint(self._bad, limit))
+
+    def _complaint(self, count: int, limit: float) -> str:
+        last = "".join(f"\n  {_told(sample)}" for sample in self.samples[-LISTED:])
+        return (
+            f"{count} of the {counted(self._read, 'sample')} that this loader has read failed, which is more than "
+            f"max_errors={limit}. The last ones:{last}\n"
+            "loader.errors has them with their tracebacks. Repair them, leave them out of the dataset or sampler, or "
+            "raise max_errors."
+        )
+
+
+class _Lines:
+    """JSON lines in a file that other ranks may append to as well."""
+
+    def __init__(self) -> None:
+        self._torn = False
+        self._told = False
+
+    def write(self, path: str, bad: tuple[BadSample, ...]) -> None:
+        """Append a line for each."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                for sample in bad:
+                    self._append(fd, f"{_line(sample, now)}\n".encode("ascii"))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                log.warning("error_log=%r cannot be written to, so lines are missing from it: %s", path, error)
+
+    def _append(self, fd: int, line: bytes) -> None:
+        rest = b"\n" + line if self._torn else line
+        while rest:  # at once, so that nobody else's line gets into it; the disk may be full in the middle
+            written = os.write(fd, rest)
+            rest = rest[written:]
+            self._torn = bool(rest)
+
+
+def _key(sample: BadSample) -> Any:
+    """What makes it another one; a stream's elements cannot be known again in the next epoch."""
+    if sample.index is None:
+        return sample.epoch, sample.seq, sample.place
+    key = sample.index
+    with contextlib.suppress(Exception):
+        key = operator.index(key)  # a tensor that holds a number is another object each time
+    try:
+        hash(key)
+    except TypeError:
+        return repr(key)
+    return key
+
+
+def _told(sample: BadSample) -> str:
+    named = f"element {sample.place} of the stream" if sample.index is None else f"sample {_shown(sample.index)}"
+    what = f" ({sample.what})" if sample.what else ""
+    return f"{named}{what} failed: {sample.error}"
+
+
+def _done_about(sample: BadSample) -> str:
+    where = f"batch {sample.seq} of epoch {sample.epoch}"
+    if sample.replacement is None:
+        return f"{where} goes without it"
+    return f"{where} has sample {_shown(sample.replacement)} instead"
+
+
+def _shown(index: Any) -> str:
+    return repr(index.item() if isinstance(index, np.generic) else index)
+
+
+def _line(sample: BadSample, now: str) -> str:
+    return json.dumps(
+        {
+            "time": now,
+            "epoch": sample.epoch,
+            "seq": sample.seq,
+            "place": sample.place,
+            "index": _plain(sample.index),
+            "what": sample.what,
+            "error": sample.error,
+            "replacement": _plain(sample.replacement),
+        }
+    )
+
+
+def _plain(index: Any) -> Any:
+    """An index as JSON has it; one that JSON has no way to say, by its `repr`."""
+    try:
+        return json.loads(json.dumps(index, allow_nan=False, default=_number))
+    except Exception:  # whatever the index's own code raises as well
+        return repr(index)
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else operator.index(value)

@@ -1,0 +1,269 @@
+"""A task's samples, several at a time: who reads which, and a pool of threads to do it.
+
+Takes: a dataset, a task and the samples wanted of it. Gives: the samples in order, and what went wrong.
+Promises: samples are begun in order and at most `limit` are being read; each draws its own random numbers, whoever
+reads it; the row says which one is waited for; none is being read any more when the next task begins.
+Not its job: coroutines (coroutines), what to make of an error (fetch, salvage), which samples (fetch).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NamedTuple, Protocol
+
+from feedline.machine.worker_info import place_of_thread, work_for
+from feedline.messages.progress import PLACE, SINCE, Row, among, clock, unwatched
+from feedline.messages.task import Task
+from feedline.randomness.redirection import BySample, SampleGenerators
+from feedline.randomness.rng import Key, enter_sample, enter_task, leave_task, task_seed
+
+log = logging.getLogger("feedline")
+NOTICE_SECONDS = 1.0
+"""So late at most Ctrl-C is noticed that came as the loop went to sleep."""
+STOP_SECONDS = 0.5
+"""For all readers together: a sample under way may end, but nobody waits long after Ctrl-C."""
+
+
+class Wanted(NamedTuple):
+    """A sample of a task."""
+
+    position: int
+    index: Any
+    key: Key
+    """Whose `rng()` it has."""
+
+
+class Reading:
+    """One task's samples, which several readers take in order."""
+
+    def __init__(self, dataset: Any, task: Task, wanted: Sequence[Wanted], row: Row, to_the_end: bool) -> None:
+        self.dataset = dataset
+        self.task = task
+        self.wanted = wanted
+        self.seed = task_seed(task.seed, task.epoch, task.seq)
+        self.samples: list[Any] = [None] * len(wanted)
+        self.errors: dict[int, BaseException] = {}
+        self.limit = 1
+        self._row = row
+        self._to_the_end = to_the_end  # are the others wanted if one fails?
+        self._lock = threading.Lock()
+        self._over = threading.Lock()
+        self._over.acquire()
+        self._next = self._first = self._running = 0
+        self._joined = 1
+        self._end = len(wanted)
+        self._began = [0] * len(wanted)
+        self._by: list[Any] = [None] * len(wanted)
+        self._finished = bytearray(len(wanted))
+
+    def take(self, reader: Any, finished: int = -1) -> int:
+        """The number of the next sample for a reader, who has finished another; -1 if there is no more for it."""
+        with self._lock:
+            if finished >= 0:
+                self._finish(finished)
+            number = self._next
+            if number >= self._end:
+                if not self._running and self._over.locked():
+                    self._over.release()
+                return -1
+            self._next += 1
+            self._running += 1
+            self._by[number], self._began[number] = reader, clock()
+            if number == self._first:
+                self._show(number)
+            return number
+
+    def wants_another(self) -> bool:
+        """Is there work for one more reader? Whoever asks has to send for it."""
+        with self._lock:
+            if self._joined >= self.limit or self._next >= self._end:
+                return False
+            self._joined += 1
+            return True
+
+    def fail(self, number: int, error: BaseException) -> list[Any]:
+        """Reading it has raised; who is to be stopped, because what they read is of no use any more."""
+        with self._lock:
+            self.errors[number] = error
+            is_end = not isinstance(error, Exception)
+            if self._to_the_end and not is_end:
+                return []
+            self._end = min(self._end, number)
+            # Those before it go on: the first error in order is the task's, whichever comes first.
+            rest = range(0 if is_end else number + 1, self._next)
+            return [self._by[other] for other in rest if other != number and not self._finished[other]]
+
+    def is_useless(self, number: int) -> bool:
+        """Has an earlier sample failed, or has nobody been waiting for it any more?"""
+        return number > self._end or self._end < 0
+
+    def wait(self) -> None:
+        """Until all is read."""
+        try:
+            # Python notices a signal that comes just before a thread goes to sleep only when that wakes up.
+            while not self._over.acquire(timeout=NOTICE_SECONDS):
+                pass
+        except BaseException:  # Ctrl-C, or told to leave: who reads now finds nothing more to read
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Nobody wants it any more."""
+        with self._lock:
+            self._end, self._row = -1, unwatched()
+
+    def first_reader(self) -> Any:
+        """Who reads the first sample that is not finished; None if nobody does."""
+        # Without the lock: a signal's handler asks, and may have interrupted whoever holds it.
+        first = self._first
+        return self._by[first] if first < self._next else None
+
+    def _finish(self, number: int) -> None:
+        self._running -= 1
+        self._finished[number] = True
+        if number == self._first:
+            while self._first < self._next and self._finished[self._first]:
+                self._first += 1
+            if self._first < self._next:
+                self._show(self._first)
+
+    def _show(self, number: int) -> None:
+        position = self.wanted[number].position
+        self._row[PLACE] = position if self.limit == 1 else among(position)
+        self._row[SINCE] = self._began[number]
+
+
+class Readers(Protocol):
+    """Those who read for one worker."""
+
+    count: int
+
+    def read(self, reading: Reading) -> None:
+        """Have its samples read, all of them or up to the first that fails."""
+
+    def finish(self, coroutine: Any) -> list[Any]:
+        """What a coroutine gives that reads many samples at once."""
+
+    def stack(self) -> str:
+        """Where the sample that is waited for is being read, as faulthandler writes it; empty if that is not known."""
+
+    def close(self) -> None:
+        """Let them end."""
+
+    def leave(self) -> None:
+        """The process ends, and they with it: what the dataset wants to be done before is done."""
+
+
+class FetchThreads:
+    """A worker's pool of threads; they are started when there is something to read.
+
+    Each thread takes the next sample by itself and wakes one more thread if there is more to do: to hand over every
+    sample would cost a wake-up each (benchmarks/latency.py).
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._owner = os.getpid()
+        self._threads: list[threading.Thread] = []
+        self._waiting: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
+        self._generators = BySample()
+        self._current: Reading | None = None
+
+    def read(self, reading: Reading) -> None:
+        self._start(min(reading.limit, len(reading.wanted)))
+        self._current = reading
+        try:
+            self._waiting.put(reading)
+            reading.wait()
+        finally:
+            self._current = None
+
+    def finish(self, coroutine: Any) -> list[Any]:
+        raise AssertionError("nobody here awaits")
+
+    def stack(self) -> str:
+        reading = self._current
+        ident = None if reading is None else reading.first_reader()
+        return "" if ident is None else lines_of(sys._current_frames().get(ident))
+
+    def close(self) -> None:
+        threads, self._threads = self._threads, []
+        self._generators.close()
+        if not threads or self._owner != os.getpid():
+            return
+        self._waiting.put(None)
+        deadline = time.monotonic() + STOP_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            log.warning("threads of fetch_threads=%d are still busy with a sample and are left behind", self.count)
+
+    def leave(self) -> None:
+        pass
+
+    def _start(self, count: int) -> None:
+        if self._owner != os.getpid():  # a forked copy of the process has none of the threads
+            self._owner, self._threads, self._waiting = os.getpid(), [], queue.SimpleQueue()
+        self._generators.open()
+        while len(self._threads) < count:
+            # A function of what it needs: a thread must not keep a dropped loader alive.
+            arguments = (self._waiting, self._generators, place_of_thread())
+            name = f"feedline-fetch-{len(self._threads)}"
+            thread = threading.Thread(target=_serve, args=arguments, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+
+def _serve(waiting: queue.SimpleQueue[Reading | None], generators: BySample, place: Any) -> None:
+    """The life of a thread of the pool."""
+    work_for(place)
+    own = SampleGenerators()
+    generators.follow(own)
+    while (reading := waiting.get()) is not None:
+        _read_on(reading, own, waiting)
+        del reading  # it refers to the dataset
+    waiting.put(None)
+
+
+def _read_on(reading: Reading, own: SampleGenerators, waiting: queue.SimpleQueue[Reading | None]) -> None:
+    """One sample after the other, as long as there are any."""
+    reader, dataset, samples = threading.get_ident(), reading.dataset, reading.samples
+    number = reading.take(reader)
+    if number >= 0 and reading.wants_another():
+        waiting.put(reading)
+    enter_task(reading.task.seed, reading.task.epoch)
+    while number >= 0:
+        position, index, key = reading.wanted[number]
+        enter_sample(*key)
+        own.enter(reading.seed, position)
+        try:
+            samples[number] = dataset[index]
+        except BaseException as error:  # whoever waits for it is to have it
+            reading.fail(number, error)
+        number = reading.take(reader, number)
+    leave_task()
+
+
+READS = _read_on.__name__
+"""The function in which `__getitem__` is called."""
+
+
+def lines_of(frame: FrameType | None) -> str:
+    """A stack, most recent call first, as faulthandler writes it."""
+    lines = []
+    while frame is not None:
+        lines.append(line_of(frame))
+        frame = frame.f_back
+    return "".join(lines)
+
+
+def line_of(frame: FrameType) -> str:
+    """One call."""
+    return f'  File "{frame.f_code.co_filename}", line {frame.f_lineno} in {frame.f_code.co_name}\n'

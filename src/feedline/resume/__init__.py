@@ -1,0 +1,1 @@
+"""Where a run stands, and how it goes on from there."""

@@ -1,0 +1,280 @@
+"""A loader's place: what `state_dict` says and `load_state_dict` takes, the same for every front.
+
+Takes: the latest epoch's progress, a loaded state. Gives: the place the next iteration begins at.
+Promises: saved at any moment — before, in and after an epoch, with batches under way — it goes on with the batch that
+would have come next.
+Not its job: the format (state), what a front's order depends on besides (fronts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from feedline.errors import StateError
+from feedline.errors.counting import counted
+from feedline.order.rank_turns import ONE_RANK, Turns
+from feedline.reading.stream_source import anew, goes_on
+from feedline.resume.passed import ALONE, Passed, Sharing
+from feedline.resume.state import End, Place, Tail, Unsaid
+from feedline.resume.stateful import is_stateful
+
+
+class Progress:
+    """Where a loader stands."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        """The epoch that comes next, or goes on."""
+        self._loaded: Place | None = None
+        self._latest: Passed | None = None
+        self._between = _Between()
+        self._before: tuple[int, Place | None, Passed | None, _Between] = (0, None, None, self._between)
+
+    def set_epoch(self, epoch: int) -> None:
+        """From the beginning of that epoch on; a loaded place in it is kept."""
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
+            raise ValueError(f"epoch must be a whole number of at least 0; got {epoch!r}")
+        self._leave()
+        self.epoch = epoch
+        if self._loaded is not None and self._loaded.epoch != epoch:
+            end = self._loaded.sampler if isinstance(self._loaded.sampler, End) else None
+            self._between = _Between(self._loaded.datasets, sampler=end)
+            self._loaded = None
+
+    def load(self, place: Place) -> None:
+        """The next iteration begins there."""
+        self.epoch, self._loaded, self._latest, self._between = place.epoch, place, None, _Between()
+
+    def begin(
+        self,
+        shards: int,
+        sharing: Sharing = ALONE,
+        lasting: bool = True,
+        sampler: End | Unsaid | None = None,
+        turns: Turns = ONE_RANK,
+    ) -> tuple[Place, Passed]:
+        """Begin an iteration: the place for its plan (in this rank's samples), and what counts it.
+
+        A stream's `shards` are those of all ranks. `lasting`: are its datasets, as one epoch has left them, those that
+        the next one reads? Else, with workers that are started anew, each epoch begins with the dataset as it is in the
+        main process. `sampler`: what a foreign one says of itself now, before it is asked for this epoch.
+        """
+        self._before = self.epoch, self._loaded, self._latest, self._between
+        self._leave()
+        place = self._loaded or Place(self.epoch, datasets=self._between.datasets, sampler=self._between.sampler)
+        has_it = self._between.here if self._loaded is None and len(place.datasets) == shards else frozenset()
+        if shards and not place.shards:
+            place = _shared_out(place, shards)
+            if self._loaded is None:  # who could not be asked has lost nothing here
+                place = replace(place, datasets=[each for each in place.datasets if each and "state" in each])
+        try:
+            _check_ranks(place, sharing)
+            _check_ahead(place, turns)
+        except StateError:
+            self.take_back()
+            raise
+        if sharing.ranks > 1 and isinstance(place.sampler, Tail):
+            place = replace(place, sampler=None)  # the indices before it were another rank's, or all ranks'
+        is_so = self._between.is_over and place.sampler is None and isinstance(sampler, End)
+        begun = replace(place, sampler=sampler) if is_so else place
+        self._loaded, self._latest = None, Passed(begun, sharing, lasting, turns=turns)
+        self.epoch = place.epoch + 1
+        streams = {
+            shard: {**record, "there": True} if int(shard) in has_it else record
+            for shard, record in place.streams.items()
+        }
+        return replace(place, samples=-(-place.samples // sharing.ranks), streams=streams), self._latest
+
+    def take_back(self) -> None:
+        """The iteration could not be begun after all: all is as it was before."""
+        self.epoch, self._loaded, self._latest, self._between = self._before
+
+    def place(self, sampler: Callable[[], End | Unsaid | None]) -> Place:
+        """Where to go on from; between two epochs, also from what a foreign sampler says of itself now."""
+        if self._loaded is not None:
+            return self._loaded
+        if self._latest is not None and not self._latest.finished:
+            return self._latest.place
+        between = _Between.after(self._latest, self._between)
+        said = between.sampler or (sampler() if between.is_over else None)
+        unsaid, said = (said, None) if isinstance(said, Unsaid) else ("", said)
+        return Place(self.epoch, datasets=between.datasets, sampler=said, unsaid=unsaid)
+
+    def _leave(self) -> None:
+        self._between = _Between.after(self._latest, self._between)
+        self._latest = None
+
+
+class _Between(NamedTuple):
+    """What is left of an epoch when it is over."""
+
+    datasets: Sequence[dict[str, Any] | None] = ()
+    """How each part begins the next one."""
+    here: frozenset[int] = frozenset()
+    """The parts whose datasets are so in this process or its workers, because they were read there."""
+    sampler: End | None = None
+    """What the sampler said of itself, where it does not know that in this process."""
+    is_over: bool = False
+    """Has there been an epoch here?"""
+
+    @classmethod
+    def after(cls, latest: Passed | None, before: _Between) -> _Between:
+        if latest is None:
+            return before
+        if not latest.finished:
+            return cls()
+        end = latest.untold
+        if not latest.lasting:
+            return cls(sampler=end, is_over=True)
+        return cls(latest.datasets(), frozenset(latest.opened), end, is_over=True)
+
+
+def _shared_out(place: Place, shards: int) -> Place:
+    """An epoch of a stream that has not begun, in so many parts, each with what its dataset said at the last one's end.
+
+    For another number of parts that is known if all have said the same, as of the number of the epoch: of another's
+    dataset it may also be how far its part went.
+    """
+    datasets = place.datasets
+    if len(datasets) != shards:
+        plain = [each and {name: value for name, value in each.items() if name != "count"} for each in datasets]
+        first = plain[0] if plain else None
+        if first is not None and "complete" in first and all(each == first for each in plain):
+            total = sum(each.get("count", 0) for each in datasets if each)
+            datasets = [{**first, "total": total}] * shards
+    if len(datasets) != shards:
+        return replace(place, shards=shards)
+    streams = {str(shard): record for shard, record in enumerate(datasets) if record and "state" in record}
+    problems = [record for record in datasets if record and "problem" in record]
+    return replace(place, shards=shards, streams=streams, datasets=problems)
+
+
+def _check_ranks(place: Place, sharing: Sharing) -> None:
+    is_end = sharing.total is not None and place.samples >= sharing.total
+    if is_end or not place.samples % sharing.ranks:
+        return
+    what = "batch" if sharing.whole_batches else "sample"
+    remedy = "that divides it" if sharing.whole_batches else "and a batch_size whose product is the same as before"
+    raise StateError(
+        f"the state stands at {what} {place.samples} of its epoch, which {sharing.ranks} ranks cannot share evenly: "
+        f"continue with a number of ranks {remedy}"
+    )
+
+
+def _check_ahead(place: Place, turns: Turns) -> None:
+    if place.ahead and place.is_of_others(turns[:2]):
+        raise StateError(
+            "the state cannot be continued here, because batches after its place had been delivered already "
+            f"(in_order=False) and those of the other ranks are not known: continue with {place.ranks[0]} ranks, each "
+            "from the state that it has saved itself"
+        )
+
+
+def after(place: Place, length: Callable[[], int]) -> Place:
+    """The beginning of the next epoch, where one is over whether its sampler and a stream's parts know it or not.
+
+    Those whose end has not been met stand after their last element if all batches of the epoch have been delivered.
+    """
+    try:
+        is_over = place.batches >= length()
+    except TypeError:
+        is_over = False
+    said = End(place.sampler) if is_over and isinstance(place.sampler, bytes) else place.sampler
+    sampler = said if isinstance(said, End) else None
+    datasets = [_after(place, shard, is_over) for shard in range(place.shards)]
+    return Place(place.epoch + 1, datasets=datasets if any(datasets) else (), sampler=sampler)
+
+
+def _after(place: Place, shard: int, is_over: bool) -> dict[str, Any] | None:
+    """How a part begins the next epoch."""
+    record = place.streams.get(str(shard), {})
+    alone = record.get("own", True)
+    # Of a shuffle buffer, and where not every batch is asked for, the latest state may be from before the last element.
+    is_last = record.get("next", 0) >= (place.batches if alone else place.batches - place.shards + 1)
+    if "ended" in record or (is_over and is_last and "shuffle" not in record):
+        return anew(record) or None
+    if "dataset" not in record and record.get("of") != "dataset":
+        return None
+    return {"problem": "the state of its end is not known where Lightning ends an epoch by counting batches"}
+
+
+def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
+    """What to tell the user of what a state lacks.
+
+    >>> part = {"read": 12, "problem": "Mine.state_dict() failed: TypeError"}
+    >>> print(next(lacking({"streams": {"0": part}}, None))[:97])
+    the loader's state lacks that of its IterableDataset, because Mine.state_dict() failed: TypeError
+    """
+    parts = [*state.get("streams", {}).values(), *filter(None, state.get("datasets", ()))]
+    for problem in sorted({part["problem"] for part in parts if "problem" in part}):
+        yield (
+            f"the loader's state lacks that of its IterableDataset, because {problem}. Who goes on from it begins with "
+            "the IterableDataset as it then is, reads it again and passes over what was delivered of the epoch. "
+            f"{REMEDY}"
+        )
+    if "sampler_problem" in state:
+        yield (
+            f"the loader's state lacks that of its sampler, because {state['sampler_problem']}. Who goes on from it "
+            f"asks the sampler again for the epoch's indices, which must be the same. {REMEDY}"
+        )
+    if "reading" not in state and is_stateful(dataset):
+        yield (
+            f"the loader's state lacks that of its dataset: {type(dataset).__name__} has a state_dict(), but is read "
+            "by indices, and each worker has a copy of its own. Let a sample follow from its index and feedline.rng(), "
+            "and let the sampler keep what is to be kept"
+        )
+
+
+def read_again(place: Place, dataset: Any) -> str | None:
+    """What to tell the user if a stream cannot say where it stands, so that its elements are read again.
+
+    >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), [])[:62])
+    to go on with batch 3, 12 elements of the IterableDataset list
+    """
+    name = type(dataset).__name__
+    problem = next((each["problem"] for each in place.datasets if each and "problem" in each), None)
+    if problem is not None:
+        return f"the epoch begins with the IterableDataset {name} as it is, because {problem}"
+    if any(record and "state" in record for record in place.datasets):
+        return (
+            f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and what its "
+            f"state_dict() said is of their parts. There are {place.shards} now, so the epoch begins without these "
+            "states: continue with as many workers as then"
+        )
+    if _begins_apart(place) and not type(dataset).__module__.startswith(
+        "feedline."
+    ):  # whose order follows from the epoch
+        return (
+            f"nothing had been delivered of {counted(place.shards - len(place.streams), 'part')} of the "
+            f"IterableDataset {name}, so these begin with it as it is, and the others where their iterators stood. Its "
+            f"order must be that of epoch {place.epoch} (the first is 0): if it counts its epochs by itself, tell it "
+            "that one"
+        )
+    parts = [part for part in place.streams.values() if "read" in part and "of" not in part]
+    elements = sum(part["read"] for part in parts)
+    if not elements:
+        return None
+    why = next((f"{part['problem']}. {REMEDY}" for part in parts if "problem" in part), "") or (
+        "it cannot say where it stands: define state_dict() and load_state_dict(state) on the dataset, or on what its "
+        "__iter__ returns"
+    )
+    epoch = (
+        f". Its order must be that of epoch {place.epoch} (the first is 0): if it counts its epochs by itself, tell it "
+        "that one"
+    )
+    return (
+        f"to go on with batch {place.batches}, {counted(elements, 'element')} of the IterableDataset {name} "
+        f"{'is' if elements == 1 else 'are'} read again and passed over (those of the "
+        f"{counted(place.batches, 'batch')} before), because {why}{epoch if place.epoch else ''}"
+    )
+
+
+def _begins_apart(place: Place) -> bool:
+    """Do some parts go on where an iterator stood, in a later epoch, and others begin with nothing but the dataset?"""
+    said = any(goes_on(part) and not {"dataset", "complete"} & part.keys() for part in place.streams.values())
+    return said and place.epoch > 0 and place.ranks[0] == 1 and len(place.streams) < place.shards
+
+
+REMEDY = "Let state_dict() be called without arguments, and return something that pickles"

@@ -1,0 +1,105 @@
+"""Endless loading, counted in epochs of one's own choosing.
+
+Takes: a loader and a number of batches. Gives: `Forever`, which gives exactly that many batches each time it is
+iterated, goes on where it was the next time, and begins the data anew (in another order) whenever it ends.
+Promises: as resumable as its loader. Not its job: different data on each rank (DistributedSampler).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from feedline.errors import FeedlineError, StateError
+from feedline.errors.checks import check_whole
+from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead
+
+AHEAD = (
+    "Lightning has taken a batch of forever(…) ahead of the step it saves, because a loader beside it has no length: "
+    "that batch will be missing after resuming. Give that loader's dataset a __len__, or use forever(…) of it, too"
+)
+
+
+class Forever:
+    """Virtual epochs of `batches_per_epoch` batches; see `DataLoader.forever`."""
+
+    def __init__(self, loader: Any, batches_per_epoch: int) -> None:
+        self.loader = loader
+        self.batches_per_epoch = check_whole("batches_per_epoch", batches_per_epoch, least=1)
+        self._batches: Iterator[Any] | None = None
+        self._given = 0
+        self._goes_on = False
+
+    def __len__(self) -> int:
+        return self.batches_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """One virtual epoch; after `load_state_dict` the rest of one."""
+        if not self._goes_on:
+            self._given = 0
+        self._goes_on = False
+        return _Virtual(self)
+
+    def following(self) -> Any:
+        """The next batch, however often the data has to begin anew."""
+        for _ in range(2):  # the rest of this pass over the data, and another one
+            if self._batches is None:
+                self.loader.set_epoch(self.loader.epoch)  # which tells samplers that want to be told
+                self._batches = iter(self.loader)
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                self._batches = None
+                continue
+            self._given += 1
+            return batch
+        raise FeedlineError("the loader has no batches, so there is nothing to go on with for ever")
+
+    @property
+    def samples_given(self) -> int | None:
+        """How many the latest batch was made of, if the loader knows."""
+        return getattr(self._batches, "samples_given", None)
+
+    @property
+    def is_over(self) -> bool:
+        """Has this virtual epoch given all its batches?"""
+        return self._given >= self.batches_per_epoch
+
+    def end_told(self) -> None:
+        """The user knows that this virtual epoch is over: what is saved from now on is the beginning of the next."""
+        self._given = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands: the loader's own state, and how many batches this virtual epoch has given."""
+        if is_ahead(asking_loop()):
+            warnings.warn(AHEAD, stacklevel=2)
+        return {"given": self._given, "loader": self.loader.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        if not isinstance(state, dict) or "given" not in state or "loader" not in state:
+            raise StateError("this is no state of loader.forever(…); a loader's own state goes to the loader")
+        given = state["given"]
+        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+            raise StateError(f"the state is damaged: {given!r} is no number of batches given")
+        self.loader.load_state_dict(state["loader"])
+        self._given, self._goes_on, self._batches = 0 if epoch_is_over(asking_loop()) else given, True, None
+
+
+class _Virtual(Iterator[Any]):
+    def __init__(self, forever: Forever) -> None:
+        self._forever = forever
+        self._is_over = False
+
+    @property
+    def samples_given(self) -> int | None:
+        return self._forever.samples_given
+
+    def __next__(self) -> Any:
+        if self._is_over or self._forever.is_over:
+            if not self._is_over:
+                self._is_over = True
+                self._forever.end_told()
+            raise StopIteration
+        return self._forever.following()

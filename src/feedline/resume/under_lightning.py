@@ -1,0 +1,65 @@
+"""What Lightning knows of an epoch, and a loader must know to save and load its place for it.
+
+Takes: the call stack. Gives: the loop of Lightning's that saves or loads, and what it says.
+Promises: None and False wherever it is not Lightning that asks; Lightning is not imported.
+Not its job: what follows from it (fronts, forever).
+
+Lightning hands a loader no more than its state. But it ends an epoch by counting, without having met its end; on
+loading a checkpoint of such a moment it calls iter() for the *next* epoch (sometimes twice), so that a place after the
+last batch would be an epoch without batches. And where it knows no length it takes one batch ahead. So the loop is
+looked for among the callers: it was told by the checkpoint, and knows by itself, whether its epoch is over.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+_ROOTS = ("lightning", "pytorch_lightning")
+_ASKING = ("_load_combined_loader_states", "on_save_checkpoint")
+"""Methods of Lightning's fit loop: tests/integrations/test_lightning_resume.py fails where they have other names."""
+
+
+def asking_loop() -> Any:
+    """Lightning's fit loop, if it is what has its loaders' states saved or loaded by the caller; else None.
+
+    A loader inside another of ours (forever) is not Lightning's own, and its epochs are not Lightning's.
+
+    >>> asking_loop() is None
+    True
+    """
+    for name, frame in _callers():
+        if name == "feedline.resume.endless":
+            return None
+        if frame.f_code.co_name in _ASKING and _is_lightnings(name):
+            loop = frame.f_locals.get("self")
+            return loop if hasattr(loop, "epoch_loop") else None
+    return None
+
+
+def epoch_is_over(loop: Any) -> bool:
+    """Has Lightning had the last batch that it wants of its epoch?"""
+    return loop is not None and bool(loop.epoch_loop.batch_progress.is_last_batch)
+
+
+def is_ahead(loop: Any) -> bool:
+    """Has Lightning taken a batch that it has not trained on yet?"""
+    return loop is not None and len(getattr(loop._data_fetcher, "batches", ())) > 0
+
+
+def is_iterating() -> bool:
+    """Is it Lightning that takes the batches?"""
+    return any(name.endswith(".loops.fetchers") and _is_lightnings(name) for name, _ in _callers())
+
+
+def _is_lightnings(module: str) -> bool:
+    return module.partition(".")[0] in _ROOTS
+
+
+def _callers() -> Iterator[tuple[str, FrameType]]:
+    frame = sys._getframe(2).f_back  # who called the one that asks
+    while frame is not None:
+        yield str(frame.f_globals.get("__name__")), frame
+        frame = frame.f_back

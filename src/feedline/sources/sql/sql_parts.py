@@ -1,0 +1,56 @@
+"""Which keys are whose: a table shared out by ranges of its key, or by a hash of it.
+
+Takes: a part's number, the key's least and greatest value. Gives: a part's parts; a range's ends; its rows.
+Promises: the parts hold every key once, whatever the count; parts of a part make up that part. The first range has
+no lower end and the last no upper one, so rows that are added later are somebody's.
+Not its job: asking for them (stream).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets.stable_hash import stable_words
+from feedline.errors import OptionError
+from feedline.errors.checks import check_whole
+
+SEED = 0x5041525453
+"""Of the hash: apart from those of splits, or a part would hold one split only."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several."""
+
+    index: int = 0
+    count: int = 1
+
+    def split(self, index: int, count: int) -> Part:
+        """A part of this part.
+
+        >>> Part(1, 2).split(0, 3)
+        Part(index=3, count=6)
+        """
+        check_whole("count", count, least=1)
+        if check_whole("index", index, least=0) >= count:
+            raise OptionError(f"index must be below count={count}; got {index}")
+        return Part(self.index * count + index, self.count * count)
+
+    def ends(self, least: int, most: int) -> tuple[int | None, int | None]:
+        """Its range of whole numbers, of all that lie from `least` to `most`: first, and first that is not its.
+
+        >>> [Part(index, 3).ends(0, 9) for index in range(3)]
+        [(None, 3), (3, 6), (6, None)]
+        """
+        span = most - least + 1
+        first, end = (least + span * number // self.count for number in (self.index, self.index + 1))
+        return (first if self.index else None), (end if self.index + 1 < self.count else None)
+
+    def keeps(self, keys: Sequence[Any]) -> list[bool]:
+        """Which of these keys are its, by their hash."""
+        words = stable_words([str(key) for key in keys], SEED) >> np.uint64(32)
+        return [bool(each) for each in (words * np.uint64(self.count) >> np.uint64(32)) == self.index]
