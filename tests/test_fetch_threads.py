@@ -24,7 +24,7 @@ from feedline import DataLoader, OptionError, get_worker_info, rng
 from feedline.messages.marks import Marking
 from feedline.messages.progress import AT_ONCE, COLLATING, PLACE, SINCE, among, place_among, unwatched
 from feedline.messages.task import Task
-from feedline.reading.fetch_threads import FetchThreads, Reading, Wanted
+from feedline.reading.fetch_threads import ConcurrentReading, FetchThreads, Wanted
 from feedline.supervise import watchdog
 
 PATIENCE = 600.0
@@ -343,10 +343,10 @@ def test_what_is_recorded_does_not_pretend_to_know_each_samples_time(tmp_path: P
         assert (tmp_path / "run.html").stat().st_size > 1000
 
 
-def a_reading(dataset: Any, count: int, limit: int = 2, row: Any = None, to_the_end: bool = False) -> Reading:
+def a_reading(dataset: Any, count: int, limit: int = 2, row: Any = None, to_the_end: bool = False) -> ConcurrentReading:
     task = Task(0, 0, 7, list(range(count)))
     wanted = [Wanted(place + 10, place, (place,)) for place in range(count)]
-    reading = Reading(dataset, task, wanted, unwatched() if row is None else row, to_the_end)
+    reading = ConcurrentReading(dataset, task, wanted, unwatched() if row is None else row, to_the_end)
     reading.limit = limit
     return reading
 

@@ -146,7 +146,7 @@ def test_the_slowest_samples_are_found_with_their_indices():
 
 def test_samples_read_at_once_have_no_times():
     at_once = made(0, 0, [5])._replace(places=(AT_ONCE, COLLATING))
-    assert measured.samples([at_once]) == measured.samples([]) == measured.Samples()
+    assert measured.samples([at_once]) == measured.samples([]) == measured.SampleTimes()
 
 
 def test_workers_are_added_up():
@@ -230,9 +230,9 @@ def test_there_is_a_verdict_for_any_run(seconds, waiting, fetching, collating, d
 
 def test_what_else_is_worth_a_look_is_said():
     quiet = measured.composition([gave(0, 0, 1, ((0, 2), (1, 2)))])
-    assert notes(Stats(), 0, measured.Samples(), quiet) == []
+    assert notes(Stats(), 0, measured.SampleTimes(), quiet) == []
     sorted_data = measured.composition([gave(i, i, i, ((i, 4),)) for i in range(4)])
-    slow = measured.Samples(number=100, total=100.0, in_slow=30.0)
+    slow = measured.SampleTimes(number=100, total=100.0, in_slow=30.0)
     said = notes(Stats(errors=1, collate=CollateStats(padding=0.5)), 2, slow, sorted_data)
     for words in (
         "30 % of the reading",
@@ -243,7 +243,7 @@ def test_what_else_is_worth_a_look_is_said():
     ):
         assert sum(words in line for line in said) == 1
     same_label = measured.composition([gave(i, i, i, ((3, 4),)) for i in range(4)])
-    assert notes(Stats(), 0, measured.Samples(), same_label) == []  # it has no other
+    assert notes(Stats(), 0, measured.SampleTimes(), same_label) == []  # it has no other
 
 
 # ── The page ──────────────────────────────────────────────────────────────────────────────────────────────

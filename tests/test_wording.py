@@ -6,8 +6,8 @@ import pytest
 
 from feedline import DataLoader
 from feedline.diagnose.doctor.consult import judged
-from feedline.diagnose.doctor.evidence import Evidence, Reading, Run, Setting
-from feedline.diagnose.tune.trial import Setting as Tried
+from feedline.diagnose.doctor.evidence import Evidence, LoaderSetting, Reading, Run
+from feedline.diagnose.tune.trial import LoaderSetting as Tried
 from feedline.observe.report.report_verdict import Waits, verdict
 from feedline.observe.stats import Chosen, Flow
 from feedline.resume.checkpoint import read_again
@@ -24,7 +24,7 @@ def test_one_batch_is_one_batch() -> None:
     assert said is not None
     assert "1 element of the IterableDataset list is read again and passed over (those of the 1 batch before)" in said
     assert verdict(Flow(batches=1, seconds=1), Waits(), 2).headline.startswith("1 batch is too few to judge")
-    seen = Evidence(Setting(length=1), (Reading(0),), run=Run(batches=1))
+    seen = Evidence(LoaderSetting(length=1), (Reading(0),), run=Run(batches=1))
     assert judged(seen)[-1].title.startswith("Examined: 1 of 1 sample read, 1 batch run with workers")
     assert str(Tried(1)) == "1 process"
 

@@ -15,7 +15,7 @@ from feedline.observe.stats import WorkerMemory
 from feedline.supervise import worker_memory as memory
 from feedline.supervise.growth import MB, STEPS_WITHIN, History, Point, copied, steady
 from feedline.supervise.records import largest
-from feedline.supervise.worker_memory import EVERY, MemoryWatch, Setting, measure, own_memory, private_own
+from feedline.supervise.worker_memory import EVERY, MemorySetting, MemoryWatch, measure, own_memory, private_own
 
 
 def found(*megabytes: float, steps: int = 3) -> bool:
@@ -145,7 +145,9 @@ def test_a_leak_is_told_once_and_of_the_worst(grown: dict[int, int]) -> None:
         grown.update({11: 50 * MB, 12: (50 + 12 * epoch) * MB, 13: (50 + 20 * epoch) * MB})
         watch.begin(processes)
         clock.now += 1
-        told += [(epoch, words) for words in watch.look(lambda: processes, Setting(None, False, False), ended=True)]
+        told += [
+            (epoch, words) for words in watch.look(lambda: processes, MemorySetting(None, False, False), ended=True)
+        ]
     ((epoch, words),) = told
     assert epoch == 3
     assert "worker 2 (pid 13) grows by 20.0 MB per epoch: from 50 to 110 MB in the last 3 epochs" in words
@@ -160,7 +162,7 @@ def test_new_workers_in_each_epoch_are_no_leak(grown: dict[int, int]) -> None:
         grown[epoch + 1] = (50 + 20 * epoch) * MB
         watch.begin([(0, epoch + 1)])
         clock.now += 1
-        assert not watch.look(lambda: [(0, epoch + 1)], Setting(None, False, False), ended=True)  # noqa: B023
+        assert not watch.look(lambda: [(0, epoch + 1)], MemorySetting(None, False, False), ended=True)  # noqa: B023
         assert len(watch._ends) == 1
 
 
@@ -183,7 +185,7 @@ def test_a_long_epoch_is_looked_into_but_not_the_first_of_a_map(
     while clock.now < 1000 + (STEPS_WITHIN + 1.5) * EVERY:
         clock.now += 0.25
         grown[11] += MB // 4
-        words += watch.look(processes, Setting(None, stream, False), ended=False)
+        words += watch.look(processes, MemorySetting(None, stream, False), ended=False)
     assert len(looked) == STEPS_WITHIN + 1
     assert min(np.diff(looked)) >= EVERY
     assert bool(words) is told
@@ -205,7 +207,7 @@ def test_looking_takes_no_more_than_a_hundredth_of_the_time(
     for _ in range(3000):
         watch.begin([(0, 11)])
         clock.now += 0.1
-        watch.look(lambda: [(0, 11)], Setting(None, False, False), ended=True)
+        watch.look(lambda: [(0, 11)], MemorySetting(None, False, False), ended=True)
     assert 0 < spent[0] <= 0.012 * (clock.now - 1000.0)
 
 
@@ -224,7 +226,7 @@ def test_copies_are_told_with_the_name_of_the_list_and_only_of_forked_workers(mo
         for _ in range(3):
             watch.begin([(0, 11)])
             clock.now += 1
-            words += watch.look(lambda: [(0, 11)], Setting(dataset, False, forked), ended=True)
+            words += watch.look(lambda: [(0, 11)], MemorySetting(dataset, False, forked), ended=True)
         assert len(words) == expected
         if words:
             assert "copied 49 MB" in words[0]

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from feedline.diagnose.tune.candidates import Bounds
-from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
+from feedline.diagnose.tune.trial import Spending, Trial, TrialSetting, TrialWindow
 
 
 @dataclass
@@ -32,9 +32,9 @@ class Machine:
     broken: tuple[str, ...] = ()
     """Kinds of workers that cannot be had."""
     now: float = 0.0
-    measured: list[Setting] = field(default_factory=list)
+    measured: list[TrialSetting] = field(default_factory=list)
 
-    def rate(self, setting: Setting) -> float:
+    def rate(self, setting: TrialSetting) -> float:
         """Batches a second that the step gets, without noise."""
         step = max(self.step, 1e-9)
         if not setting.workers:
@@ -48,7 +48,7 @@ class Machine:
             limits.append(1 / max(self.computing * self.holds_lock, 1e-9))
         return 1 / max(step, 1 / min(limits))
 
-    def measure(self, setting: Setting, seconds: float) -> Trial:
+    def measure(self, setting: TrialSetting, seconds: float) -> Trial:
         """As running.Runner does, on a clock of its own."""
         self.measured.append(setting)
         if setting.workers and setting.kind in self.broken:
@@ -57,7 +57,7 @@ class Machine:
         self.now += min(self.start + seconds, max(seconds, self.start))
         rng, rate = random.Random(f"{self.seed} {len(self.measured)}"), self.rate(setting)
         windows = tuple(
-            Window(10, 10 * max(0.0, 1 / (rate * (1 + rng.uniform(-self.noise, self.noise))) - self.step))
+            TrialWindow(10, 10 * max(0.0, 1 / (rate * (1 + rng.uniform(-self.noise, self.noise))) - self.step))
             for _ in range(3)
         )
         batches = max(1, round(rate * seconds))

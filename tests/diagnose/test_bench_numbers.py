@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.diagnose.bench.bench_pace import NothingLoaded, Pace
+from feedline.diagnose.bench.bench_pace import BenchPace, NothingLoaded
 from feedline.diagnose.bench.bench_page import listed, page, verdict
-from feedline.diagnose.bench.bench_subject import Subject
+from feedline.diagnose.bench.bench_subject import BenchSubject
 from feedline.diagnose.bench.comparing import compared, noise_of
 from feedline.diagnose.bench.comparison import SAME, Comparison, Contest, Measured
 from feedline.diagnose.bench.machine_noise import BUSY
@@ -176,7 +176,7 @@ class Batches:
 @given(samples=st.integers(1, 60), size=st.integers(1, 20), epochs=st.integers(1, 3))
 def test_windows_count_every_sample_once(samples, size, epochs):
     loader = Batches(-(-samples // size))
-    pace = Pace(Subject(loader, 0, size, samples, ""))
+    pace = BenchPace(BenchSubject(loader, 0, size, samples, ""))
     assert sum(pace._take() for _ in range(loader.count * epochs)) == samples * epochs
     assert (loader.taken, loader.begun) == (loader.count * epochs, epochs)
 
@@ -184,7 +184,7 @@ def test_windows_count_every_sample_once(samples, size, epochs):
 @given(workers=st.integers(0, 5), count=st.integers(1, 40))
 def test_a_window_is_of_whole_rounds_and_goes_on_where_the_last_ended(workers, count):
     loader, full = Batches(count), max(1, workers)
-    pace = Pace(Subject(loader, workers, None, None, ""))
+    pace = BenchPace(BenchSubject(loader, workers, None, None, ""))
     for windows in (1, 2):
         assert pace.window(1e-9) > 0
         assert loader.taken == full * windows
@@ -194,21 +194,21 @@ def test_a_window_is_of_whole_rounds_and_goes_on_where_the_last_ended(workers, c
 @given(workers=st.integers(0, 5), count=st.integers(1, 40))
 def test_warming_up_ends_after_an_epoch_or_at_the_first_round_after_its_time(workers, count):
     loader, full = Batches(count), max(1, workers)
-    pace = Pace(Subject(loader, workers, None, None, ""))
+    pace = BenchPace(BenchSubject(loader, workers, None, None, ""))
     assert pace.warm_up(0.0) == (count < full)
     assert loader.taken == min(count, full)
     assert pace.batches == (count if count < full else None)
-    whole = Pace(Subject(Batches(count), workers, None, None, ""))
+    whole = BenchPace(BenchSubject(Batches(count), workers, None, None, ""))
     assert whole.warm_up(1e9)
     assert whole.batches == count
 
 
 def test_epochs_are_whole_and_an_empty_one_is_said():
     loader = Batches(7)
-    assert Pace(Subject(loader, 2, 4, 25, "")).epochs(1e-9) > 0
+    assert BenchPace(BenchSubject(loader, 2, 4, 25, "")).epochs(1e-9) > 0
     assert (loader.taken, loader.begun) == (7, 1)
     with pytest.raises(NothingLoaded, match="no batch"):
-        Pace(Subject(Batches(0), 0, 4, 0, "")).warm_up(1.0)
+        BenchPace(BenchSubject(Batches(0), 0, 4, 0, "")).warm_up(1.0)
 
 
 # Processes

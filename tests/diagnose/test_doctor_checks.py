@@ -20,13 +20,13 @@ from feedline.diagnose.doctor.evidence import (
     ARRAY,
     NUMBER,
     Carried,
+    CodeLine,
     Column,
     Evidence,
     Field,
-    Line,
+    LoaderSetting,
     Reading,
     Run,
-    Setting,
 )
 from feedline.diagnose.findings import Finding
 from feedline.machine.gil import Looks
@@ -40,7 +40,7 @@ def with_labels(known: list[Any], **setting: Any) -> Evidence:
         Reading(index, fields=(IMAGE, Field("[1]", NUMBER, "int", (), 8, value=label)))
         for index, label in enumerate(known)
     ]
-    return Evidence(Setting(length=len(known), **setting), tuple(readings))
+    return Evidence(LoaderSetting(length=len(known), **setting), tuple(readings))
 
 
 def ids(findings: Any) -> list[str]:
@@ -80,8 +80,8 @@ def test_the_label_among_several_numbers() -> None:
     fields = (IMAGE, Field("['id']", NUMBER, "int", (), 8, value=3), Field("['target']", NUMBER, "int", (), 8, value=4))
     seen = Evidence(readings=tuple(Reading(index, fields=fields) for index in range(30)))
     assert labels.label_path(seen) == "['target']"
-    assert labels.label_path(replace(seen, setting=Setting(label="id"))) == "['id']"
-    assert labels.label_path(replace(seen, setting=Setting(label="nothing"))) is None
+    assert labels.label_path(replace(seen, setting=LoaderSetting(label="id"))) == "['id']"
+    assert labels.label_path(replace(seen, setting=LoaderSetting(label="nothing"))) is None
 
 
 def test_sorted_data_matters_where_it_is_read_in_order() -> None:
@@ -126,7 +126,7 @@ def test_a_stream_of_one_label_may_be_sorted() -> None:
 
 def of_shapes(*shapes: tuple[int, ...], **setting: Any) -> Evidence:
     readings = [Reading(index, fields=(Field("", ARRAY, "float32", shape),)) for index, shape in enumerate(shapes)]
-    return Evidence(Setting(**setting), tuple(readings))
+    return Evidence(LoaderSetting(**setting), tuple(readings))
 
 
 def test_lengths_that_vary_are_the_collate_fns_business() -> None:
@@ -171,7 +171,7 @@ def test_a_seed_that_few_samples_set_is_no_rule() -> None:
 
 def test_repeated_elements_of_the_stream_itself_are_no_duplicates() -> None:
     constant = tuple(Reading(index, digest="same") for index in range(50))
-    seen = Evidence(Setting(stream=True), constant, constant)
+    seen = Evidence(LoaderSetting(stream=True), constant, constant)
     assert ids(randomness.check_duplicates(seen)) == []
 
 
@@ -214,7 +214,7 @@ def timed(*seconds: float, **more: Any) -> Evidence:
 
 def test_threads() -> None:
     def said(looks: Looks, threads: bool = False) -> list[tuple[str, str]]:
-        seen = timed(0.01, looks=looks, setting=Setting(threads=threads))
+        seen = timed(0.01, looks=looks, setting=LoaderSetting(threads=threads))
         return [(each.id, each.severity) for each in speed.check_threads(seen)]
 
     assert said(PYTHON) == [("python-bound", "note")]
@@ -238,7 +238,7 @@ def test_a_slow_first_time_is_no_slow_sample() -> None:
 
 
 def test_a_line_is_named_only_if_it_was_met_often() -> None:
-    line = Line("data.py", 7, "__getitem__")
+    line = CodeLine("data.py", 7, "__getitem__")
     few = Evidence(readings=tuple(Reading(place, 0.02, lines=((line, 1),)) for place in range(10)))
     (finding,) = speed.check_reading(few)
     assert "data.py" not in finding.explanation
@@ -284,7 +284,7 @@ def test_padding_is_told_above_two_fifths(padding: float | None, said: list[str]
 def test_the_default_collation_of_a_mere_dataset_may_fail() -> None:
     seen = Evidence(run=Run(error="CollateError: sample 3 has shape (2,)"))
     assert ids(batches.check_collation(seen)) == []
-    assert ids(batches.check_collation(replace(seen, setting=Setting(loader=True)))) == ["collate-fails"]
+    assert ids(batches.check_collation(replace(seen, setting=LoaderSetting(loader=True)))) == ["collate-fails"]
 
 
 # The whole
@@ -307,4 +307,4 @@ def test_the_worst_comes_first() -> None:
 
 def test_nothing_seen_nothing_said() -> None:
     assert [each.id for each in judged(Evidence())] == ["examined"]
-    assert all(isinstance(each, Finding) for each in judged(Evidence(Setting(stream=True))))
+    assert all(isinstance(each, Finding) for each in judged(Evidence(LoaderSetting(stream=True))))

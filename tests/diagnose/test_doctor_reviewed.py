@@ -21,7 +21,7 @@ from feedline.diagnose import deadline
 from feedline.diagnose.deadline import TooLong, within
 from feedline.diagnose.doctor import consult, examine, speed
 from feedline.diagnose.doctor.consult import judged
-from feedline.diagnose.doctor.evidence import ARRAY, Evidence, Field, Reading, Run, Setting
+from feedline.diagnose.doctor.evidence import ARRAY, Evidence, Field, LoaderSetting, Reading, Run
 from feedline.diagnose.doctor.examine import Examination
 from feedline.diagnose.doctor.failures import check_empty
 from feedline.diagnose.doctor.patient import patient_of
@@ -215,9 +215,9 @@ def test_the_element_at_which_a_stream_hangs_too() -> None:
 
 
 def test_a_stream_that_could_not_be_read_is_not_called_empty() -> None:
-    seen = Evidence(Setting(stream=True))
+    seen = Evidence(LoaderSetting(stream=True))
     assert [each.id for each in check_empty(seen)] == ["empty-dataset"]
-    assert list(check_empty(Evidence(Setting(stream=True), troubles=(("samples", "OSError"),)))) == []
+    assert list(check_empty(Evidence(LoaderSetting(stream=True), troubles=(("samples", "OSError"),)))) == []
 
 
 def test_a_label_that_is_not_there() -> None:
@@ -335,7 +335,7 @@ def test_threads_do_not_help_python() -> None:
     seen = examined(Computes(16), "samples", "threads")
     assert seen.looks is not None
     assert seen.looks.held > 0
-    quiet = replace(seen, looks=Looks(64, 62, 0.3, 0.3), setting=Setting(threads=True))
+    quiet = replace(seen, looks=Looks(64, 62, 0.3, 0.3), setting=LoaderSetting(threads=True))
     (finding,) = speed.check_threads(quiet)
     assert (finding.id, finding.severity) == ("python-bound", "warning")
 

@@ -20,7 +20,7 @@ from feedline.diagnose.findings import Finding
 from feedline.diagnose.preflight_checks import processors, software
 from feedline.diagnose.preflight_checks.open_files import PER_LOADER, PER_WORKER
 from feedline.diagnose.preflight_checks.surroundings import GVISOR, _signs
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.errors import OptionError, OptionTypeError
 from feedline.machine.cpus import Cpus
 
@@ -64,7 +64,9 @@ def test_the_memory_of_a_plan_is_what_its_loader_takes(kind: dict[str, Any]) -> 
     # With a collate_fn: an epoch's first batches are made in pieces otherwise, which are then put together.
     for _ in DataLoader(Rows(), batch_size=4, collate_fn=np.stack, **kind):
         most = max(most, held())
-    wanted = Plan(Cpus(2, 2), kind.get("num_workers", 0), True, kind.get("prefetch_factor", 2), MB).bytes_of_batches
+    wanted = WorkerPlan(
+        Cpus(2, 2), kind.get("num_workers", 0), True, kind.get("prefetch_factor", 2), MB
+    ).bytes_of_batches
     assert wanted is not None
     assert 0.7 * wanted <= most <= wanted + MB // 8  # the board, and small things
 
@@ -118,7 +120,7 @@ def test_torch_is_read_and_not_imported(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(software, "_gpu_devices", lambda: devices)
-    (finding,) = software.check_torch(Plan(Cpus(2, 2), 2))
+    (finding,) = software.check_torch(WorkerPlan(Cpus(2, 2), 2))
     assert finding.severity == severity
     assert words in f"{finding.title} {finding.explanation}"
 
@@ -126,13 +128,13 @@ def test_torch_is_read_and_not_imported(
 def test_cuda_is_asked_for_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_torch(tmp_path, "2.13.0", "")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (finding,) = software.check_cuda(Plan(Cpus(2, 2), 2))
+    (finding,) = software.check_cuda(WorkerPlan(Cpus(2, 2), 2))
     assert (finding.severity, "imported" in finding.title) == ("problem", True)
     for answer, severity in (("True", "ok"), ("False", "problem")):
         (tmp_path / "torch" / "__init__.py").write_text(
             f"class cuda:\n    device_count = lambda: 3\n    is_available = lambda: {answer}\n"
         )
-        (finding,) = software.check_cuda(Plan(Cpus(2, 2), 2))
+        (finding,) = software.check_cuda(WorkerPlan(Cpus(2, 2), 2))
         assert (finding.severity, finding.evidence["devices"]) == (severity, 3)
 
 
@@ -203,7 +205,7 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any], error: type[Exception]
 
 
 def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def check_the_moon(plan: Plan) -> Any:
+    def check_the_moon(plan: WorkerPlan) -> Any:
         yield Finding("moon", "ok", "It is there")
         raise OSError(5, "Input/output error")
 

@@ -14,7 +14,7 @@ from feedline.arena.limits import CONTAINER_V2, MACHINE, Room
 from feedline.diagnose.preflight_checks import memory_limits as memory
 from feedline.diagnose.preflight_checks import process_limits as processes
 from feedline.diagnose.preflight_checks import processors
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.machine import cpus
 from feedline.machine.cpus import Cpus
 from feedline.workers.one_thread import VARIABLES
@@ -98,16 +98,16 @@ def test_workers_follow_from_what_can_be_used(quota: float, allowed: int) -> Non
     ],
 )
 def test_what_is_said_of_cpus(found: Cpus, planned: int | None, severity: str, words: str) -> None:
-    plan = Plan(found, found.workers if planned is None else planned, planned is not None)
+    plan = WorkerPlan(found, found.workers if planned is None else planned, planned is not None)
     (finding,) = processors.check_cpus(plan)
     assert finding.severity == severity
     assert words in " ".join((finding.title, finding.explanation, finding.code))
 
 
 def test_a_machine_that_has_no_more_cpus_is_not_asked_for_more() -> None:
-    (finding,) = processors.check_cpus(Plan(Cpus(2, 2), 6))
+    (finding,) = processors.check_cpus(WorkerPlan(Cpus(2, 2), 6))
     assert "docker" not in finding.code
-    (finding,) = processors.check_cpus(Plan(Cpus(4, 2), 6))
+    (finding,) = processors.check_cpus(WorkerPlan(Cpus(4, 2), 6))
     assert "--cpus=4" in finding.code
 
 
@@ -135,7 +135,7 @@ def test_what_is_said_of_threads(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    (finding,) = processors.check_threads(Plan(found, workers))
+    (finding,) = processors.check_threads(WorkerPlan(found, workers))
     assert finding.severity == severity
 
 

@@ -18,7 +18,7 @@ from feedline.arena.joint import Joint
 from feedline.engine.ledger import Ledger, Part
 from feedline.messages.progress import IDLE
 from feedline.messages.task import Task
-from feedline.supervise.shutdown import Member
+from feedline.supervise.shutdown import WorkerProcess
 from feedline.supervise.watch import Death, with_state
 from feedline.workers import processes
 from feedline.workers.job import Job
@@ -82,7 +82,7 @@ def test_who_cannot_be_ended_is_done_without_and_keeps_its_places(
     until((tmp_path / "reached").exists)
     (at,) = [each for each in workers.standing() if each.task is not None]
     with monkeypatch.context() as unkillable:
-        unkillable.setattr(Member, "signal", lambda member, what: None)
+        unkillable.setattr(WorkerProcess, "signal", lambda member, what: None)
         unkillable.setattr(processes, "KILL_SECONDS", 0.0)
         workers.kill(at.worker)
         (death,) = workers.receive(LONG)

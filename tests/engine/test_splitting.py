@@ -23,8 +23,8 @@ import feedline
 from feedline import DataLoader
 from feedline.collate.default import default_collate
 from feedline.collate.pieces import Misfit, collate_piece, join
-from feedline.engine.division import REMEMBERED, UNKNOWN, Facts, Race, bounds, pieces_for
-from feedline.engine.splitting import may_split
+from feedline.engine.batch_splitting import may_split
+from feedline.engine.division import REMEMBERED, UNKNOWN, DivisionFacts, Race, bounds, pieces_for
 from feedline.errors import MemoryShortage
 from feedline.loader import _job
 
@@ -137,19 +137,21 @@ def test_bounds_cover_a_batch_evenly(size: int, pieces: int) -> None:
 
 def test_how_many_pieces() -> None:
     slow, quick, equal = 0.005, 0.000_001, {"begun": -1, "uneven": False}
-    assert pieces_for(Facts(64, 4, slow, **equal)) == 1  # a steady flow gains nothing
-    assert pieces_for(Facts(64, 4, slow, begun=7, uneven=False)) == 4
-    assert pieces_for(Facts(64, 4, slow, begun=-1, uneven=True)) == 8
-    assert pieces_for(Facts(3, 4, slow, begun=-1, uneven=True)) == 3
-    assert pieces_for(Facts(64, 4, 0.000_1, begun=-1, uneven=True)) == 3  # of 2 ms
-    assert pieces_for(Facts(64, 4, slow, begun=-1, uneven=True, joining=0.000_1)) == 8
-    assert pieces_for(Facts(64, 4, slow, begun=-1, uneven=True, joining=0.000_2)) == 1  # the user's loop would pay
-    assert pieces_for(Facts(64, 4, quick, begun=0, uneven=True)) == 1
-    assert pieces_for(Facts(64, 4, None, begun=0, uneven=False)) == 4
-    assert pieces_for(Facts(0, 4, None, begun=0, uneven=False)) == 1
-    assert pieces_for(Facts(64, 4, None, begun=4 * UNKNOWN - 1, uneven=False)) == 4
-    assert pieces_for(Facts(64, 4, None, begun=4 * UNKNOWN, uneven=False)) == 0
-    assert pieces_for(Facts(1, 4, None, begun=8, uneven=False)) == 1  # all workers have something to do
+    assert pieces_for(DivisionFacts(64, 4, slow, **equal)) == 1  # a steady flow gains nothing
+    assert pieces_for(DivisionFacts(64, 4, slow, begun=7, uneven=False)) == 4
+    assert pieces_for(DivisionFacts(64, 4, slow, begun=-1, uneven=True)) == 8
+    assert pieces_for(DivisionFacts(3, 4, slow, begun=-1, uneven=True)) == 3
+    assert pieces_for(DivisionFacts(64, 4, 0.000_1, begun=-1, uneven=True)) == 3  # of 2 ms
+    assert pieces_for(DivisionFacts(64, 4, slow, begun=-1, uneven=True, joining=0.000_1)) == 8
+    assert (
+        pieces_for(DivisionFacts(64, 4, slow, begun=-1, uneven=True, joining=0.000_2)) == 1
+    )  # the user's loop would pay
+    assert pieces_for(DivisionFacts(64, 4, quick, begun=0, uneven=True)) == 1
+    assert pieces_for(DivisionFacts(64, 4, None, begun=0, uneven=False)) == 4
+    assert pieces_for(DivisionFacts(0, 4, None, begun=0, uneven=False)) == 1
+    assert pieces_for(DivisionFacts(64, 4, None, begun=4 * UNKNOWN - 1, uneven=False)) == 4
+    assert pieces_for(DivisionFacts(64, 4, None, begun=4 * UNKNOWN, uneven=False)) == 0
+    assert pieces_for(DivisionFacts(1, 4, None, begun=8, uneven=False)) == 1  # all workers have something to do
 
 
 def test_a_task_that_many_overtake_is_noticed_and_forgotten_again() -> None:

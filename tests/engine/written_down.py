@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from feedline.collate.pieces import NUMPY
+from feedline.engine.batch_splitting import Splitting
 from feedline.engine.contract import Traits
 from feedline.engine.dispatch import Dispatch
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger, Part
 from feedline.engine.next_epoch import NextEpoch
 from feedline.engine.recovery import Recovery
-from feedline.engine.splitting import Splitting
 from feedline.messages.outcome import Outcome
 from feedline.messages.progress import IDLE
 from feedline.messages.task import Task

@@ -19,10 +19,10 @@ from feedline import DataLoader
 from feedline.randomness.global_generators import (
     GLOBAL_SOURCES,
     BorrowedGenerators,
-    Generators,
     NumPyState,
     OwnedGenerators,
     PythonState,
+    TaskGenerators,
 )
 from feedline.randomness.redirection import SampleGenerators, ThreadGenerators, VisitingGenerators, being_read
 
@@ -86,7 +86,7 @@ def half_used_generators() -> Iterator[None]:
     np.random.set_state(numpy)
 
 
-def drawn_under(generators: Generators, number: int, draw: Callable[[], Any] = some_draws) -> Any:
+def drawn_under(generators: TaskGenerators, number: int, draw: Callable[[], Any] = some_draws) -> Any:
     generators.enter(number)
     try:
         return draw()
@@ -113,7 +113,7 @@ def in_thread(work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def opened(generators: Generators) -> Iterator[Generators]:
+def opened(generators: TaskGenerators) -> Iterator[TaskGenerators]:
     generators.open()
     try:
         yield generators
@@ -143,7 +143,7 @@ def test_all_three_ways_draw_the_same_for_the_same_number(number: int) -> None:
 
 
 @pytest.mark.parametrize("make", [OwnedGenerators, BorrowedGenerators, ThreadGenerators])
-def test_what_was_drawn_before_does_not_matter(make: Callable[[], Generators]) -> None:
+def test_what_was_drawn_before_does_not_matter(make: Callable[[], TaskGenerators]) -> None:
     def work() -> list[Any]:
         with opened(make()) as generators:
             first = drawn_under(generators, 5)
@@ -155,7 +155,7 @@ def test_what_was_drawn_before_does_not_matter(make: Callable[[], Generators]) -
 
 
 @pytest.mark.parametrize("make", [OwnedGenerators, BorrowedGenerators, ThreadGenerators])
-def test_numbers_that_differ_in_any_of_64_bits_draw_differently(make: Callable[[], Generators]) -> None:
+def test_numbers_that_differ_in_any_of_64_bits_draw_differently(make: Callable[[], TaskGenerators]) -> None:
     numbers = [0, *(1 << bit for bit in range(64))]
     with opened(make()) as generators:
         pairs = [drawn_under(generators, number, lambda: (random.random(), np.random.rand())) for number in numbers]

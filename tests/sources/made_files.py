@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from feedline.sources.places import Entry
+from feedline.sources.places import StoredFile
 
 
 def natural(width: int, height: int, seed: int = 0, grain: float = 4) -> np.ndarray:
@@ -89,5 +89,5 @@ class Drawer:
     def size(self, name: str) -> int:
         return len(self.files[name])
 
-    def list(self, prefix: str = "") -> list[Entry]:
-        return sorted(Entry(name, len(data)) for name, data in self.files.items() if name.startswith(prefix))
+    def list(self, prefix: str = "") -> list[StoredFile]:
+        return sorted(StoredFile(name, len(data)) for name, data in self.files.items() if name.startswith(prefix))

@@ -27,7 +27,7 @@ from warm_host import host
 from feedline import OptionError, OptionTypeError
 from feedline.sources import CachedPlace, cache_folder
 from feedline.sources.cache_folder import HEAD, CacheFolder
-from feedline.sources.places import Entry, Folder
+from feedline.sources.places import Folder, StoredFile
 
 
 class Counted(Folder):
@@ -63,7 +63,7 @@ class TestAsAPlace:
         place = CachedPlace(far, tmp_path / "near", max_bytes=100_000)
         assert place.read_range("1", 2, 5) == content(1)[2:5]
         assert place.size("1") == SIZE
-        assert place.list("1") == [Entry("1", SIZE)]
+        assert place.list("1") == [StoredFile("1", SIZE)]
         assert place.url_of("1") == str(far.path / "1")
         with pytest.raises(FileNotFoundError, match="none"):
             place.read("none")

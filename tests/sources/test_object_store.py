@@ -24,7 +24,7 @@ from feedline import FeedlineError, OptionError, SourceError
 from feedline.errors import MissingPackage
 from feedline.sources import ObjectStore
 from feedline.sources.object_store import driver, store
-from feedline.sources.places import Entry, place_of
+from feedline.sources.places import StoredFile, place_of
 
 DATA = bytes(range(256)) * 40
 HELD = {
@@ -58,11 +58,11 @@ def opened(server: ObjectServer, url: str = "s3://pictures/train", **options: An
 class TestAsAPlace:
     def test_lists_what_begins_so(self, bucket: ObjectStore) -> None:
         assert bucket.list() == [
-            Entry("a/1.bin", len(DATA)),
-            Entry("a/10.bin", 3),
-            Entry("a/2.bin", 3),
-            Entry("b.bin", 0),
-            Entry("odd/ü x%+#?&=.bin", 3),
+            StoredFile("a/1.bin", len(DATA)),
+            StoredFile("a/10.bin", 3),
+            StoredFile("a/2.bin", 3),
+            StoredFile("b.bin", 0),
+            StoredFile("odd/ü x%+#?&=.bin", 3),
         ]
         assert [entry.name for entry in bucket.list("a/1")] == ["a/1.bin", "a/10.bin"]
         assert [entry.name for entry in bucket.list("a/")] == ["a/1.bin", "a/10.bin", "a/2.bin"]
@@ -183,7 +183,7 @@ class TestPassingFaults:
         for ask, answer in (
             (lambda: bucket.read_range("a/1.bin", 1, 3), DATA[1:3]),
             (lambda: bucket.size("a/1.bin"), len(DATA)),
-            (lambda: bucket.list("b"), [Entry("b.bin", 0)]),
+            (lambda: bucket.list("b"), [StoredFile("b.bin", 0)]),
         ):
             server.befall(fault)
             assert ask() == answer

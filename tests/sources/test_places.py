@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedline import OptionError, SourceError
-from feedline.sources.places import Entry, Folder, place_of
+from feedline.sources.places import Folder, StoredFile, place_of
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_a_folder(folder: Folder) -> None:
     again = pickle.loads(pickle.dumps(folder))
-    assert again.list() == [Entry("a.bin", 10), Entry("b/c.bin", 3)]
-    assert again.list("b/") == [Entry("b/c.bin", 3)]
+    assert again.list() == [StoredFile("a.bin", 10), StoredFile("b/c.bin", 3)]
+    assert again.list("b/") == [StoredFile("b/c.bin", 3)]
     assert again.read("b/c.bin") == b"xyz"
     assert again.read_range("a.bin", 2, 5) == b"234"
     assert again.read_range("a.bin", 8, 20) == b"89"

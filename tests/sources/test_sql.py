@@ -26,7 +26,7 @@ from feedline.errors.masking import address
 from feedline.sources import SQLDataset, SQLStream
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.parameters import Bound
-from feedline.sources.sql.sql_columns import Columns
+from feedline.sources.sql.sql_columns import SQLColumns
 from feedline.supervise.worker_memory import private_own
 
 ROWS = [(i, f"images/{i:03d}.jpg", i % 3, ("train", "val")[i % 5 == 4], None if i % 4 else i / 2) for i in range(1, 13)]
@@ -196,16 +196,16 @@ def test_columns_give_back_what_went_in(data: Any, kind: str) -> None:
         "bytes": pa.binary(),
         "yes": pa.bool_(),
     }
-    made = Columns.of([pa.RecordBatch.from_arrays([pa.array(batch, kinds[kind])], ["a"]) for batch in batches])
+    made = SQLColumns.of([pa.RecordBatch.from_arrays([pa.array(batch, kinds[kind])], ["a"]) for batch in batches])
     assert [row["a"] for row in map(made.row, range(len(made)))] == everything
     assert [row["a"] for row in made.rows(range(len(made)))] == everything
-    again = Columns.of([pa.RecordBatch.from_arrays([pa.array(everything, kinds[kind])], ["a"])])
+    again = SQLColumns.of([pa.RecordBatch.from_arrays([pa.array(everything, kinds[kind])], ["a"])])
     if kind != "text":  # whether texts repeat is judged by the batch
         assert again.fingerprint() == made.fingerprint()
     if everything:
         place = data.draw(st.integers(0, len(everything) - 1))
         everything[place] = data.draw((st.none() | VALUES[kind]).filter(lambda value: value != everything[place]))
-        other = Columns.of([pa.RecordBatch.from_arrays([pa.array(everything, kinds[kind])], ["a"])])
+        other = SQLColumns.of([pa.RecordBatch.from_arrays([pa.array(everything, kinds[kind])], ["a"])])
         assert other.fingerprint() != again.fingerprint()
     travelled = pickle.loads(pickle.dumps(made, protocol=5))
     assert travelled.rows(range(len(made))) == made.rows(range(len(made)))
@@ -215,7 +215,7 @@ def test_columns_give_back_what_went_in(data: Any, kind: str) -> None:
 @pytest.mark.parametrize("pair", [(1, 2), ("a", "b"), ("a", "a"), (True, False)])
 def test_where_a_null_is_counts_in_the_fingerprint(pair: tuple[Any, Any]) -> None:
     places = [[None, *pair], [pair[0], None, pair[1]], [*pair, None]]
-    assert len({Columns.of([pa.RecordBatch.from_pydict({"a": each})]).fingerprint() for each in places}) == 3
+    assert len({SQLColumns.of([pa.RecordBatch.from_pydict({"a": each})]).fingerprint() for each in places}) == 3
 
 
 def test_columns_are_small(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sources.contract import StreamContract, as_list, flat
 
 from feedline import DataLoader, IterableDataset, OptionError, SourceError, StateError
 from feedline.sources import SQLStream
-from feedline.sources.sql.sql_parts import Part
+from feedline.sources.sql.sql_parts import KeyRange
 
 KEYS = [-7, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 1000]
 ROWS = [{"id": key, "name": f"n{key}", "value": key / 2} for key in KEYS]
@@ -75,7 +75,7 @@ class TestByText(StreamContract):
     st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20),
 )
 def test_parts_of_parts_hold_every_key_once(least: int, span: int, counts: list[int], keys: list[int]) -> None:
-    parts = [Part()]
+    parts = [KeyRange()]
     for count in counts:
         halves = [[part.split(index, count) for index in range(count)] for part in parts]
         for part, half in zip(parts, halves, strict=True):

@@ -22,7 +22,7 @@ import feedline
 from feedline import DataLoader, OptionError, SourceError, StateError
 from feedline.sources import TarDataset, TarStream, write_index
 from feedline.sources.located import Located
-from feedline.sources.places import Entry, Folder
+from feedline.sources.places import Folder, StoredFile
 from feedline.sources.tar import index as tar_index
 
 
@@ -312,7 +312,7 @@ def test_an_index_is_for_folders(tmp_path: Path) -> None:
         def size(self, name: str) -> int:
             return 0
 
-        def list(self, prefix: str = "") -> list[Entry]:
+        def list(self, prefix: str = "") -> list[StoredFile]:
             return []
 
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ from warm_host import host
 import feedline
 import feedline.torch
 from feedline.diagnose.bench import workload_data
-from feedline.diagnose.bench.bench_subject import SIDES, Subject, Wanted, subject
+from feedline.diagnose.bench.bench_subject import SIDES, BenchSubject, WantedLoader, subject
 from feedline.diagnose.bench.machine_noise import members
 from feedline.diagnose.bench.turns import SideProcess
 from feedline.errors import OptionError, OptionTypeError
@@ -183,8 +183,8 @@ NAMES = globals()
 NAMES.update(LOADERS)
 
 
-def made(name: str, side: str = "torch", **wanted: Any) -> Subject:
-    return subject(side, Wanted(f"{__name__}:{name}", **wanted))
+def made(name: str, side: str = "torch", **wanted: Any) -> BenchSubject:
+    return subject(side, WantedLoader(f"{__name__}:{name}", **wanted))
 
 
 @pytest.mark.parametrize("side", SIDES)

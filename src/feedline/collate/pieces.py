@@ -4,7 +4,7 @@ Takes: samples of one piece; the collated pieces of a batch in order, and `empty
 Gives: the batch, bit for bit what collating all its samples at once would have given.
 Promises: where that is not certain (pieces differ in dtype, shape or structure; arrays of several types met in one
 place; containers of a class that may hold more than its items) there is a `Misfit` and no batch.
-Not its job: who makes a piece, and what becomes of a batch that is not put together (engine.splitting).
+Not its job: who makes a piece, and what becomes of a batch that is not put together (engine.batch_splitting).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import logging
 import shutil
 from typing import TextIO
 
-from feedline.diagnose.rendering import Line, painted, write
+from feedline.diagnose.rendering import PageLine, painted, write
 from feedline.observe.terminal import takes_escapes
 
 _AGAIN = "\r\x1b[K"  # to the line's beginning, and nothing on it
@@ -29,11 +29,11 @@ class Screen:
 
     def say(self, text: str, call: str = "") -> None:
         """A line, and the call of feedline that does it."""
-        self._write(Line(call, "cyan", f"  {text}".ljust(_CALLS) + "  " if call else f"  {text}"))
+        self._write(PageLine(call, "cyan", f"  {text}".ljust(_CALLS) + "  " if call else f"  {text}"))
 
     def heading(self, text: str, style: str = "bold") -> None:
         """A line that is seen from afar."""
-        self._write(Line(text, style))
+        self._write(PageLine(text, style))
 
     def now(self, text: str) -> None:
         """What is true until the next word."""
@@ -41,7 +41,7 @@ class Screen:
             self._unfinished = True  # first: Ctrl-C may come as soon as it is seen
             write(_AGAIN + f"  {text}"[: shutil.get_terminal_size().columns - 1], self._stream)
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: PageLine) -> None:
         if self._stream is not None:
             write((_AGAIN if self._unfinished else "") + painted([line], self._stream), self._stream)
             self._unfinished = False

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding, worst
-from feedline.diagnose.rendering import WIDEST, Line, page, plain
+from feedline.diagnose.rendering import WIDEST, PageLine, page, plain
 from feedline.errors import FeedlineError
 
 FINE, BAD = 0, 1
@@ -27,7 +27,7 @@ class Answer:
 
     data: dict[str, Any]
     """For --json; nothing in it that JSON cannot write."""
-    page: Callable[[int], list[Line]]
+    page: Callable[[int], list[PageLine]]
     """For people: lines for a terminal of that many columns."""
     exit_code: int = FINE
 

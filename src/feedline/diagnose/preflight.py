@@ -22,11 +22,11 @@ from feedline.diagnose.preflight_checks import (
     start_trial,
     surroundings,
 )
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.errors.checks import check_flag, check_whole
 from feedline.machine import cpus
 
-Check = Callable[[Plan], Iterator[Finding]]
+Check = Callable[[WorkerPlan], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     processors.check_cpus,
@@ -78,9 +78,9 @@ def preflight(
     return Findings([finding for check in checks for finding in _guarded(check, plan)], "feedline preflight")
 
 
-def _plan(num_workers: int | None, prefetch_factor: int | None, batch_bytes: int | None) -> Plan:
+def _plan(num_workers: int | None, prefetch_factor: int | None, batch_bytes: int | None) -> WorkerPlan:
     found = cpus.look()
-    return Plan(
+    return WorkerPlan(
         found,
         found.workers if num_workers is None else check_whole("num_workers", num_workers, least=0),
         num_workers is not None,
@@ -94,7 +94,7 @@ def _slow(with_trial: bool, with_cuda: bool) -> list[Check]:
     return [check for check, wanted in asked.items() if wanted]
 
 
-def _guarded(check: Check, plan: Plan) -> Iterator[Finding]:
+def _guarded(check: Check, plan: WorkerPlan) -> Iterator[Finding]:
     """An unusual system must not keep the other checks from speaking."""
     try:
         yield from check(plan)

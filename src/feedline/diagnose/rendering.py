@@ -25,7 +25,7 @@ _LABEL = max(map(len, SEVERITIES)) + 2
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
 
 
-class Line(NamedTuple):
+class PageLine(NamedTuple):
     """A line of a page: a label, then text, each with a style that rich knows."""
 
     text: str = ""
@@ -39,7 +39,7 @@ def width_of_terminal() -> int:
     return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
 
 
-def page(heading: str, findings: Sequence[Finding], width: int) -> list[Line]:
+def page(heading: str, findings: Sequence[Finding], width: int) -> list[PageLine]:
     """Heading, every finding, and the sum.
 
     >>> for line in page("a look", [Finding("clock", "ok", "The clock runs")], 60):
@@ -50,10 +50,12 @@ def page(heading: str, findings: Sequence[Finding], width: int) -> list[Line]:
     <BLANKLINE>
     1 ok
     """
-    lines = [Line(heading, "bold"), Line()]
+    lines = [PageLine(heading, "bold"), PageLine()]
     for finding in findings:
         lines += _finding(finding, width)
-    return [line._replace(text=_printable(line.text)) for line in (*lines, Line(), Line(_sum(findings), "bold"))]
+    return [
+        line._replace(text=_printable(line.text)) for line in (*lines, PageLine(), PageLine(_sum(findings), "bold"))
+    ]
 
 
 def _printable(text: str) -> str:
@@ -65,23 +67,23 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def _finding(finding: Finding, width: int) -> Iterator[Line]:
+def _finding(finding: Finding, width: int) -> Iterator[PageLine]:
     label = finding.severity.ljust(_LABEL)
     title_style = "" if finding.severity == OK else "bold"
     for text in textwrap.wrap(finding.title, width - _LABEL):
-        yield Line(text, title_style, label, _STYLES[finding.severity])
+        yield PageLine(text, title_style, label, _STYLES[finding.severity])
         label = " " * _LABEL
     if finding.severity == OK:
         return
     yield from _wrapped(finding.explanation, "", width)
     yield from _wrapped(finding.remedy and f"Do: {finding.remedy}", "", width)
     for text in finding.code.splitlines():
-        yield Line("    " + text, "cyan", " " * _LABEL)
+        yield PageLine("    " + text, "cyan", " " * _LABEL)
 
 
-def _wrapped(text: str, style: str, width: int) -> Iterator[Line]:
+def _wrapped(text: str, style: str, width: int) -> Iterator[PageLine]:
     for part in textwrap.wrap(text, width - _LABEL, break_long_words=False, break_on_hyphens=False):
-        yield Line(part, style, " " * _LABEL)
+        yield PageLine(part, style, " " * _LABEL)
 
 
 def _sum(findings: Sequence[Finding]) -> str:
@@ -95,12 +97,12 @@ def _in_number(word: str, count: int) -> str:
     return word.replace("(s)", "" if count == 1 else "s")
 
 
-def plain(lines: Iterable[Line]) -> str:
+def plain(lines: Iterable[PageLine]) -> str:
     """The lines as one string, without colours."""
     return "".join(f"{line.label}{line.text}".rstrip() + "\n" for line in lines)
 
 
-def painted(lines: Iterable[Line], stream: TextIO) -> str:
+def painted(lines: Iterable[PageLine], stream: TextIO) -> str:
     """The lines as one string, in ink that fits the stream."""
     # Without colours, nor bold: rich would keep bold under NO_COLOR, and takes 0.1 s to import.
     if refused() or not (stream.isatty() or os.environ.get("FORCE_COLOR")):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from feedline.engine.batch_splitting import Splitting
 from feedline.engine.ledger import Entry, Part
 from feedline.engine.next_epoch import Foresee, NextEpoch
 from feedline.engine.recovery import Recovery
-from feedline.engine.splitting import Splitting
 from feedline.engine.streams import StreamEnds, StreamPlaces
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import add_note

@@ -31,7 +31,7 @@ REMEMBERED = 256
 """Tasks after one that was overtaken for which that counts."""
 
 
-class Facts(NamedTuple):
+class DivisionFacts(NamedTuple):
     """What a division follows from."""
 
     size: int
@@ -47,16 +47,16 @@ class Facts(NamedTuple):
     """Seconds that putting a batch together takes, for each sample, as far as it is known."""
 
 
-def pieces_for(facts: Facts) -> int:
+def pieces_for(facts: DivisionFacts) -> int:
     """How many; 0 if the batch had better wait until one has come back.
 
-    >>> pieces_for(Facts(size=64, workers=4, seconds=None, begun=0, uneven=False))
+    >>> pieces_for(DivisionFacts(size=64, workers=4, seconds=None, begun=0, uneven=False))
     4
-    >>> pieces_for(Facts(size=64, workers=4, seconds=0.005, begun=-1, uneven=False))
+    >>> pieces_for(DivisionFacts(size=64, workers=4, seconds=0.005, begun=-1, uneven=False))
     1
-    >>> pieces_for(Facts(size=64, workers=4, seconds=0.005, begun=-1, uneven=True))
+    >>> pieces_for(DivisionFacts(size=64, workers=4, seconds=0.005, begun=-1, uneven=True))
     8
-    >>> pieces_for(Facts(size=64, workers=4, seconds=0.000_01, begun=0, uneven=True))
+    >>> pieces_for(DivisionFacts(size=64, workers=4, seconds=0.000_01, begun=0, uneven=True))
     1
     """
     if facts.seconds is None:

@@ -19,7 +19,7 @@ from feedline.supervise import telling
 from feedline.supervise.interrupt import Interrupt, TimeIsUp
 from feedline.supervise.policy import Patience, Step
 from feedline.supervise.watch import Death
-from feedline.supervise.watchdog import Entry
+from feedline.supervise.watchdog import WatchedLoop
 from feedline.workers.inline import InlineWorkers
 
 Warn = Callable[[str, FrameType | None], None]
@@ -67,7 +67,7 @@ class InlineWatch:
         """The loop is over."""
         self._workers.entry.leave()
 
-    def look(self, entry: Entry, now: float, stood_still: float) -> float:
+    def look(self, entry: WatchedLoop, now: float, stood_still: float) -> float:
         """In the watchdog's thread, while a batch is under way: when to look again."""
         began = entry.began
         if began != self._of or self._patience is None:
@@ -84,7 +84,7 @@ class InlineWatch:
                 self._take(patience.step(now), patience, entry, now, frame)
         return patience.due
 
-    def _take(self, step: Step, patience: Patience, entry: Entry, now: float, frame: FrameType | None) -> None:
+    def _take(self, step: Step, patience: Patience, entry: WatchedLoop, now: float, frame: FrameType | None) -> None:
         if step is Step.TELL:
             self._say(f"{self._report(patience, entry, now)}\n{telling.STILL_MAKING}", entry, frame)
         elif step is Step.LIMIT:
@@ -97,14 +97,14 @@ class InlineWatch:
                 patience.limit_again(now + (now - patience.began))
                 self._say(f"timeout={self._timeout:g} s is over: {report}\n{telling.NOT_INTERRUPTED}", entry, frame)
 
-    def _report(self, patience: Patience, entry: Entry, now: float) -> str:
+    def _report(self, patience: Patience, entry: WatchedLoop, now: float) -> str:
         standings, task = self._workers.standing(), entry.task
         stacks = self._workers.stacks()
         return telling.stall(
             now - patience.began, None if task is None else task.seq, standings, stacks, self._describe
         )
 
-    def _say(self, text: str, entry: Entry, frame: FrameType | None) -> None:
+    def _say(self, text: str, entry: WatchedLoop, frame: FrameType | None) -> None:
         if entry.began == self._of:  # else it has come meanwhile
             self._warn(text, frame)
 

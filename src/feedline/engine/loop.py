@@ -37,7 +37,7 @@ from feedline.observe.stats import Flow
 from feedline.options import Options
 from feedline.order.plan import Tasks
 from feedline.resume.passed import Passed
-from feedline.supervise.worker_memory import Setting
+from feedline.supervise.worker_memory import MemorySetting
 
 if TYPE_CHECKING:
     from feedline.engine.session import Session
@@ -99,7 +99,7 @@ class BatchIterator(Iterator[Any]):
         self._is_whole = passed.place.batches == 0
         self.samples_given: int | None = None
         """How many the latest batch was made of; None if the dataset gives batches of its own."""
-        self._setting = Setting(options.dataset, options.stream, workers.traits.forked)
+        self._setting = MemorySetting(options.dataset, options.stream, workers.traits.forked)
         # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
         leave = crew.ledger.let_go_later() if options.persistent_workers else crew.stop
         self._end = weakref.finalize(self, _end, self._meter, crew.spent, leave, weakref.ref(session))

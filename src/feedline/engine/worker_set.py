@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from feedline.engine.batch_splitting import Splitting, may_split
 from feedline.engine.contract import Workers
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
 from feedline.engine.scaling import CannotHire, Scaling
-from feedline.engine.splitting import Splitting, may_split
 from feedline.observe.meter import Meter
 from feedline.options import Options
 from feedline.supervise.watch import processes, ready

@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 
-class Folder(NamedTuple):
+class GroupFolder(NamedTuple):
     """A cgroup's folder, and the version (1 or 2) that says which files are in it."""
 
     path: str
     version: int
 
 
-def folders(controller: str, proc: str = "/proc") -> list[Folder]:
+def folders(controller: str, proc: str = "/proc") -> list[GroupFolder]:
     """The folders that may limit this process; an outer one's limit holds for the inner ones.
 
     >>> all(folder.version in (1, 2) for folder in folders("cpu"))
@@ -31,9 +31,9 @@ def folders(controller: str, proc: str = "/proc") -> list[Folder]:
 
 
 @lru_cache(maxsize=24)  # keyed by what says where we are: a process may be moved, mounts hardly are
-def _folders(controller: str, own: str, mountinfo: str) -> list[Folder]:
+def _folders(controller: str, own: str, mountinfo: str) -> list[GroupFolder]:
     paths = _own_paths(controller, own)
-    found: list[Folder] = []
+    found: list[GroupFolder] = []
     for line in text_of(mountinfo).splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.split(" ")
@@ -43,7 +43,7 @@ def _folders(controller: str, own: str, mountinfo: str) -> list[Folder]:
             continue
         root, mount = _unescaped(fields[3]), _unescaped(fields[4])
         version = 2 if kind[0] == "cgroup2" else 1
-        found.extend(Folder(folder, version) for folder in _upwards(mount, root, paths[kind[0]]))
+        found.extend(GroupFolder(folder, version) for folder in _upwards(mount, root, paths[kind[0]]))
     return found
 
 

@@ -37,7 +37,7 @@ _NUMPY = mtrand._rand
 """Whose methods `np.random`'s functions are."""
 
 
-class Source(Protocol):
+class GeneratorSource(Protocol):
     """A global generator: how to seed it, and how to put it back."""
 
     def seed(self, value: int) -> None: ...
@@ -249,10 +249,10 @@ def _torchs() -> Any:
         return None
 
 
-GLOBAL_SOURCES: tuple[Source, ...] = (PythonGenerator(), NumPyGenerator(), TorchGenerator())
+GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator(), TorchGenerator())
 
 
-class Generators(Protocol):
+class TaskGenerators(Protocol):
     """Seeding around one task after another."""
 
     def open(self) -> None: ...
@@ -267,7 +267,7 @@ class Generators(Protocol):
 class OwnedGenerators:
     """For a worker process: the global generators are its own, so they are seeded and left."""
 
-    def __init__(self, sources: Iterable[Source] = GLOBAL_SOURCES) -> None:
+    def __init__(self, sources: Iterable[GeneratorSource] = GLOBAL_SOURCES) -> None:
         self._sources = tuple(sources)
 
     def open(self) -> None:
@@ -294,7 +294,7 @@ class BorrowedGenerators:
     main thread's draws, and those of other loops, under their hands.
     """
 
-    def __init__(self, sources: Iterable[Source] = GLOBAL_SOURCES) -> None:
+    def __init__(self, sources: Iterable[GeneratorSource] = GLOBAL_SOURCES) -> None:
         self._sources = tuple(sources)
         self._saved: list[Any] | None = None
         self._visiting: VisitingGenerators | None = None

@@ -67,12 +67,12 @@ being_read: ContextVar[SampleGenerators | None] = ContextVar("feedline's global 
 """The generators of the sample that this thread reads or, since many of them take turns in one, this coroutine."""
 
 
-class _OfThread(threading.local):
+class _ThreadState(threading.local):
     python: random.Random | None = None
     numpy: np.random.RandomState | None = None
 
 
-_of_thread = _OfThread()
+_of_thread = _ThreadState()
 
 
 class ThreadGenerators:

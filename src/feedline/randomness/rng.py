@@ -80,7 +80,7 @@ def _keys(seed: int, epoch: int) -> tuple[int, int]:
     return mix(seed, 0x5EED) & 0xFFFFFFFF, mix(seed, epoch)
 
 
-class Place:
+class SamplePlace:
     """Which sample is being read; the generator is made only if the dataset asks for it."""
 
     __slots__ = ("generators", "many", "sample", "task")
@@ -100,12 +100,14 @@ class Place:
 
 class _OfThread(threading.local):
     def __init__(self) -> None:
-        self.place = Place()
-        self.outer: list[tuple[Place, Place | None]] = []  # a sample may be read by loading from another loader
+        self.place = SamplePlace()
+        self.outer: list[
+            tuple[SamplePlace, SamplePlace | None]
+        ] = []  # a sample may be read by loading from another loader
 
 
 _thread = _OfThread()
-_coroutine: ContextVar[Place | None] = ContextVar("feedline's sample", default=None)
+_coroutine: ContextVar[SamplePlace | None] = ContextVar("feedline's sample", default=None)
 """What a coroutine reads: many of them take turns in one thread, so it is not the thread's."""
 
 
@@ -115,10 +117,10 @@ def enter_task(seed: int, epoch: int) -> None:
     _thread.outer.append((_thread.place, coroutine))
     if coroutine is not None:  # one that loads from another loader, and waits for it
         _coroutine.set(None)
-    _thread.place = Place((seed, epoch))
+    _thread.place = SamplePlace((seed, epoch))
 
 
-def thread_place() -> Place:
+def thread_place() -> SamplePlace:
     """Where this thread is, until it enters or leaves a task."""
     return _thread.place
 
@@ -137,23 +139,23 @@ def leave_task() -> None:
 
 def enter_in_coroutine(task: Key, sample: Key) -> None:
     """From now on `rng()` in this coroutine, and in what it starts, belongs to that sample."""
-    _coroutine.set(Place(task, sample))
+    _coroutine.set(SamplePlace(task, sample))
 
 
-def place_of_thread() -> Place:
+def place_of_thread() -> SamplePlace:
     """A copy of where this thread is, for a coroutine that goes on from there."""
     now = _thread.place
-    place = Place(now.task, now.sample)
+    place = SamplePlace(now.task, now.sample)
     place.many = now.many
     return place
 
 
-def follow(place: Place) -> None:
+def follow(place: SamplePlace) -> None:
     """From now on this coroutine is there."""
     _coroutine.set(place)
 
 
-def _here() -> Place:
+def _here() -> SamplePlace:
     return _coroutine.get() or _thread.place
 
 

@@ -41,7 +41,7 @@ class Mishaps:
         self._bad = 0
         self._read = 0
         self._different: set[Any] = set()
-        self._file = _Lines()
+        self._file = _LogLines()
         # Threads, and the garbage collector in a thread that holds it: it writes the recording of a loop that is gone.
         self._lock = threading.RLock()
 
@@ -98,7 +98,7 @@ class Mishaps:
         )
 
 
-class _Lines:
+class _LogLines:
     """JSON lines in a file that other ranks may append to as well."""
 
     def __init__(self) -> None:

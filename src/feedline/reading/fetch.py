@@ -36,7 +36,7 @@ from feedline.messages.outcome import BadSample, error_line
 from feedline.messages.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
 from feedline.messages.task import AsGiven, Task
 from feedline.randomness.rng import Key, enter_sample, reading_many, thread_place
-from feedline.reading.fetch_threads import FetchThreads, Readers, Reading, Wanted
+from feedline.reading.fetch_threads import ConcurrentReading, FetchThreads, Readers, Wanted
 
 
 class BatchReader(NamedTuple):
@@ -159,7 +159,7 @@ class Fetcher:
         keyed = [Wanted(position, index, _key(task, index, position)) for position, index in wanted]
         if not keyed:
             return []
-        reading = Reading(self._single, task, keyed, self._row, bad is not None)
+        reading = ConcurrentReading(self._single, task, keyed, self._row, bad is not None)
         reading.limit = 1 if task.alone or len(keyed) == 1 else readers.count
         readers.read(reading)
         errors, reading.errors = reading.errors, {}  # or an error would keep itself alive

@@ -1,6 +1,6 @@
 """A task's samples by coroutines: `async def __getitem__` and `__getitems__`, on an event loop of the worker's own.
 
-Takes: a `Reading`. Gives: its samples, at most `count` of them awaited at a time.
+Takes: a `ConcurrentReading`. Gives: its samples, at most `count` of them awaited at a time.
 Promises: one loop for all of a worker's tasks, so that what the dataset opens on it (a client's session) stays open; it
 never runs between tasks, and works where another loop is running already (a notebook). What a failed sample makes
 useless is cancelled before the next task begins.
@@ -27,7 +27,7 @@ from feedline.machine.worker_info import place_of_thread as worker_of_thread
 from feedline.machine.worker_info import work_for
 from feedline.randomness.redirection import BySample, SampleGenerators
 from feedline.randomness.rng import enter_in_coroutine, follow, place_of_thread, task_seed
-from feedline.reading.fetch_threads import STOP_SECONDS, Reading, line_of, lines_of
+from feedline.reading.fetch_threads import STOP_SECONDS, ConcurrentReading, line_of, lines_of
 
 COROUTINES = 64
 """Awaited at a time unless the user says otherwise. From here on a sample costs no less CPU (benchmarks/latency.py's
@@ -46,11 +46,11 @@ class FetchLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._generators = BySample()
         self._spare: list[SampleGenerators] = []
-        self._current: Reading | None = None
+        self._current: ConcurrentReading | None = None
         self._task: asyncio.Task[Any] | None = None
         self._thread = 0  # that runs the loop
 
-    def read(self, reading: Reading) -> None:
+    def read(self, reading: ConcurrentReading) -> None:
         self._current = reading
         try:
             self._ready()  # told to leave meanwhile, there is no coroutine yet that nobody has awaited
@@ -126,7 +126,7 @@ class FetchLoop:
         self._generators.follow(own)
         return await coroutine
 
-    async def _read_all(self, reading: Reading) -> None:
+    async def _read_all(self, reading: ConcurrentReading) -> None:
         ended = _Ended(count := min(reading.limit, len(reading.wanted)))
         start = asyncio.get_running_loop().create_task
         readers = [start(self._read_on(reading, ended)) for _ in range(count)]
@@ -139,7 +139,7 @@ class FetchLoop:
             await asyncio.gather(*readers, return_exceptions=True)
             raise
 
-    async def _read_on(self, reading: Reading, ended: _Ended) -> None:
+    async def _read_on(self, reading: ConcurrentReading, ended: _Ended) -> None:
         """One sample after the other, as long as there are any."""
         own = self._spare.pop() if self._spare else SampleGenerators()
         try:

@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     """Whose `rng()` it has."""
 
 
-class Reading:
+class ConcurrentReading:
     """One task's samples, which several readers take in order."""
 
     def __init__(self, dataset: Any, task: Task, wanted: Sequence[Wanted], row: Row, to_the_end: bool) -> None:
@@ -145,7 +145,7 @@ class Readers(Protocol):
 
     count: int
 
-    def read(self, reading: Reading) -> None:
+    def read(self, reading: ConcurrentReading) -> None:
         """Have its samples read, all of them or up to the first that fails."""
 
     def finish(self, coroutine: Any) -> list[Any]:
@@ -172,11 +172,11 @@ class FetchThreads:
         self.count = count
         self._owner = os.getpid()
         self._threads: list[threading.Thread] = []
-        self._waiting: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[ConcurrentReading | None] = queue.SimpleQueue()
         self._generators = BySample()
-        self._current: Reading | None = None
+        self._current: ConcurrentReading | None = None
 
-    def read(self, reading: Reading) -> None:
+    def read(self, reading: ConcurrentReading) -> None:
         self._start(min(reading.limit, len(reading.wanted)))
         self._current = reading
         try:
@@ -221,7 +221,7 @@ class FetchThreads:
             self._threads.append(thread)
 
 
-def _serve(waiting: queue.SimpleQueue[Reading | None], generators: BySample, place: Any) -> None:
+def _serve(waiting: queue.SimpleQueue[ConcurrentReading | None], generators: BySample, place: Any) -> None:
     """The life of a thread of the pool."""
     work_for(place)
     own = SampleGenerators()
@@ -232,7 +232,9 @@ def _serve(waiting: queue.SimpleQueue[Reading | None], generators: BySample, pla
     waiting.put(None)
 
 
-def _read_on(reading: Reading, own: SampleGenerators, waiting: queue.SimpleQueue[Reading | None]) -> None:
+def _read_on(
+    reading: ConcurrentReading, own: SampleGenerators, waiting: queue.SimpleQueue[ConcurrentReading | None]
+) -> None:
     """One sample after the other, as long as there are any."""
     reader, dataset, samples = threading.get_ident(), reading.dataset, reading.samples
     number = reading.take(reader)

@@ -33,7 +33,7 @@ from feedline.randomness.rng import enter_sample, mix
 from feedline.reading import stream_words as words
 from feedline.reading.seen import Seen
 from feedline.reading.shuffle_buffer import Shuffled
-from feedline.reading.stream_source import Loaded, Record, Source, anew, load_dataset
+from feedline.reading.stream_source import Loaded, Record, StreamSource, anew, load_dataset
 from feedline.resume.state import Unsaid
 
 log = logging.getLogger("feedline")
@@ -117,7 +117,7 @@ class StreamReader:
         self._snapshot_every = snapshot_every
         self._snapshot: Record = {}
         self._dataset = dataset
-        self._source: Source
+        self._source: StreamSource
         self._shuffled: Shuffled | None = None
         self.is_new = True
         self._fewest = record.get("count", 0) if self._was_loaded or "there" not in record else 0
@@ -399,7 +399,7 @@ class StreamReader:
         self._late = True
 
     def _opened(self, iterable: Any, record: Record | None) -> Iterator[Any]:
-        self._source = Source.opened(iterable, self._announce, record, self._dataset)
+        self._source = StreamSource.opened(iterable, self._announce, record, self._dataset)
         if self._source.of == "dataset":
             if record is not None and "anew" not in record:
                 self._source.tell_first = partial(setattr, self._loaded, "mark")

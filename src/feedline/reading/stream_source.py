@@ -36,12 +36,12 @@ from feedline.resume.stateful import is_stateful, load, saved
 Record = dict[str, Any]
 
 
-class Source:
+class StreamSource:
     """Elements, each read with its own number announced: `rng()` belongs to the element, not to its place in a batch.
 
     No generator: an iterator may raise for one element and go on with the next.
 
-    >>> source = Source(iter("abc"), print)
+    >>> source = StreamSource(iter("abc"), print)
     >>> next(source), next(source), source.number
     0
     1
@@ -66,7 +66,7 @@ class Source:
     @classmethod
     def opened(
         cls, iterable: Any, announce: Callable[[int], None], record: Record | None = None, dataset: Any = None
-    ) -> Source:
+    ) -> StreamSource:
         """From its beginning, or from where a record says it stood."""
         of = record["of"] if record is not None else None
         if of == "dataset":

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from feedline.errors import OptionTypeError
 from feedline.errors.checks import check_whole
 from feedline.sources.cache_folder import CacheFolder
-from feedline.sources.places import Entry, Folder, Place, place_of
+from feedline.sources.places import FilePlace, Folder, StoredFile, place_of
 
 
 class CachedPlace:
@@ -38,7 +38,7 @@ class CachedPlace:
     """
 
     def __init__(
-        self, place: str | os.PathLike[str] | Place, folder: str | os.PathLike[str], *, max_bytes: int
+        self, place: str | os.PathLike[str] | FilePlace, folder: str | os.PathLike[str], *, max_bytes: int
     ) -> None:
         self.place = place_of(place)
         self._known_as = _identity(self.place)
@@ -68,7 +68,7 @@ class CachedPlace:
         """Of an object, as the place says."""
         return self.place.size(name)
 
-    def list(self, prefix: str = "") -> list_of[Entry]:
+    def list(self, prefix: str = "") -> list_of[StoredFile]:
         """What the place has."""
         return self.place.list(prefix)
 
@@ -97,7 +97,7 @@ class CachedPlace:
         return f"CachedPlace({self.place!r}, {str(self._folder.path)!r}, max_bytes={self._folder.max_bytes})"
 
 
-def _identity(place: Place) -> str:
+def _identity(place: FilePlace) -> str:
     """What tells it from all other places, also in other processes and tomorrow."""
     if isinstance(place, Folder):
         return f"Folder({os.path.abspath(place.path)!r})"  # `data` is another folder where another program stands

@@ -26,8 +26,8 @@ from feedline.randomness.rng import enter_one_of
 from feedline.sources.decoding import MAX_BYTES, MAX_PIXELS, Decoders
 from feedline.sources.given import PathLike, Taking, one_label_each, wanted_suffixes
 from feedline.sources.names import Names
-from feedline.sources.places import Place, place_of
-from feedline.sources.scanning import Classes
+from feedline.sources.places import FilePlace, place_of
+from feedline.sources.scanning import FolderClasses
 
 
 class FilesDataset(Dataset[Any]):
@@ -64,7 +64,7 @@ class FilesDataset(Dataset[Any]):
         size: tuple[int, int] | None = None,
         transform: Callable[[Any], Any] | None = None,
         *,
-        root: PathLike | Place | None = None,
+        root: PathLike | FilePlace | None = None,
         mode: str = "RGB",
         channels_first: bool = False,
         upright: bool = False,
@@ -87,7 +87,7 @@ class FilesDataset(Dataset[Any]):
         self._take(paths, root)
         self.labels = None if labels is None else one_label_each(labels, len(self.paths))
 
-    def _take(self, paths: Iterable[PathLike], root: PathLike | Place | None) -> None:
+    def _take(self, paths: Iterable[PathLike], root: PathLike | FilePlace | None) -> None:
         if isinstance(paths, str | bytes | os.PathLike) or not hasattr(paths, "__iter__"):
             raise OptionTypeError(f"paths must be a sequence of paths; got {paths!r}; FolderDataset takes a folder")
         taking = Taking(self._decoders, root)
@@ -190,7 +190,7 @@ class FolderDataset(FilesDataset):
 
     def __init__(
         self,
-        root: PathLike | Place,
+        root: PathLike | FilePlace,
         size: tuple[int, int] | None = None,
         transform: Callable[[Any], Any] | None = None,
         suffixes: Sequence[str] | None = None,
@@ -207,7 +207,7 @@ class FolderDataset(FilesDataset):
         if not isinstance(root, str | os.PathLike) and not hasattr(root, "list"):
             raise OptionTypeError(f"root must be a folder with a folder for each class, or its URL; got {root!r}")
         wanted = wanted_suffixes(suffixes, decoders or ())
-        found = Classes(
+        found = FolderClasses(
             place_of(root), lambda name: name.lower().endswith(wanted), check_flag("allow_empty", allow_empty), wanted
         )
         super().__init__(

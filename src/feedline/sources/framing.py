@@ -2,7 +2,8 @@
 
 Takes: pieces, in order. Gives: the records that each one completes, as they were sent; what is left of the next one.
 Promises: the work grows with the number of bytes, however few come at a time and however long a record is. A record
-longer than `most` is a `TooLong` before it is held: by its length where that is sent first, else once so much has come.
+longer than `most` is a `LineTooLong` before it is held: by its length where that is sent first, else once so much has
+come.
 Not its job: connections (sockets), what a record means.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class TooLong(Exception):
+class LineTooLong(Exception):
     """A record has so many bytes, or more."""
 
     def __init__(self, size: int, whole: list[bytes]) -> None:
@@ -31,10 +32,10 @@ class Framing(Protocol):
         """The records that this piece completes."""
 
 
-class Lines:
+class LineFraming:
     r"""Each record ends with a line feed, or with a carriage return and one.
 
-    >>> lines = Lines(most=100)
+    >>> lines = LineFraming(most=100)
     >>> lines.cut(b"one\ntw"), lines.cut(b"o\r\n"), bytes(lines.rest)
     ([b'one'], [b'two'], b'')
     """
@@ -57,7 +58,7 @@ class Lines:
 
     def _take(self, piece: bytes, start: int, end: int, found: list[bytes]) -> None:
         if len(self.rest) + end - start > self._most:
-            raise TooLong(len(self.rest) + end - start, found)
+            raise LineTooLong(len(self.rest) + end - start, found)
         self.rest += piece[start:end]
 
 
@@ -81,7 +82,7 @@ class Lengths:
         while len(self.rest) - start >= 4:
             size = int.from_bytes(self.rest[start : start + 4], "big")
             if size > self._most:
-                raise TooLong(size, found)
+                raise LineTooLong(size, found)
             if len(self.rest) - start - 4 < size:
                 break
             found.append(bytes(self.rest[start + 4 : start + 4 + size]))
@@ -90,4 +91,4 @@ class Lengths:
         return found
 
 
-FRAMINGS: dict[str, type[Lines] | type[Lengths]] = {"length": Lengths, "line": Lines}
+FRAMINGS: dict[str, type[LineFraming] | type[Lengths]] = {"length": Lengths, "line": LineFraming}

@@ -15,7 +15,7 @@ from typing import Any
 from feedline.datasets import Array, array_of, as_numbers
 from feedline.errors import OptionError, OptionTypeError
 from feedline.sources.decoding import PICTURES, Decoders
-from feedline.sources.places import Folder, Place, place_of
+from feedline.sources.places import FilePlace, Folder, place_of
 
 PathLike = str | os.PathLike[str]
 
@@ -23,8 +23,8 @@ PathLike = str | os.PathLike[str]
 class Taking:
     """Goes through paths, some thousands at a time: `before` and `place` say in the end where their names lead."""
 
-    def __init__(self, decoders: Decoders, root: PathLike | Place | None) -> None:
-        self.place: Place | None = None
+    def __init__(self, decoders: Decoders, root: PathLike | FilePlace | None) -> None:
+        self.place: FilePlace | None = None
         """None: on disk."""
         self.before = os.path.join(os.getcwd(), "")  # a worker may be somewhere else
         self.suffixes: set[str] = set()
@@ -33,7 +33,7 @@ class Taking:
         if root is not None:
             self._settle(root)
 
-    def _settle(self, root: PathLike | Place) -> None:
+    def _settle(self, root: PathLike | FilePlace) -> None:
         place = place_of(root)
         if isinstance(place, Folder):
             self.before = os.path.join(os.path.abspath(place.path), "")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
 from feedline.errors.masking import file_name
-from feedline.sources.places import Folder, Place, place_of
+from feedline.sources.places import FilePlace, Folder, place_of
 
 MOST = 1_000_000
 """Files: more are a slip of the pen in a range, and would fill the memory before anything is said."""
@@ -29,7 +29,7 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\.\.(\d+))?")
 class Located(NamedTuple):
     """A file, and where it is."""
 
-    place: Place
+    place: FilePlace
     name: str
     url: str
 
@@ -66,7 +66,7 @@ def locate(urls: Any, what: str) -> list[Located]:
     words = [urls] if isinstance(urls, str | os.PathLike) else urls
     if not isinstance(words, Iterable):
         raise OptionTypeError(f"urls must be a path, a URL, a pattern or a list of them; got {urls!r}")
-    places: dict[str, Place] = {}
+    places: dict[str, FilePlace] = {}
     found: list[Located] = []
     for word in words:
         if not isinstance(word, str | os.PathLike):
@@ -128,7 +128,7 @@ def _too_many(pattern: str) -> OptionError:
     return OptionError(f"{pattern} means more than {MOST:,} files: is a range too long?")
 
 
-def _located(url: str, places: dict[str, Place]) -> list[Located]:
+def _located(url: str, places: dict[str, FilePlace]) -> list[Located]:
     head, slash, name = url.rpartition("/")
     if not name:
         shown = file_name(url)
@@ -144,7 +144,7 @@ def _located(url: str, places: dict[str, Place]) -> list[Located]:
     return _matching(place, name, parent, url)
 
 
-def _matching(place: Place, pattern: str, parent: str, url: str) -> list[Located]:
+def _matching(place: FilePlace, pattern: str, parent: str, url: str) -> list[Located]:
     fits = re.compile(translate(pattern.replace("[", "[[]"))).match
     names = (
         _names(place) if isinstance(place, Folder) else [each.name for each in place.list(pattern.partition("*")[0])]

@@ -22,7 +22,7 @@ from feedline.errors.checks import check_function
 from feedline.errors.counting import counted
 from feedline.randomness.rng import enter_one_of
 from feedline.sources.object_store import ObjectStore
-from feedline.sources.places import REMOTE, Place, place_of
+from feedline.sources.places import REMOTE, FilePlace, place_of
 
 
 def as_array(data: bytes, name: str) -> Array:
@@ -55,7 +55,7 @@ class ObjectDataset(Dataset[Any]):
 
     def __init__(
         self,
-        place: str | os.PathLike[str] | Place,
+        place: str | os.PathLike[str] | FilePlace,
         names: Sequence[str] | None = None,
         *,
         prefix: str = "",
@@ -136,7 +136,7 @@ class ObjectDataset(Dataset[Any]):
         return f"ObjectDataset({self.place!r}, {counted(len(self), 'object')})"
 
 
-def _place(place: Any, options: dict[str, Any]) -> Place:
+def _place(place: Any, options: dict[str, Any]) -> FilePlace:
     if isinstance(place, str) and place.partition("://")[0] in REMOTE:
         return ObjectStore(place, **options)
     if options:

@@ -1,6 +1,6 @@
 """Places that hold bytes under names: a folder, a bucket. What shards, Parquet files and images are read from.
 
-Takes: a URL or a path (`place_of`). Gives: a `Place`: whole objects, ranges of them, many at a time, and lists.
+Takes: a URL or a path (`place_of`). Gives: a `FilePlace`: whole objects, ranges of them, many at a time, and lists.
 Promises: names are relative to the place and use "/"; a place pickles and opens what it needs again where it arrives;
 what is not there is a FileNotFoundError that names it; anything else that goes wrong is a SourceError that names the
 place.
@@ -21,14 +21,14 @@ from feedline.errors.masking import address
 REMOTE = ("s3", "gs", "az", "http", "https")
 
 
-class Entry(NamedTuple):
+class StoredFile(NamedTuple):
     """An object in a place."""
 
     name: str
     size: int
 
 
-class Place(Protocol):
+class FilePlace(Protocol):
     """Bytes under names."""
 
     def read(self, name: str) -> bytes:
@@ -47,7 +47,7 @@ class Place(Protocol):
         """Of an object, in bytes."""
         ...
 
-    def list(self, prefix: str = "") -> list[Entry]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """All objects whose names begin so, ordered by name."""
         ...
 
@@ -64,7 +64,7 @@ class Folder:
     ...     _ = (Path(name) / "a.txt").write_bytes(b"hello")
     ...     folder = Folder(name)
     ...     print(folder.list(), folder.read_range("a.txt", 1, 3))
-    [Entry(name='a.txt', size=5)] b'el'
+    [StoredFile(name='a.txt', size=5)] b'el'
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -94,7 +94,7 @@ class Folder:
         """Of a file."""
         return self._at(name).stat().st_size
 
-    def list(self, prefix: str = "") -> list[Entry]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """All files below, ordered by name."""
         if not self.path.is_dir():
             raise SourceError(f"there is no folder {self.path}")
@@ -104,7 +104,7 @@ class Folder:
                 path = Path(folder, name)
                 relative = path.relative_to(self.path).as_posix()
                 if relative.startswith(prefix):
-                    found.append(Entry(relative, path.stat().st_size))
+                    found.append(StoredFile(relative, path.stat().st_size))
         return sorted(found)
 
     def url_of(self, name: str) -> str:
@@ -124,7 +124,7 @@ class Folder:
         return f"Folder({str(self.path)!r})"
 
 
-def place_of(url: str | os.PathLike[str] | Place) -> Place:
+def place_of(url: str | os.PathLike[str] | FilePlace) -> FilePlace:
     """The place that a path, `file://`, `s3://`, `gs://`, `az://` or `http(s)://` URL means.
 
     >>> place_of("data/shards")
@@ -142,7 +142,7 @@ def place_of(url: str | os.PathLike[str] | Place) -> Place:
         return Folder(rest)
     if scheme in REMOTE:
         # By name: most who read from a folder have no driver for anything else.
-        made: Place = import_module("feedline.sources.object_store").ObjectStore(text)
+        made: FilePlace = import_module("feedline.sources.object_store").ObjectStore(text)
         return made
     known = ", ".join(f"{each}://" for each in ("file", *REMOTE))
     raise OptionError(f"{address(text)}: nothing is known of {scheme}://; give a path or one of {known}")

@@ -1,6 +1,6 @@
 """Which files there are below a folder or a bucket, class by class.
 
-Takes: a place with one folder for each class. Gives: `Classes`: their names, and the names of their files.
+Takes: a place with one folder for each class. Gives: `FolderClasses`: their names, and the names of their files.
 Promises: sorted by name, as bytes, so that the order depends on no file system and no locale; hidden files and folders
 (those with a leading dot) are passed over; links are followed, but not in circles; on a disk nothing is asked of a
 single file, only of its folder.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from feedline.errors import SourceError
-from feedline.sources.places import Folder, Place
+from feedline.sources.places import FilePlace, Folder
 
 Wanted = Callable[[str], bool]
 FEW = 5
@@ -31,7 +31,7 @@ class ClassFolder(NamedTuple):
     """Some of those that are not."""
 
 
-def scan(place: Place, wanted: Wanted) -> Iterator[ClassFolder]:
+def scan(place: FilePlace, wanted: Wanted) -> Iterator[ClassFolder]:
     """One class after the other, by name.
 
     >>> import pathlib, tempfile
@@ -98,7 +98,7 @@ def _deeper(entry: os.DirEntry[str], name: str, above: frozenset[str]) -> list[t
     return [(entry.path, f"{name}/{entry.name}", above)]
 
 
-def _scan_listed(place: Place, wanted: Wanted) -> Iterator[ClassFolder]:
+def _scan_listed(place: FilePlace, wanted: Wanted) -> Iterator[ClassFolder]:
     """Object storage has no folders but names with slashes in them, which come in order."""
     classes: dict[str, ClassFolder] = {}
     for each in place.list():
@@ -116,10 +116,10 @@ def _scan_listed(place: Place, wanted: Wanted) -> Iterator[ClassFolder]:
         yield classes[name]
 
 
-class Classes:
+class FolderClasses:
     """The classes below a place; known when the names of all files have been gone through."""
 
-    def __init__(self, place: Place, wanted: Wanted, allow_empty: bool, suffixes: Any) -> None:
+    def __init__(self, place: FilePlace, wanted: Wanted, allow_empty: bool, suffixes: Any) -> None:
         self.classes: list[str] = []
         self.sizes: list[int] = []
         self._place, self._wanted = place, wanted

@@ -109,9 +109,9 @@ class UnitStream(IterableDataset[Any]):
         part._part = (own + of * index, of * count)
         return part
 
-    def __iter__(self) -> Reading:
+    def __iter__(self) -> UnitReading:
         # Asked for by number, so that all workers of a loader draw the same.
-        return Reading(self, int(rng(ORDER).integers(1 << 62)) if self.shuffle else 0)
+        return UnitReading(self, int(rng(ORDER).integers(1 << 62)) if self.shuffle else 0)
 
     def __getstate__(self) -> State:
         # A worker process cannot ask torch.distributed. But a pickle that travels to a rank must ask there.
@@ -135,7 +135,7 @@ class UnitStream(IterableDataset[Any]):
         return blake2b("\n".join(self._names()).encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
 
-class Reading:
+class UnitReading:
     """One pass over a part of a stream."""
 
     def __init__(self, stream: UnitStream, key: int) -> None:
@@ -150,7 +150,7 @@ class Reading:
         self._place = place
         self._reader: UnitReader | None = None
 
-    def __iter__(self) -> Reading:
+    def __iter__(self) -> UnitReading:
         return self
 
     def __next__(self) -> Any:

@@ -23,7 +23,7 @@ from feedline.errors import OptionError, SourceError, StateError
 from feedline.errors.checks import check_choice, check_flag, check_function, check_whole
 from feedline.errors.counting import counted
 from feedline.errors.masking import address as shown
-from feedline.sources.framing import FRAMINGS, Framing, TooLong
+from feedline.sources.framing import FRAMINGS, Framing, LineTooLong
 from feedline.sources.live import Deadline, DealtStream, Seekable, check_idle, check_wait
 
 log = logging.getLogger("feedline")
@@ -145,7 +145,7 @@ class _Line:
             return False
         try:
             self.records.extend(self._framing.cut(part))
-        except TooLong as error:
+        except LineTooLong as error:
             self.records.extend(error.whole)
             raise self._too_long(error.size) from None
         return True

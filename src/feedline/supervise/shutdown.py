@@ -26,7 +26,7 @@ TOLD_TO_LEAVE = 128 + signal.SIGTERM
 """A worker's exit code after SIGTERM."""
 
 
-class Member(NamedTuple):
+class WorkerProcess(NamedTuple):
     """A worker process."""
 
     process: Any
@@ -62,15 +62,15 @@ class Member(NamedTuple):
             self.process.close()
 
 
-def open_member(process: Any) -> Member:
+def open_member(process: Any) -> WorkerProcess:
     """Around a process that has just been started."""
     try:
-        return Member(process, os.pidfd_open(process.pid), process.pid)
+        return WorkerProcess(process, os.pidfd_open(process.pid), process.pid)
     except (OSError, AttributeError):  # it has ended already, or the system is old
-        return Member(process, -1, process.pid)
+        return WorkerProcess(process, -1, process.pid)
 
 
-def end(members: list[Member]) -> None:
+def end(members: list[WorkerProcess]) -> None:
     """Ask all to leave (SIGTERM becomes SystemExit there), wait a little, kill those that stay."""
     with uninterrupted():
         for member in members:
@@ -84,7 +84,7 @@ def end(members: list[Member]) -> None:
             member.close()
 
 
-def _wait_for(members: list[Member], seconds: float) -> list[Member]:
+def _wait_for(members: list[WorkerProcess], seconds: float) -> list[WorkerProcess]:
     """Those that are still there after so long."""
     staying = {member.end: member for member in members}
     deadline = time.monotonic() + seconds

@@ -33,11 +33,11 @@ OVERSLEPT = 1.0
 JOIN_SECONDS = 0.5
 """A fork waits no longer for a report that is being made."""
 
-Look = Callable[["Entry", float, float], float]
+Look = Callable[["WatchedLoop", float, float], float]
 """Called with the entry, the time and how long nobody could run; gives the moment to look again."""
 
 
-class Entry:
+class WatchedLoop:
     """What is under way, if anything. Who does it writes; the watchdog reads."""
 
     __slots__ = ("_look", "began", "period", "task", "thread")
@@ -81,14 +81,14 @@ def _nobody() -> None:
 
 
 @undisturbed
-def _forget(entry: Entry, entries: set[Entry], orders: queue.SimpleQueue[bool], look: object) -> None:
+def _forget(entry: WatchedLoop, entries: set[WatchedLoop], orders: queue.SimpleQueue[bool], look: object) -> None:
     # All is given: at the interpreter's end this module may be empty.
     entries.discard(entry)
     if not entries:
         orders.put(True)  # or it would sleep until something could have been due, and be there so long for nothing
 
 
-_entries: set[Entry] = set()
+_entries: set[WatchedLoop] = set()
 _orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
 """True: look now. False: end."""
 _thread: threading.Thread | None = None
@@ -149,7 +149,7 @@ def _run(orders: queue.SimpleQueue[bool]) -> None:
         _start()
 
 
-def _looked_at(entry: Entry, now: float, stood_still: float) -> float:
+def _looked_at(entry: WatchedLoop, now: float, stood_still: float) -> float:
     with contextlib.suppress(Exception):  # a fault of ours or of `warnings`: no reason to watch the others no more
         return entry.look(now, stood_still)
     return now + max(entry.period, OVERSLEPT)

@@ -31,7 +31,7 @@ Processes = list[tuple[int, int]]
 """Worker number and pid."""
 
 
-class Setting(NamedTuple):
+class MemorySetting(NamedTuple):
     """What a look needs to know about the loader."""
 
     dataset: Any
@@ -68,7 +68,7 @@ class MemoryWatch:
         self._latest = tuple(one for one in found if one is not None) or self._latest
         return self._latest
 
-    def look(self, processes: Callable[[], Processes], setting: Setting, ended: bool) -> list[str]:
+    def look(self, processes: Callable[[], Processes], setting: MemorySetting, ended: bool) -> list[str]:
         """Look if it is time, and give what is worth telling."""
         now = self._clock()
         if not ended and now < self._quiet_until:  # the way it mostly goes, for every batch: 0.2 µs
@@ -85,7 +85,7 @@ class MemoryWatch:
                 warnings += self._copying(setting)
         return warnings
 
-    def _growing(self, processes: Processes, setting: Setting, ended: bool) -> list[str]:
+    def _growing(self, processes: Processes, setting: MemorySetting, ended: bool) -> list[str]:
         worst: tuple[float, str] | None = None
         histories, steps, unit = (self._ends, STEPS, "epoch") if ended else (self._within, STEPS_WITHIN, "minute")
         when = self._epochs if ended else self._clock() / 60
@@ -103,7 +103,7 @@ class MemoryWatch:
         self._told.add("leak")
         return [worst[1]]
 
-    def _copying(self, setting: Setting) -> list[str]:
+    def _copying(self, setting: MemorySetting) -> list[str]:
         if not setting.forked or "copies" in self._told:
             return []
         for one in self._latest:

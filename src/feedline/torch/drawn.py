@@ -70,7 +70,7 @@ class _NumPys:
             np.random.set_state(("MT19937", np.array(numbers, np.uint32), place, has_gauss, gauss))
 
 
-class Generators:
+class TorchGenerators:
     """The generators a loader's order may be drawn from: the global ones, and the user's."""
 
     def __init__(self, loaders: Any, samplers: Sequence[torch.Generator]) -> None:
@@ -166,7 +166,7 @@ class Drawn:
         return found
 
     @classmethod
-    def from_json(cls, found: Any, base_seed: Any, generators: Generators, must_agree: bool) -> Drawn:
+    def from_json(cls, found: Any, base_seed: Any, generators: TorchGenerators, must_agree: bool) -> Drawn:
         """The same again; StateError if it is damaged, or if a generator was given then and is not now."""
         try:
             drawn = cls(

@@ -38,7 +38,7 @@ from feedline.resume.passed import ALONE, Passed
 from feedline.resume.state import End, Kind, Place, Unsaid, from_dict, to_dict
 from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
 from feedline.torch.dialect import TORCH
-from feedline.torch.drawn import Drawn, Generators
+from feedline.torch.drawn import Drawn, TorchGenerators
 from feedline.torch.foreseeing import foreseen
 from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
 from feedline.torch.known import hint_about, kind_of, sharing_in
@@ -316,6 +316,6 @@ def _said(loader: Loader) -> End | Unsaid | None:
     return end_of(sampler.sampler if type(sampler) is BatchSampler else sampler)
 
 
-def _generators(loader: Loader) -> Generators:
+def _generators(loader: Loader) -> TorchGenerators:
     samplers = [] if streams(loader.dataset) else generators_of(loader._index_sampler)
-    return Generators(loader.generator, samplers)
+    return TorchGenerators(loader.generator, samplers)

@@ -23,7 +23,7 @@ from torch.utils.data import (
 
 from feedline.order.plan import Tasks
 from feedline.resume.state import Place
-from feedline.torch.drawn import Drawn, Generators
+from feedline.torch.drawn import Drawn, TorchGenerators
 from feedline.torch.orders import Asking, own_plan
 
 
@@ -36,7 +36,7 @@ def foreseen(index_sampler: Any, batched: bool, epoch: int, seed: int, step: int
     if twin is None:
         return None
     # Its exact type is known, so a dataset that reads many at once gets the same lists as any other.
-    asking = Asking(twin, batched, False, Place(epoch), Drawn(begun=True), Generators(None, []))
+    asking = Asking(twin, batched, False, Place(epoch), Drawn(begun=True), TorchGenerators(None, []))
     asking.ask()
     return asking.tasks(seed)
 

@@ -25,7 +25,7 @@ from feedline.order.replay import Again, compare
 from feedline.order.sampler import Sampler, has_batches, has_order, is_ours, samplers_in
 from feedline.order.samplers import BatchSampler as OwnBatchSampler
 from feedline.resume.state import Place, Tail
-from feedline.torch.drawn import Drawn, Generators
+from feedline.torch.drawn import Drawn, TorchGenerators
 
 _BLOCK = 1 << 16
 """Indices made at a time; that many take no time to make and half a megabyte."""
@@ -55,7 +55,7 @@ class Asking:
     """How a loader's sampler is asked for one epoch's order, from a place on."""
 
     def __init__(
-        self, index_sampler: Any, batched: bool, at_once: bool, place: Place, drawn: Drawn, generators: Generators
+        self, index_sampler: Any, batched: bool, at_once: bool, place: Place, drawn: Drawn, generators: TorchGenerators
     ) -> None:
         self._index_sampler = index_sampler
         self._batched = batched

@@ -26,7 +26,7 @@ from feedline.messages.marks import Marking, Marks
 from feedline.messages.outcome import Failure, Notice, Outcome, notice_of, with_marks
 from feedline.messages.progress import COLLATED, COLLATING, FETCHED, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import Generators
+from feedline.randomness.global_generators import TaskGenerators
 from feedline.randomness.rng import enter_task, leave_task, task_seed
 from feedline.reading.fetch import Fetcher, brief, index_list, readers_of
 from feedline.reading.salvage import Salvage
@@ -41,7 +41,7 @@ class Body:
     """What one worker does. `worker` is its number, or None when the loop does the work itself."""
 
     def __init__(
-        self, job: Job, worker: int | None, generators: Generators, own_process: bool, row: Row | None = None
+        self, job: Job, worker: int | None, generators: TaskGenerators, own_process: bool, row: Row | None = None
     ) -> None:
         self._job = job
         self._row = self._counted = unwatched() if row is None else row

@@ -25,7 +25,7 @@ from feedline.errors import WorkerError
 from feedline.messages.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
 from feedline.observe.meter import Spent, spent_by
 from feedline.supervise import fork_hazards, last_words, lifeline
-from feedline.supervise.shutdown import KILL_SECONDS, Member, end, open_member, uninterrupted
+from feedline.supervise.shutdown import KILL_SECONDS, WorkerProcess, end, open_member, uninterrupted
 from feedline.workers import process_main
 from feedline.workers.job import Job
 from feedline.workers.main_guard import NAME
@@ -45,8 +45,8 @@ class Crew:
         self.lanes: list[Lane] = []
         self.done: tuple[int, int] = (-1, -1)
         self.selector = selectors.DefaultSelector()
-        self.members: dict[int, Member] = {}
-        self._undead: list[Member] = []
+        self.members: dict[int, WorkerProcess] = {}
+        self._undead: list[WorkerProcess] = []
         self._preload = preload
         self._board: Any = None
         self._spent = Spent()
@@ -116,7 +116,7 @@ class Crew:
         process = context.Process(
             target=process_main.main, args=(wiring, cargo, number), name=f"{NAME}{number}", daemon=True
         )
-        self.members[number] = Member(process, -1)  # before it starts: interrupted then, it is still ended
+        self.members[number] = WorkerProcess(process, -1)  # before it starts: interrupted then, it is still ended
         try:
             process.start()
         except OSError:  # there is none

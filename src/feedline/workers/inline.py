@@ -27,7 +27,7 @@ from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.reading.fetch_threads import Readers
 from feedline.supervise import watchdog
 from feedline.supervise.watch import NO_WORKER, Death, Standing
-from feedline.supervise.watchdog import Entry
+from feedline.supervise.watchdog import WatchedLoop
 from feedline.workers.body import Body
 from feedline.workers.job import Job
 
@@ -43,7 +43,7 @@ class InlineWorkers:
         self._sent: deque[Part] = deque()
         self._oldest = 0  # parts of earlier runs are not wanted
         self._memory = LocalMemory(pool)
-        self.entry = Entry()
+        self.entry = WatchedLoop()
         self.may_be_stuck = not self._body.only_gathers and not in_worker()
         """Does it run code of the user's, with nobody to look on? In a worker its own parent does."""
         # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.

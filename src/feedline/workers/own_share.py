@@ -18,16 +18,16 @@ from feedline.errors.foreign import ask
 from feedline.machine.worker_info import countings
 
 
-class Sharing:
+class ShareWatch:
     """What was found out, once the watch is over."""
 
     found = False
 
 
 @contextlib.contextmanager
-def watch_for_sharing(dataset: Any) -> Iterator[Sharing]:
+def watch_for_sharing(dataset: Any) -> Iterator[ShareWatch]:
     """Watch while `worker_init_fn` runs."""
-    sharing = Sharing()
+    sharing = ShareWatch()
     before, counted = _values(dataset), countings()
     yield sharing
     replaced = any(

@@ -19,7 +19,7 @@ from feedline.datasets import Empty
 from feedline.messages.outcome import Apart, Notice, Outcome
 from feedline.messages.progress import COLLATING, PLACE, SINCE, Row, clock
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import Generators
+from feedline.randomness.global_generators import TaskGenerators
 from feedline.reading.fetch import Fetcher, index_list
 from feedline.workers.dialect import Dialect
 
@@ -27,7 +27,7 @@ from feedline.workers.dialect import Dialect
 class Piecework:
     """One worker's part in batches that are made by several."""
 
-    def __init__(self, dialect: Dialect, fetcher: Fetcher, generators: Generators, row: Row, singly: bool) -> None:
+    def __init__(self, dialect: Dialect, fetcher: Fetcher, generators: TaskGenerators, row: Row, singly: bool) -> None:
         self._pieces = dialect.pieces
         self._fetcher = fetcher
         self._generators = generators

@@ -17,14 +17,14 @@ from feedline.machine.worker_info import WorkerInfo, acting_as
 from feedline.messages.outcome import Notice, Outcome, Tally, notice_of
 from feedline.messages.progress import Row
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import Generators
+from feedline.randomness.global_generators import TaskGenerators
 from feedline.randomness.rng import task_seed
 from feedline.reading.stream_reader import Otherwise, StreamReader
 from feedline.workers.dialect import NUMPY
 from feedline.workers.job import Job
 from feedline.workers.own_share import watch_for_sharing
 from feedline.workers.rank_sharing import RankSharing
-from feedline.workers.stream_parts import Part, Parts
+from feedline.workers.stream_parts import StreamPart, StreamParts
 
 Made = tuple[Any, int, Tally | None]
 """A batch, how many samples are in it, and what its collator has counted."""
@@ -39,7 +39,7 @@ class StreamBody:
         worker: int | None,
         own_process: bool,
         row: Row,
-        generators: Generators,
+        generators: TaskGenerators,
         make: Callable[[list[Any], Empty, Any], Made],
         failed: Callable[[Task, BaseException], Outcome],
     ) -> None:
@@ -53,7 +53,7 @@ class StreamBody:
         self._failed = failed
         self._ranks = RankSharing(job)
         own, loaded = job.number_of(worker or 0), job.loaded if worker is None else None
-        self._parts = Parts(job.dataset, job.num_workers, own, job.seed, job.worker_init_fn is not None, loaded)
+        self._parts = StreamParts(job.dataset, job.num_workers, own, job.seed, job.worker_init_fn is not None, loaded)
 
     def start_alone(self) -> None:
         """There are no workers: where ranks share the stream, the loop is one of all their workers."""
@@ -88,7 +88,7 @@ class StreamBody:
         with acting_as(part.info), self._acting(part.info):
             return self._run_part(part, task, empty)
 
-    def _run_part(self, part: Part, task: Task, empty: Empty) -> Outcome:
+    def _run_part(self, part: StreamPart, task: Task, empty: Empty) -> Outcome:
         try:
             self._ranks.check()
             with self._ranks.watched():
@@ -132,11 +132,11 @@ class StreamBody:
             notice = (notice or Notice())._replace(elements=reader.elements)
         return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
 
-    def _run_otherwise(self, part: Part, task: Task, empty: Empty, other: Otherwise) -> Outcome:
+    def _run_otherwise(self, part: StreamPart, task: Task, empty: Empty, other: Otherwise) -> Outcome:
         part.put_back()
         return self._run_part(part, task._replace(place=other.place), empty)
 
-    def _reader(self, part: Part, task: Task) -> StreamReader:
+    def _reader(self, part: StreamPart, task: Task) -> StreamReader:
         if part.reader is None or not part.reader.can_serve(task):
             job = self._job
             if part.info is not None and part.shares is None and job.worker_init_fn is not None:

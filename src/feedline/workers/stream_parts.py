@@ -22,7 +22,7 @@ from feedline.resume.stateful import is_stateful, load, saved
 from feedline.workers.copying import set_apart, with_own_generators
 
 
-class Part:
+class StreamPart:
     """One part, as a worker of its own would have it."""
 
     def __init__(self, dataset: Any, info: WorkerInfo | None = None, loaded: Loaded | None = None) -> None:
@@ -50,7 +50,7 @@ class Part:
                 load(self.dataset, self.loaded.before)
 
 
-class Parts:
+class StreamParts:
     """One worker's: of so many on this rank; its own part is that of a number, among those of all ranks."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Parts:
         initialised: bool,
         loaded: Loaded | None = None,
     ) -> None:
-        self.own = Part(dataset, loaded=loaded)
+        self.own = StreamPart(dataset, loaded=loaded)
         self._own = own
         self._workers = max(1, workers)
         self._seed = seed
@@ -70,10 +70,10 @@ class Parts:
         self._untouched: Any = None
         with contextlib.suppress(Exception):  # one that cannot be copied cannot be continued by other workers
             self._untouched = copy.copy(dataset)
-        self._others: dict[int, Part] = {}
+        self._others: dict[int, StreamPart] = {}
         self._epoch: tuple[int, ...] = ()
 
-    def of(self, task: Task) -> Part:
+    def of(self, task: Task) -> StreamPart:
         """The part that a task is of."""
         if (task.shard, task.shards) == self._own:
             return self.own
@@ -83,7 +83,7 @@ class Parts:
         if task.shard not in self._others:
             dataset = self._dataset(task)
             info = WorkerInfo(task.shard, task.shards, self._seed + task.shard, dataset)
-            self._others[task.shard] = Part(dataset, info)
+            self._others[task.shard] = StreamPart(dataset, info)
         return self._others[task.shard]
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from feedline.diagnose.bench.bench_subject import BATCH_SIZE, NUM_WORKERS
 from feedline.diagnose.bench.holding import REPEATS, SECONDS, TIMEOUT, Terms, bench
 from feedline.diagnose.bench.workloads import SHORT, WORKLOADS
 from feedline.diagnose.plotting import check_plot, encoded
-from feedline.diagnose.rendering import Line
+from feedline.diagnose.rendering import PageLine
 from feedline.diagnose.target import TARGET
 from feedline.errors import OptionError
 from feedline.observe.terminal import show_line
@@ -67,12 +67,12 @@ def run(given: argparse.Namespace) -> Answer:
         found = bench(given.what or SHORT, given.num_workers, terms, **own)
     finally:
         show_line("")
-    wrote = [] if plot is None else [Line(), Line(f"wrote {given.plot}")]
+    wrote = [] if plot is None else [PageLine(), PageLine(f"wrote {given.plot}")]
     if plot is not None:
         write_or_say(lambda path: write_whole(path, encoded(picture(found), path)), plot)
 
-    def lines(width: int) -> list[Line]:
-        names = [] if given.what else [Line(), *listed(width)]
+    def lines(width: int) -> list[PageLine]:
+        names = [] if given.what else [PageLine(), *listed(width)]
         return [*page(found, width), *names, *wrote]
 
     return Answer({**data, **found.to_json()}, lines, BAD if found.failed else FINE)

@@ -1,6 +1,6 @@
 """How fast a loader is: whole epochs, or windows of one that is long.
 
-Takes: a `Subject`. Gives: samples (or batches) per second, whenever asked.
+Takes: a `BenchSubject`. Gives: samples (or batches) per second, whenever asked.
 Promises: whole epochs, or whole rounds in which every worker has made one batch; nothing is done with a batch, so what
 is measured is the loader and the dataset and nothing else.
 Not its job: who measures when (side, holding).
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from feedline.diagnose.bench.bench_subject import Subject
+from feedline.diagnose.bench.bench_subject import BenchSubject
 from feedline.errors import FeedlineError
 
 
@@ -20,17 +20,17 @@ class NothingLoaded(FeedlineError):
     """An epoch had no batch: there is no speed to tell."""
 
 
-class Pace:
+class BenchPace:
     """Measures one loader.
 
-    >>> pace = Pace(Subject([[1, 2], [3, 4], [5]], 0, 2, 5, "numbers"))
+    >>> pace = BenchPace(BenchSubject([[1, 2], [3, 4], [5]], 0, 2, 5, "numbers"))
     >>> pace.warm_up(10.0), pace.batches
     (True, 3)
     >>> pace.epochs(0.01) > 0, pace.window(0.01) > 0
     (True, True)
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: BenchSubject) -> None:
         self._subject = subject
         self._round = max(1, subject.num_workers)
         self._iterator: Iterator[Any] | None = None

@@ -14,19 +14,19 @@ from feedline.diagnose.bench.bench_subject import FEEDLINE, TORCH
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.machine_noise import BUSY
 from feedline.diagnose.bench.workloads import WORKLOADS
-from feedline.diagnose.rendering import Line
+from feedline.diagnose.rendering import PageLine
 
 _NAME = len(FEEDLINE) + 2
 _STYLES = {FEEDLINE: "green", TORCH: "yellow", None: ""}
 
 
-def page(found: Comparison, width: int) -> list[Line]:
+def page(found: Comparison, width: int) -> list[PageLine]:
     """All contests, under a heading that says where and with what they were held."""
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items() if name != "numpy")
     heading = f"feedline bench: {versions}; {found.machine.get('cores', '?')} cores; {found.date[:10]}"
-    lines = [*_wrapped(heading, width, "bold"), Line()]
+    lines = [*_wrapped(heading, width, "bold"), PageLine()]
     for contest in found.contests:
-        lines += [*_contest(contest, width), Line()]
+        lines += [*_contest(contest, width), PageLine()]
     lines += _wrapped(
         f"Medians of {found.repeats} turn{'' if found.repeats == 1 else 's'}; in brackets the lowest and highest ratio "
         "of two turns in a row. Nothing is done with a batch: a training step hides part of the difference.",
@@ -41,19 +41,19 @@ def page(found: Comparison, width: int) -> list[Line]:
     return lines
 
 
-def listed(width: int) -> list[Line]:
+def listed(width: int) -> list[PageLine]:
     """Our workloads, each with what it is."""
     room = max(len(each.name) for each in WORKLOADS) + 2
-    lines = [Line("workloads: feedline bench NAME …, or pkg.module:dataset for your own", "bold")]
+    lines = [PageLine("workloads: feedline bench NAME …, or pkg.module:dataset for your own", "bold")]
     for each in WORKLOADS:
         label = each.name.ljust(room)
         for part in textwrap.wrap(each.summary, max(20, width - room - 2)):
-            lines.append(Line(part, "", "  " + label, "cyan"))
+            lines.append(PageLine(part, "", "  " + label, "cyan"))
             label = " " * room
     return lines
 
 
-def _contest(contest: Contest, width: int) -> Iterator[Line]:
+def _contest(contest: Contest, width: int) -> Iterator[PageLine]:
     yield from _wrapped(f"{title(contest)}: {contest.about}" if contest.about else title(contest), width, "bold")
     longest = max([contest.compared.ours or 0, contest.compared.theirs or 0])
     for name, side, value in (
@@ -65,7 +65,7 @@ def _contest(contest: Contest, width: int) -> Iterator[Line]:
             number = f"{plain(value)} {contest.metric}"
             room = max(1, width - len(label) - 20)
             bar = "█" * max(1, round(room * value / longest)) if longest else ""
-            yield Line(f"{bar} {number}", "", label)
+            yield PageLine(f"{bar} {number}", "", label)
         if side.failure:
             yield from _failure(side, label if value is None else " " * len(label), width)
     yield from _wrapped(verdict(contest), width, _STYLES[contest.faster], "  ")
@@ -73,10 +73,10 @@ def _contest(contest: Contest, width: int) -> Iterator[Line]:
         yield from _wrapped(f"note: {note}", width, "cyan", "  ")
 
 
-def _failure(side: Measured, label: str, width: int) -> Iterator[Line]:
+def _failure(side: Measured, label: str, width: int) -> Iterator[PageLine]:
     after = " after some turns" if side.values else ""
     for part in textwrap.wrap(f"could not be measured{after}: {side.failure}", max(20, width - len(label))):
-        yield Line(part, "red", label)
+        yield PageLine(part, "red", label)
         label = " " * len(label)
 
 
@@ -123,6 +123,6 @@ def plain(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _wrapped(text: str, width: int, style: str = "", label: str = "") -> Iterator[Line]:
+def _wrapped(text: str, width: int, style: str = "", label: str = "") -> Iterator[PageLine]:
     for part in textwrap.wrap(text, width - len(label), break_long_words=False, break_on_hyphens=False):
-        yield Line(part, style, label)
+        yield PageLine(part, style, label)

@@ -1,7 +1,7 @@
 """What is measured: the user's dataset in a loader of either library, with the same options.
 
 Takes: what was asked for on the command line, and a dataset, a loader or a factory of one.
-Gives: `Subject`: a loader of the library wanted, and what is known of its epochs.
+Gives: `BenchSubject`: a loader of the library wanted, and what is known of its epochs.
 Promises: both libraries get the same options: torch's, which feedline.torch has, too. What can be no subject is an
 OptionError of one sentence.
 Not its job: finding it (target), measuring it (pace).
@@ -31,7 +31,7 @@ NOT_FOR_TORCH = "a stream, but no torch.utils.data.IterableDataset: torch's load
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedLoader:
     """What is to be measured, in words that can be sent to a process."""
 
     target: str
@@ -45,7 +45,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchSubject:
     """A loader, and what is known of its epochs."""
 
     loader: Any
@@ -65,7 +65,7 @@ class Subject:
         return "batches/s" if self.samples is None else "samples/s"
 
 
-def subject(side: str, wanted: Wanted) -> Subject:
+def subject(side: str, wanted: WantedLoader) -> BenchSubject:
     """The loader that one side measures."""
     made, _ = constructed(loaded_within(wanted.target, WHOEVER_ASKS_HAS_A_LIMIT))
     options, notes = _of_loader(made, wanted) if is_loader(made) else (_of_dataset(made, wanted), [])
@@ -76,7 +76,7 @@ def subject(side: str, wanted: Wanted) -> Subject:
     size = None if _is_stream(dataset) or options.get("batch_sampler") is not None else options["batch_size"]
     samples = None if size is None else _samples(loader, size)
     size = size if samples is not None else None
-    return Subject(loader, num_workers, size, samples, _about(dataset, options), tuple(notes))
+    return BenchSubject(loader, num_workers, size, samples, _about(dataset, options), tuple(notes))
 
 
 def _samples(loader: Any, size: int) -> int | None:
@@ -87,7 +87,7 @@ def _samples(loader: Any, size: int) -> int | None:
     return whole - whole % size if loader.drop_last else whole
 
 
-def _of_dataset(dataset: Any, wanted: Wanted) -> dict[str, Any]:
+def _of_dataset(dataset: Any, wanted: WantedLoader) -> dict[str, Any]:
     _check_dataset(dataset, wanted)
     return {
         "dataset": dataset,
@@ -99,7 +99,7 @@ def _of_dataset(dataset: Any, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _check_dataset(dataset: Any, wanted: Wanted) -> None:
+def _check_dataset(dataset: Any, wanted: WantedLoader) -> None:
     kind = type(dataset)
     listed = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
     if not listed and not hasattr(kind, "__iter__"):
@@ -129,7 +129,7 @@ def _collate(words: str | None) -> Any:
     return found
 
 
-def _of_loader(loader: Any, wanted: Wanted) -> tuple[dict[str, Any], list[str]]:
+def _of_loader(loader: Any, wanted: WantedLoader) -> tuple[dict[str, Any], list[str]]:
     given = {"batch_size": wanted.batch_size, "shuffle": wanted.shuffle or None, "collate": wanted.collate}
     for name, value in given.items():
         if value is not None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.diagnose.bench.bench_subject import FEEDLINE, SIDES, TORCH, Wanted
+from feedline.diagnose.bench.bench_subject import FEEDLINE, SIDES, TORCH, WantedLoader
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.machine import machine
 from feedline.diagnose.bench.side import EPOCHS, WARM_UP, WINDOW
@@ -186,5 +186,5 @@ class _Holding:
         self._terms.say(f"{self._chosen.name} · {what}")
 
 
-def _command(side: str, wanted: Wanted) -> list[str]:
+def _command(side: str, wanted: WantedLoader) -> list[str]:
     return [sys.executable, "-m", "feedline.diagnose.bench.side", side, json.dumps(asdict(wanted))]

@@ -21,8 +21,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from feedline.diagnose.bench.bench_pace import NothingLoaded, Pace
-from feedline.diagnose.bench.bench_subject import Subject, Wanted, subject
+from feedline.diagnose.bench.bench_pace import BenchPace, NothingLoaded
+from feedline.diagnose.bench.bench_subject import BenchSubject, WantedLoader, subject
 from feedline.diagnose.bench.machine_noise import members
 from feedline.diagnose.target import where
 from feedline.errors import OptionError
@@ -35,7 +35,7 @@ def main() -> None:
     """Answer until there are no more questions."""
     _end_with_parent()
     answers = _own_output()
-    side, wanted = sys.argv[1], Wanted(**json.loads(sys.argv[2]))
+    side, wanted = sys.argv[1], WantedLoader(**json.loads(sys.argv[2]))
     sys.argv = [where(wanted.target), *wanted.arguments]  # to the user's script, ours is none of its business
     try:
         made = subject(side, wanted)
@@ -44,12 +44,12 @@ def main() -> None:
         return
     _write(answers, {**_facts(made), "version": _version(side)})
     try:
-        _serve(Pace(made), answers)
+        _serve(BenchPace(made), answers)
     finally:
         _signal_workers(signal.SIGCONT)  # before the loader ends: those who stand still cannot be told to
 
 
-def _serve(pace: Pace, answers: TextIO) -> None:
+def _serve(pace: BenchPace, answers: TextIO) -> None:
     for line in sys.stdin:
         word, seconds = line.split()
         try:
@@ -61,7 +61,7 @@ def _serve(pace: Pace, answers: TextIO) -> None:
         _write(answers, answer)
 
 
-def _measured(pace: Pace, word: str, seconds: float) -> dict[str, Any]:
+def _measured(pace: BenchPace, word: str, seconds: float) -> dict[str, Any]:
     if word == WARM_UP:
         return {"whole": pace.warm_up(seconds), "batches": pace.batches}
     return {"value": pace.epochs(seconds) if word == EPOCHS else pace.window(seconds)}
@@ -106,7 +106,7 @@ def _write(answers: TextIO, answer: dict[str, Any]) -> None:
     answers.flush()
 
 
-def _facts(made: Subject) -> dict[str, Any]:
+def _facts(made: BenchSubject) -> dict[str, Any]:
     return {"num_workers": made.num_workers, "metric": made.metric, "about": made.about, "notes": made.notes}
 
 

@@ -25,7 +25,7 @@ LATENCY = 0.005
 WORDS = 2_000
 
 
-class Repeated:
+class RepeatedData:
     """A few samples again and again, each prepared anew."""
 
     def __init__(self, samples: list[Any], length: int) -> None:
@@ -42,7 +42,7 @@ class Repeated:
         return sample
 
 
-class Slow(Repeated):
+class SlowData(RepeatedData):
     """Samples that come over a network."""
 
     def prepared(self, sample: Any) -> Any:
@@ -51,7 +51,7 @@ class Slow(Repeated):
         return sample
 
 
-class Jpegs(Repeated):
+class Jpegs(RepeatedData):
     """Encoded pictures, decoded and resized by Pillow."""
 
     def prepared(self, sample: bytes) -> tuple[np.ndarray, int]:
@@ -61,7 +61,7 @@ class Jpegs(Repeated):
         return pixels.transpose(2, 0, 1) / 255, len(sample) % 10
 
 
-class Augmented(Repeated):
+class Augmented(RepeatedData):
     """Pictures in memory, cropped, flipped and normalised by NumPy."""
 
     def prepared(self, sample: np.ndarray) -> np.ndarray:
@@ -79,19 +79,19 @@ def in_memory() -> Any:
     return importlib.import_module("torch.utils.data").TensorDataset(*rows)
 
 
-def large_samples() -> Repeated:
+def large_samples() -> RepeatedData:
     """A tensor of 600 kB, at no cost."""
-    return Repeated([importlib.import_module("torch").rand(3, SIDE, SIDE)], 64 * 30)
+    return RepeatedData([importlib.import_module("torch").rand(3, SIDE, SIDE)], 64 * 30)
 
 
-def tiny_batches() -> Repeated:
+def tiny_batches() -> RepeatedData:
     """Numbers."""
-    return Repeated(list(range(1000)), 8 * 2000)
+    return RepeatedData(list(range(1000)), 8 * 2000)
 
 
-def latency() -> Slow:
+def latency() -> SlowData:
     """Small tensors, 5 ms each."""
-    return Slow([importlib.import_module("torch").rand(64)], 2048)
+    return SlowData([importlib.import_module("torch").rand(64)], 2048)
 
 
 def augment() -> Augmented:
@@ -120,12 +120,12 @@ def _encoded(count: int) -> list[bytes]:
     return files
 
 
-def text() -> Repeated:
+def text() -> RepeatedData:
     """Sequences of words as numbers, of log-normal lengths."""
     draw = np.random.default_rng(0)
     lengths = np.clip(draw.lognormal(4.5, 0.7, WORDS), 1, 512).astype(int)
     torch = importlib.import_module("torch")
-    return Repeated([torch.from_numpy(draw.integers(0, 50_000, length)) for length in lengths], 20_000)
+    return RepeatedData([torch.from_numpy(draw.integers(0, 50_000, length)) for length in lengths], 20_000)
 
 
 def padded(samples: list[Any]) -> Any:

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 
 from feedline.diagnose.bench import workload_data
-from feedline.diagnose.bench.bench_subject import Wanted
+from feedline.diagnose.bench.bench_subject import WantedLoader
 from feedline.errors import OptionError
 
 _DATA = workload_data.__name__
@@ -22,7 +22,7 @@ class Workload:
 
     name: str
     summary: str
-    wanted: Wanted
+    wanted: WantedLoader
     package: str = ""
     """What it needs beside torch."""
 
@@ -31,7 +31,7 @@ def _ours(name: str, summary: str, batch_size: int, num_workers: int, **more: st
     """A workload whose dataset has the same name in workload_data."""
     collate = f"{_DATA}:{more['collate']}" if "collate" in more else None
     target = f"{_DATA}:{name.replace('-', '_')}"
-    wanted = Wanted(target, batch_size, bool(more.get("shuffle")), collate, num_workers)
+    wanted = WantedLoader(target, batch_size, bool(more.get("shuffle")), collate, num_workers)
     return Workload(name, summary, wanted, str(more.get("package", "")))
 
 
@@ -69,4 +69,4 @@ augment, jpeg, text and latency; a dataset of yours is named as pkg.module:name 
             f"there is no workload {word!r}; there are {', '.join(names[:-1])} and {names[-1]}; a dataset of yours is "
             "named as pkg.module:name or path/to/script.py:name"
         )
-    return Workload(word, "", Wanted(word))
+    return Workload(word, "", WantedLoader(word))

@@ -1,7 +1,7 @@
 """What an examination has seen: plain values, from which findings are made.
 
-Takes: nothing. Gives: `Field`, `Reading`, `Run`, `Setting`, `Evidence`. Promises: frozen and picklable; readings travel
-from worker processes.
+Takes: nothing. Gives: `Field`, `Reading`, `Run`, `LoaderSetting`, `Evidence`. Promises: frozen and picklable; readings
+travel from worker processes.
 Not its job: seeing (examine, probe), judging (the checks).
 """
 
@@ -39,7 +39,7 @@ class Field(NamedTuple):
     """A floating-point image with so few different values that they were bytes once."""
 
 
-class Line(NamedTuple):
+class CodeLine(NamedTuple):
     """A line of the user's code."""
 
     file: str
@@ -65,7 +65,7 @@ class Reading:
     """All its arrays are zeros."""
     error: str = ""
     """What reading it raised."""
-    where: Line | None = None
+    where: CodeLine | None = None
     """…and in which line."""
     what: str = ""
     """What the dataset's describe(index) says of a sample that failed, or was slow."""
@@ -73,7 +73,7 @@ class Reading:
     """Fields that lie in the same memory when the sample is read again…"""
     changed: tuple[str, ...] = ()
     """…and that had other values then."""
-    lines: tuple[tuple[Line, int], ...] = ()
+    lines: tuple[tuple[CodeLine, int], ...] = ()
     """Where the time went: how often each line was met at work."""
     seeds: tuple[tuple[str, str], ...] = ()
     """Generators that were seeded meanwhile: function and seed."""
@@ -90,7 +90,7 @@ class Collating(NamedTuple):
 
     seconds: float
     samples: int
-    lines: tuple[tuple[Line, int], ...] = ()
+    lines: tuple[tuple[CodeLine, int], ...] = ()
     data: int = 0
     full: int = 0
     """Elements of samples that were filled up to one length, before and after."""
@@ -105,7 +105,7 @@ class Mishap(NamedTuple):
     what: str
     error: str
     stuck: bool = False
-    where: Line | None = None
+    where: CodeLine | None = None
     """Where it stood."""
 
 
@@ -170,7 +170,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Setting:
+class LoaderSetting:
     """What is known of how the data is to be loaded."""
 
     stream: bool = False
@@ -200,7 +200,7 @@ class Setting:
 class Evidence:
     """All of it. Every part may be missing: then there was no time, or no way."""
 
-    setting: Setting = Setting()
+    setting: LoaderSetting = LoaderSetting()
     readings: tuple[Reading, ...] = ()
     """A spread of the dataset in ascending order; of a stream, its beginning."""
     first: float = 0.0

@@ -1,6 +1,6 @@
 """Which line of the user's code takes the time: a thread looks now and then where the reading thread is.
 
-Takes: nothing. Gives: `Lines`, which counts the lines it met. Runs in worker processes.
+Takes: nothing. Gives: `WatchedLines`, which counts the lines it met. Runs in worker processes.
 Promises: nothing of the user's code is slowed down by more than the looks (0.1 % at 2 ms); a line is met in the
 innermost file that is neither a library's nor feedline's, because that is what the user can change.
 Not its job: what is slow (speed).
@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from types import FrameType
 
-from feedline.diagnose.doctor.evidence import Line
+from feedline.diagnose.doctor.evidence import CodeLine
 
 EVERY = 0.002
 """Seconds between two looks. A look takes 2 µs."""
@@ -28,11 +28,11 @@ _LIBRARIES = tuple(
 )
 
 
-class Lines:
+class WatchedLines:
     """Looks at the thread that calls `begin`, from then until `take`."""
 
     def __init__(self) -> None:
-        self._met: Counter[Line] = Counter()
+        self._met: Counter[CodeLine] = Counter()
         self._watched = 0
         self._started = False
 
@@ -44,7 +44,7 @@ class Lines:
             self._started = True
             threading.Thread(target=self._look, name="feedline-lines", daemon=True).start()
 
-    def take(self) -> tuple[tuple[Line, int], ...]:
+    def take(self) -> tuple[tuple[CodeLine, int], ...]:
         """What was met; no more looks until the next `begin`."""
         self._watched = 0
         return tuple(self._met.most_common(MOST))
@@ -59,14 +59,14 @@ class Lines:
                 met[line] += 1
 
 
-def users_line(frame: FrameType | None) -> Line | None:
+def users_line(frame: FrameType | None) -> CodeLine | None:
     """The innermost line that is the user's; of a dataset that is a library's itself, the line that was called."""
     outermost = None
     while frame is not None:
         file = frame.f_code.co_filename
         if os.path.abspath(file).startswith(_OURS + os.sep) and outermost is not None:
             return outermost
-        here = Line(file, frame.f_lineno or 0, frame.f_code.co_name)
+        here = CodeLine(file, frame.f_lineno or 0, frame.f_code.co_name)
         if not is_librarys(file):
             return here
         outermost = here

@@ -12,7 +12,7 @@ from feedline.arena.segment import reserve_of
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding
 from feedline.diagnose.preflight_checks.memory_limits import size
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.machine.cpus import Cpus
 from feedline.supervise.growth import Point, steady
 
@@ -26,7 +26,7 @@ def check_batch(seen: Evidence) -> Iterator[Finding]:
         return
     sample = sum(field.nbytes for reading in seen.good for field in reading.fields) / len(seen.good)
     batch = int(sample * setting.batch_size)
-    plan = Plan(Cpus(host=1, allowed=1), setting.num_workers, True, setting.prefetch_factor, max(1, batch))
+    plan = WorkerPlan(Cpus(host=1, allowed=1), setting.num_workers, True, setting.prefetch_factor, max(1, batch))
     wanted, spare = plan.bytes_of_batches or 0, seen.free - reserve_of(seen.limit_of_memory)
     if wanted <= spare // 2:
         return

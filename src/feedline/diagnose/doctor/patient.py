@@ -16,7 +16,7 @@ from typing import Any
 
 from feedline.collate.collator import Collator
 from feedline.datasets import awaits
-from feedline.diagnose.doctor.evidence import Setting
+from feedline.diagnose.doctor.evidence import LoaderSetting
 from feedline.diagnose.doctor.probe import Initialising
 from feedline.diagnose.target import Construction
 from feedline.errors import OptionError
@@ -37,7 +37,7 @@ class Patient:
     """The dataset, and how it is loaded as far as that is known."""
 
     dataset: Any
-    setting: Setting
+    setting: LoaderSetting
     collate_fn: Callable[[Any], Any] | None = None
     """The user's own, or a collator of feedline's."""
     batch_sampler: Any = None
@@ -110,7 +110,7 @@ def patient_of(what: Any, batch_size: int | None, label: str | None, constructio
     if torch is not None and isinstance(what, torch.utils.data.DataLoader):
         return _of_torchs(what, given, construction)
     options = DataLoader(what).options
-    setting = Setting(
+    setting = LoaderSetting(
         stream=options.stream,
         length=None if options.stream else len(what),
         batch_size=batch_size,
@@ -131,7 +131,7 @@ def _of_ours(loader: DataLoader, given: dict[str, Any], construction: Constructi
     if sampler is None and options.shuffle:
         sampler = RandomSampler(options.dataset)
     sized = type(batch_sampler) is BatchSampler
-    setting = Setting(
+    setting = LoaderSetting(
         stream=options.stream,
         length=_length(options.dataset, options.stream),
         loader=True,
@@ -160,7 +160,7 @@ def _of_torchs(loader: Any, given: dict[str, Any], construction: Construction | 
     size, drop = loader.batch_size, loader.drop_last
     collates = _collates(loader.collate_fn, batched, (data.default_collate, data.default_convert))
     copies = hasattr(loader, "_feedline") or loader.num_workers or collates == "default"
-    setting = Setting(
+    setting = LoaderSetting(
         stream=stream,
         length=_length(loader.dataset, stream),
         loader=True,

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import described
-from feedline.diagnose.doctor.evidence import Collating, Line, Reading
+from feedline.diagnose.doctor.evidence import CodeLine, Collating, Reading
 from feedline.diagnose.doctor.fields import as_array, content, digest, is_blank, leaves, look_at
-from feedline.diagnose.doctor.lines import Lines, users_line
+from feedline.diagnose.doctor.lines import WatchedLines, users_line
 from feedline.diagnose.doctor.seeding import Seeding
 from feedline.machine.cpu_clock import now, since
 from feedline.machine.gil import Looks, Rival
@@ -35,7 +35,7 @@ LONG = 0.05
 LOOKS = 64
 """At a worker that reads: after these its share of the GIL is known to a tenth or so."""
 
-_lines, _seeding = Lines(), Seeding()
+_lines, _seeding = WatchedLines(), Seeding()
 
 
 def same(value: Any) -> Any:
@@ -104,7 +104,7 @@ def _read(index: Any, sample: Any, seconds: float, what: str) -> Reading:
     return Reading(index, seconds, fields, *made, what=what, lines=lines, seeds=seeds, memory=memory)
 
 
-def _line_of(error: BaseException) -> Line | None:
+def _line_of(error: BaseException) -> CodeLine | None:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return users_line(frames[-1]) if frames else None
 

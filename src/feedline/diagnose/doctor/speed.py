@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from feedline.diagnose.doctor.evidence import OUTLIER, Evidence, Line, Reading
+from feedline.diagnose.doctor.evidence import OUTLIER, CodeLine, Evidence, Reading
 from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 from feedline.machine.gil import LEAST_LOOKS, MOST_WANTED, wanted
@@ -103,7 +103,7 @@ def check_reading(seen: Evidence) -> Iterator[Finding]:
     )
 
 
-def _line(lines: list[tuple[Line, float]]) -> str:
+def _line(lines: list[tuple[CodeLine, float]]) -> str:
     return source(lines[0][0]) if lines else ""
 
 

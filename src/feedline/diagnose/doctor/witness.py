@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from feedline.diagnose.doctor.evidence import Line, Mishap
+from feedline.diagnose.doctor.evidence import CodeLine, Mishap
 from feedline.diagnose.doctor.lines import is_librarys
 from feedline.messages.outcome import BadSample
 
@@ -45,11 +45,11 @@ def mishap_of(bad: BadSample) -> Mishap:
     return Mishap(bad.index, bad.what, bad.error, "stuck for" in bad.error)
 
 
-def place_in(said: list[str], mishap: Mishap) -> Line | None:
+def place_in(said: list[str], mishap: Mishap) -> CodeLine | None:
     """Where it stood, as the report of it has it: the innermost line that is not a library's."""
     for text in said:
         if f"{mishap.index}" in text:
             for file, number, function in re.findall(r'File "(.+?)", line (\d+) in (\S+)', text):
                 if not is_librarys(file):
-                    return Line(file, int(number), function)
+                    return CodeLine(file, int(number), function)
     return None

@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from feedline.diagnose.doctor.evidence import Line, Reading
+from feedline.diagnose.doctor.evidence import CodeLine, Reading
 
 FEW = 5
 
@@ -56,10 +56,10 @@ def lasting(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
-def source(line: Line | None) -> str:
+def source(line: CodeLine | None) -> str:
     """A line with its text; "" if it is not known.
 
-    >>> source(None), source(Line("nowhere.py", 7, "f"))
+    >>> source(None), source(CodeLine("nowhere.py", 7, "f"))
     ('', 'nowhere.py:7 (f)')
     """
     if line is None:
@@ -68,13 +68,13 @@ def source(line: Line | None) -> str:
     return f"{line}: {text}" if text else f"{line}"
 
 
-def shares(lines: Iterable[tuple[Line, int]]) -> list[tuple[Line, float]]:
+def shares(lines: Iterable[tuple[CodeLine, int]]) -> list[tuple[CodeLine, float]]:
     """Each line's share of the time, the largest first.
 
-    >>> shares([(Line("a.py", 3, "f"), 1), (Line("a.py", 4, "f"), 2), (Line("a.py", 3, "f"), 1)])
-    [(Line(file='a.py', number=3, function='f'), 0.5), (Line(file='a.py', number=4, function='f'), 0.5)]
+    >>> shares([(CodeLine("a.py", 3, "f"), 1), (CodeLine("a.py", 4, "f"), 2), (CodeLine("a.py", 3, "f"), 1)])
+    [(CodeLine(file='a.py', number=3, function='f'), 0.5), (CodeLine(file='a.py', number=4, function='f'), 0.5)]
     """
-    counts: dict[Line, int] = {}
+    counts: dict[CodeLine, int] = {}
     for line, count in lines:
         counts[line] = counts.get(line, 0) + count
     total = sum(counts.values())

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from feedline.arena.segment import PAGE, Segment
 from feedline.diagnose.findings import OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.preflight_checks.remedies import SYSTEM_CALLS
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.errors import MemoryShortage
 from feedline.machine.cgroups import numbers_of
 
@@ -38,7 +38,7 @@ class Feature(NamedTuple):
     without: str
 
 
-def check_kernel(plan: Plan) -> Iterator[Finding]:
+def check_kernel(plan: WorkerPlan) -> Iterator[Finding]:
     """Try every call."""
     failed = [finding for feature in FEATURES if (finding := _tried(feature)) is not None]
     evidence = {"system": f"{platform.system()} {platform.release()}", "seccomp": _seccomp()}

@@ -15,7 +15,7 @@ from feedline.arena.limits import MACHINE, Room, room
 from feedline.arena.segment import reserve_of
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.preflight_checks.remedies import SHARED_MEMORY, more_memory
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 
 DOCKERS_SHM = 64 << 20
 """The size of /dev/shm in a container that nobody asked more for."""
@@ -23,7 +23,7 @@ TIGHT = 1 << 30
 """A /dev/shm below this holds a few batches of torch's: 64×3×224×224 float32 is 38 MB, and 2 × 8 are made ahead."""
 
 
-def check_memory(plan: Plan) -> Iterator[Finding]:
+def check_memory(plan: WorkerPlan) -> Iterator[Finding]:
     """What is free of the tightest limit, against what the batches of the plan take."""
     left = room()
     if left is None:
@@ -60,7 +60,7 @@ def _judged(
     return OK, title, evidence, "", "", ""
 
 
-def check_address_space(plan: Plan) -> Iterator[Finding]:
+def check_address_space(plan: WorkerPlan) -> Iterator[Finding]:
     """`ulimit -v`, which nobody expects; only said if it is there."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
@@ -77,7 +77,7 @@ def check_address_space(plan: Plan) -> Iterator[Finding]:
     )
 
 
-def check_shared_memory(plan: Plan) -> Iterator[Finding]:
+def check_shared_memory(plan: WorkerPlan) -> Iterator[Finding]:
     """/dev/shm: not for feedline, but for torch's loader and for locks in a dataset."""
     try:
         found = os.statvfs("/dev/shm")

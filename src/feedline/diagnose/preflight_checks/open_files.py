@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.preflight_checks.remedies import OPEN_FILES, TEMPORARY_FILES
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 
 PER_WORKER, PER_LOADER = 6, 12
 """Descriptors. Seen: 3 a worker and 9 besides for a map-style dataset, 6 and 4 for a stream. Held to be enough by
@@ -23,7 +23,7 @@ COMMON = 1024
 """The soft limit of most systems."""
 
 
-def check_open_files(plan: Plan) -> Iterator[Finding]:
+def check_open_files(plan: WorkerPlan) -> Iterator[Finding]:
     """`ulimit -n`, against what the plan's workers take."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_now = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
@@ -50,7 +50,7 @@ def _count(limit: int) -> str:
     return "unlimited" if limit == resource.RLIM_INFINITY else f"{limit:,}"
 
 
-def check_temporary_files(plan: Plan) -> Iterator[Finding]:
+def check_temporary_files(plan: WorkerPlan) -> Iterator[Finding]:
     """Workers that are not forked meet their parent at a socket in a temporary folder: make one like it."""
     try:
         folder = tempfile.gettempdir()

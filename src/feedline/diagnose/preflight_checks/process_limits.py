@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.preflight_checks.remedies import more_processes
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.machine.cgroups import folders, number_of, numbers_of
 from feedline.supervise import watchdog
 
@@ -32,7 +32,7 @@ KNOWN_HAZARDS = {
 }
 
 
-def check_process_limit(plan: Plan) -> Iterator[Finding]:
+def check_process_limit(plan: WorkerPlan) -> Iterator[Finding]:
     """The pids cgroup and `ulimit -u`, against the plan's workers."""
     wanted = plan.num_workers + HELPERS
     of_cgroup, of_user = _left_in_cgroup(), _left_to_user()
@@ -81,7 +81,7 @@ def _threads_of_user(uid: int) -> int:
     return total
 
 
-def check_start_methods(plan: Plan) -> Iterator[Finding]:
+def check_start_methods(plan: WorkerPlan) -> Iterator[Finding]:
     """How worker processes can be started here, and how they will be if nobody says."""
     methods = multiprocessing.get_all_start_methods()
     default = start_method()
@@ -97,7 +97,7 @@ def start_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
-def check_fork_hazards(plan: Plan) -> Iterator[Finding]:
+def check_fork_hazards(plan: WorkerPlan) -> Iterator[Finding]:
     """What in this process would not survive a fork."""
     others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
     threads = [thread.name for thread in others if thread.name != watchdog.NAME]  # which makes way for forks

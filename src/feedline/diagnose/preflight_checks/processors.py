@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 from feedline.diagnose.preflight_checks.remedies import more_cpus
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.errors.counting import counted
 from feedline.machine.cpus import Cpus
 from feedline.workers.one_thread import VARIABLES
 
 
-def check_cpus(plan: Plan) -> Iterator[Finding]:
+def check_cpus(plan: WorkerPlan) -> Iterator[Finding]:
     """The CPUs that can be used, against the host's and the plan's workers."""
     cpus = plan.cpus
     severity, explanation, remedy, code = OK, "", "", ""
@@ -76,7 +76,7 @@ def _throttling(cpus: Cpus) -> str:
     return f" So far the quota was used up, and all stood still, in {cpus.throttled:.0%} of the periods."
 
 
-def check_threads(plan: Plan) -> Iterator[Finding]:
+def check_threads(plan: WorkerPlan) -> Iterator[Finding]:
     """The threads that linear algebra starts, in the main process and in each worker, against the CPUs."""
     cpus, most = plan.cpus, plan.cpus.workers
     told = {name: count for name in VARIABLES if (count := _told(name)) is not None}

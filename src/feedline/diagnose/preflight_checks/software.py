@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.preflight_checks.remedies import GPUS
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.machine.cgroups import text_of
 
 TRIED_TORCH = (2, 13)
@@ -28,7 +28,7 @@ ASKING_SECONDS = 120
 """For `import torch` and a look at the GPUs: 12 s on 2 busy cores, more from a network disk."""
 
 
-def check_python(plan: Plan) -> Iterator[Finding]:
+def check_python(plan: WorkerPlan) -> Iterator[Finding]:
     """The interpreter: its version, and whether threads can run at once."""
     version = platform.python_version()
     built = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -50,7 +50,7 @@ def check_python(plan: Plan) -> Iterator[Finding]:
         )
 
 
-def check_packages(plan: Plan) -> Iterator[Finding]:
+def check_packages(plan: WorkerPlan) -> Iterator[Finding]:
     """NumPy and cloudpickle."""
     versions = {name: version_of(name) for name in ("feedline", "numpy", "cloudpickle")}
     if versions["cloudpickle"] is None:
@@ -76,7 +76,7 @@ def version_of(name: str) -> str | None:
         return None
 
 
-def check_torch(plan: Plan) -> Iterator[Finding]:
+def check_torch(plan: WorkerPlan) -> Iterator[Finding]:
     """torch's version, what it was built for, and whether there are GPUs to see; without importing it."""
     version, devices = version_of("torch"), _gpu_devices()
     evidence: dict[str, object] = {"version": version, "gpu_devices": devices}
@@ -128,7 +128,7 @@ def _built_for() -> str:
     return ""
 
 
-def check_cuda(plan: Plan) -> Iterator[Finding]:
+def check_cuda(plan: WorkerPlan) -> Iterator[Finding]:
     """Ask torch itself, in a process of its own: CUDA that is initialised here would be a hazard to every fork."""
     code = "import torch; print(torch.cuda.device_count(), torch.cuda.is_available())"
     try:

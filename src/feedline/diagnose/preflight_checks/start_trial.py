@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from feedline.diagnose.findings import OK, PROBLEM, Finding
 from feedline.diagnose.preflight_checks.process_limits import start_method
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 
 SECONDS = 60
 """It takes 0.3 s; 60 on a machine that has much else to do."""
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 """
 
 
-def check_by_trial(plan: Plan) -> Iterator[Finding]:
+def check_by_trial(plan: WorkerPlan) -> Iterator[Finding]:
     """Load two batches with one worker process, started as workers will be."""
     method = start_method()
     begun = time.monotonic()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
-from feedline.diagnose.preflight_checks.worker_plan import Plan
+from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.machine.cgroups import text_of
 from feedline.messages.progress import clock
 
@@ -22,7 +22,7 @@ SLOW_READ = 1000
 where the kernel must be asked; a worker reads the clock twice a sample."""
 
 
-def check_runtime(plan: Plan) -> Iterator[Finding]:
+def check_runtime(plan: WorkerPlan) -> Iterator[Finding]:
     """Docker, Podman, Kubernetes, gVisor, WSL: what can be told from inside."""
     version = text_of("/proc/version")
     found = [name for name, is_it in _signs(version).items() if is_it]
@@ -54,7 +54,7 @@ def _signs(version: str) -> dict[str, bool]:
     }
 
 
-def check_clock(plan: Plan) -> Iterator[Finding]:
+def check_clock(plan: WorkerPlan) -> Iterator[Finding]:
     """The clock of the watch over workers, and the date, which object stores check."""
     cost, source = _cost_of_reading(), _source()
     evidence = {"source": source, "nanoseconds_per_reading": cost, "date": time.strftime("%Y-%m-%d %H:%M:%S")}

@@ -1,6 +1,6 @@
 """The loading that the machine is to be checked against.
 
-Takes: what the user means to do, and the CPUs there are. Gives: `Plan`, and what follows from it in bytes.
+Takes: what the user means to do, and the CPUs there are. Gives: `WorkerPlan`, and what follows from it in bytes.
 Not its job: checking it against anything.
 """
 
@@ -17,10 +17,10 @@ GENEROSITY = 5 / 4
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorkerPlan:
     """How many workers, how far ahead, how large a batch.
 
-    >>> plan = Plan(Cpus(host=8, allowed=8), num_workers=2, prefetch_factor=2, batch_bytes=1000)
+    >>> plan = WorkerPlan(Cpus(host=8, allowed=8), num_workers=2, prefetch_factor=2, batch_bytes=1000)
     >>> plan.bytes_of_batches  # 2 × 2 ahead and 2 in the loop's hands
     7500
     """

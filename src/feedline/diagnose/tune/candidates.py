@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from feedline.diagnose.tune.trial import USUAL_PREFETCH, Setting, Trial
+from feedline.diagnose.tune.trial import USUAL_PREFETCH, Trial, TrialSetting
 
 MOST = 32
 """Workers, whatever they wait for: beyond that a loader in one process is rarely what should grow. (max_workers says
@@ -40,7 +40,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Facts:
+class TrialFacts:
     """What one worker and none have shown."""
 
     work: float = 0.0
@@ -59,7 +59,7 @@ class Facts:
         return self.cpu_share >= COMPUTES
 
 
-def facts_of(one: Trial, none: Trial | None) -> Facts:
+def facts_of(one: Trial, none: Trial | None) -> TrialFacts:
     """From a trial with one worker and one without."""
     spent = one.spending
     ahead = one.setting.workers * one.setting.prefetch * one.batch_bytes
@@ -68,47 +68,48 @@ def facts_of(one: Trial, none: Trial | None) -> Facts:
     threaded = none is not None and none.waiting_share >= COUNTS and none.spending.cpu >= SEVERAL * none.waited > 0
     process = one.setting.kind == "process"
     memory = max(0, one.memory - ahead) if process else 0
-    return Facts(spent.work_per_batch, min(1.0, spent.cpu_share), threaded, memory, one.batch_bytes)
+    return TrialFacts(spent.work_per_batch, min(1.0, spent.cpu_share), threaded, memory, one.batch_bytes)
 
 
-def most_workers(bounds: Bounds, facts: Facts, kind: str) -> int:
+def most_workers(bounds: Bounds, facts: TrialFacts, kind: str) -> int:
     """More would not help, or not fit.
 
-    >>> most_workers(Bounds(cpus=4), Facts(cpu_share=1.0), "process")
+    >>> most_workers(Bounds(cpus=4), TrialFacts(cpu_share=1.0), "process")
     6
-    >>> most_workers(Bounds(cpus=2), Facts(cpu_share=0.1), "thread")
+    >>> most_workers(Bounds(cpus=2), TrialFacts(cpu_share=0.1), "thread")
     22
     """
     if bounds.max_workers is not None:
         useful = bounds.max_workers
     else:
         useful = min(MOST, math.ceil(bounds.cpus / max(facts.cpu_share, 1e-3)) + SPARE)
-    while useful > 1 and not fits(Setting(useful, kind), bounds, facts):
+    while useful > 1 and not fits(TrialSetting(useful, kind), bounds, facts):
         useful -= 1
     return max(1, useful)
 
 
-def fits(setting: Setting, bounds: Bounds, facts: Facts) -> bool:
+def fits(setting: TrialSetting, bounds: Bounds, facts: TrialFacts) -> bool:
     """Is there memory for it?"""
     if bounds.memory is None:
         return True
     return memory_of(setting, facts) <= SHARE_OF_MEMORY * bounds.memory
 
 
-def memory_of(setting: Setting, facts: Facts) -> int:
+def memory_of(setting: TrialSetting, facts: TrialFacts) -> int:
     """Bytes that it will take, about."""
     own = facts.worker_memory if setting.kind == "process" else 0
     return setting.workers * (own + setting.prefetch * facts.batch_bytes)
 
 
-def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
+def cost(setting: TrialSetting, computes: bool) -> tuple[int, int, int, int]:
     """To compare settings by: fewest processes or threads, then least memory.
 
     A thread takes less memory than a process, and one process of two threads less than two processes. But a thread that
     computes competes with the training loop for Python's interpreter, which a consumer that merely waits does not
     show: then a process goes first.
 
-    >>> cost(Setting(2), computes=True) < cost(Setting(2, "thread"), computes=True) < cost(Setting(3), computes=True)
+    >>> settings = TrialSetting(2), TrialSetting(2, "thread"), TrialSetting(3)
+    >>> sorted(settings, key=lambda setting: cost(setting, computes=True)) == list(settings)
     True
     """
     dearer = ("process", "thread") if computes else ("thread", "process")
@@ -116,10 +117,10 @@ def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
     return setting.workers * setting.threads, place, setting.workers, setting.prefetch
 
 
-def grid(bounds: Bounds, facts: Facts, prefetches: tuple[int, ...] = (USUAL_PREFETCH,)) -> list[Setting]:
+def grid(bounds: Bounds, facts: TrialFacts, prefetches: tuple[int, ...] = (USUAL_PREFETCH,)) -> list[TrialSetting]:
     """All settings of one thread per worker, from small to large: for whoever has the time (benchmarks/tuning.py)."""
-    found = [Setting(0, bounds.kinds[0])]
+    found = [TrialSetting(0, bounds.kinds[0])]
     for kind in bounds.kinds:
         counts = range(1, most_workers(bounds, facts, kind) + 1)
-        found += [Setting(count, kind, prefetch) for count in counts for prefetch in prefetches]
+        found += [TrialSetting(count, kind, prefetch) for count in counts for prefetch in prefetches]
     return sorted(found, key=lambda setting: cost(setting, facts.computes))

@@ -23,8 +23,8 @@ from types import FrameType
 from typing import Any
 
 from feedline.diagnose.tune.accounts import Account, account_of
-from feedline.diagnose.tune.trial import Setting, Spending, Trial, Window
-from feedline.diagnose.tune.tune_subject import Subject
+from feedline.diagnose.tune.trial import Spending, Trial, TrialSetting, TrialWindow
+from feedline.diagnose.tune.tune_subject import TuneSubject
 from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
 from feedline.observe.stats import Flow, Stats
 from feedline.supervise import watchdog
@@ -68,7 +68,7 @@ def compute_for(step: float) -> Callable[[], float]:
 class Runner:
     """Measures settings of one subject, one after the other, until a moment."""
 
-    def __init__(self, subject: Subject, step: float, busy_step: bool, until: float) -> None:
+    def __init__(self, subject: TuneSubject, step: float, busy_step: bool, until: float) -> None:
         self._subject = subject
         self._step = step
         self._take_step = (compute_for if busy_step else wait_for)(step) if step else lambda: 0.0
@@ -79,7 +79,7 @@ class Runner:
         self._working: set[str] = set()
         """Kinds of workers that have given batches."""
 
-    def measure(self, setting: Setting, seconds: float) -> Trial:
+    def measure(self, setting: TrialSetting, seconds: float) -> Trial:
         """In about so many seconds after the first batch, or more if one window takes longer."""
         self._count += 1
         patience = self._patience()
@@ -104,7 +104,7 @@ class Runner:
             words = f"reading failed: {_placed(error)}. `feedline doctor` shows more such samples"
             return self._only_so(setting, error, words)
 
-    def _only_so(self, setting: Setting, error: Exception, words: str) -> Trial:
+    def _only_so(self, setting: TrialSetting, error: Exception, words: str) -> Trial:
         """A dataset may be one that threads cannot read, or processes (SQLite's connections, say): the others can."""
         if self._working and setting.kind not in self._working:
             return Trial(setting, self._step, failed=_placed(error))
@@ -115,7 +115,7 @@ class Runner:
         left = max(0.1, self._until - clock())
         return min(left, max(PATIENCE, 20 * self._longest)) if self._longest else left
 
-    def _run(self, batches: Iterator[Any], loader: Any, setting: Setting, seconds: float) -> Trial:
+    def _run(self, batches: Iterator[Any], loader: Any, setting: TrialSetting, seconds: float) -> Trial:
         began = clock()
         held = next(batches)
         first = clock() - began
@@ -127,7 +127,7 @@ class Runner:
             held, count = next(batches), count + 1
         since, before = clock(), loader.stats()
         books, burned = _Books(before), 0.0
-        windows: list[Window] = []
+        windows: list[TrialWindow] = []
         while not self._done(windows, soft, setting):
             window, took = self._window(batches, setting)
             burned += took
@@ -137,7 +137,7 @@ class Runner:
         accounts, lasted, after = books.since(burned), clock() - since, loader.stats()
         spent = Spending(seconds=lasted, **accounts, **_flow(before.total, after.total))
         if not windows:  # slower than all the time there is: what there was, its start included
-            windows = [Window(count, since - began - (count - 1) * self._step)]
+            windows = [TrialWindow(count, since - began - (count - 1) * self._step)]
             spent = Spending(seconds=since - began, **_flow(Flow(), after.total))
         bytes_ = after.total.bytes // max(1, after.total.batches)
         memory = sum(worker.private for worker in after.workers) if setting.kind == "process" else 0
@@ -145,7 +145,7 @@ class Runner:
         del held
         return Trial(setting, self._step, tuple(windows), spent, memory, first, bytes_)
 
-    def _window(self, batches: Iterator[Any], setting: Setting) -> tuple[Window | None, float]:
+    def _window(self, batches: Iterator[Any], setting: TrialSetting) -> tuple[TrialWindow | None, float]:
         """As many batches as workers at least: they come in bursts. None if the time is up before."""
         count, waited, burned, until = 0, 0.0, 0.0, clock() + WINDOW
         least = max(2, setting.workers)
@@ -154,14 +154,14 @@ class Runner:
             burned += self._take_step()
             asked = clock()
             if asked > self._until:
-                return (Window(count, waited) if count else None), burned
+                return (TrialWindow(count, waited) if count else None), burned
             held = next(batches)
             waited += clock() - asked
             count += 1
         del held
-        return Window(count, waited), burned
+        return TrialWindow(count, waited), burned
 
-    def _done(self, windows: list[Window], soft: float, setting: Setting) -> bool:
+    def _done(self, windows: list[TrialWindow], soft: float, setting: TrialSetting) -> bool:
         if not windows:
             return clock() >= self._until
         if clock() >= min(soft, self._until):

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from feedline.diagnose.tune.candidates import Bounds, Facts, cost, facts_of, fits, most_workers
+from feedline.diagnose.tune.candidates import Bounds, TrialFacts, cost, facts_of, fits, most_workers
 from feedline.diagnose.tune.choice import chosen, enough, keeps_up
-from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.diagnose.tune.trial import Trial, TrialSetting
 
 SHARE = 0.03
 """Of all the time that is given to a trial at most: the longest searches have some thirty."""
@@ -40,7 +40,7 @@ ROUNDS, NOISY_ROUNDS = 2, 6
 NOISY = 0.06
 """A spread of the windows that is more than a choice tolerates (choice.LITTLE)."""
 
-Measure = Callable[[Setting, float], Trial]
+Measure = Callable[[TrialSetting, float], Trial]
 """Measures a setting, in so many seconds at most but for starting it."""
 
 
@@ -53,8 +53,8 @@ class Search:
     """Seconds that are left."""
     bounds: Bounds
     step: float
-    trials: dict[Setting, Trial] = field(default_factory=dict)
-    facts: Facts = field(default_factory=Facts)
+    trials: dict[TrialSetting, Trial] = field(default_factory=dict)
+    facts: TrialFacts = field(default_factory=TrialFacts)
     finished: bool = True
     """Was there time for all that should have been tried?"""
     skipped: int = 0
@@ -77,7 +77,7 @@ class Search:
         """The choice among what has been tried."""
         return chosen(self.trials.values(), self.step, self.facts.computes)
 
-    def _try(self, setting: Setting, again: bool = False) -> Trial | None:
+    def _try(self, setting: TrialSetting, again: bool = False) -> Trial | None:
         """Measure it, unless that has been done, it does not fit, or the time is up."""
         known = self.trials.get(setting)
         if known is not None and not again:
@@ -92,7 +92,7 @@ class Search:
         self.trials[setting] = trial if known is None else known.plus(trial)
         return self.trials[setting]
 
-    def _start_of(self, setting: Setting) -> float:
+    def _start_of(self, setting: TrialSetting) -> float:
         """Seconds to the first batch, as far as others of the kind have shown."""
         same = [trial for each, trial in self.trials.items() if each.kind == setting.kind and each.workers]
         return max((trial.first_batch for trial in same), default=0.0) if setting.workers else self.facts.work
@@ -100,22 +100,22 @@ class Search:
     def _begin(self) -> bool:
         one = None
         for kind in self.bounds.kinds:
-            one = self._try(Setting(1, kind))
+            one = self._try(TrialSetting(1, kind))
             if one is not None and not one.failed:
                 break
         if one is None or one.failed:
             return False
         self.facts = facts_of(one, None)
-        none = self._try(Setting(0, one.setting.kind))
+        none = self._try(TrialSetting(0, one.setting.kind))
         self.facts = facts_of(one, none)
         return True
 
     def _kinds(self) -> list[str]:
         """Those that work, the cheaper first."""
-        working = [kind for kind in self.bounds.kinds if not self._failed(Setting(1, kind))]
-        return sorted(working, key=lambda kind: cost(Setting(1, kind), self.facts.computes))
+        working = [kind for kind in self.bounds.kinds if not self._failed(TrialSetting(1, kind))]
+        return sorted(working, key=lambda kind: cost(TrialSetting(1, kind), self.facts.computes))
 
-    def _failed(self, setting: Setting) -> bool:
+    def _failed(self, setting: TrialSetting) -> bool:
         return setting in self.trials and bool(self.trials[setting].failed)
 
     def _is_enough(self, trial: Trial) -> bool:
@@ -136,7 +136,7 @@ class Search:
             workers = self._first_guess(most)
         before, flat = 0.0, 0
         while workers >= 1:
-            trial = self._try(Setting(workers, kind))
+            trial = self._try(TrialSetting(workers, kind))
             if trial is None or trial.failed or workers >= most or keeps_up(trial):
                 return
             rate = trial.batches_per_second
@@ -156,11 +156,11 @@ class Search:
         best = self.best
         assert best is not None
         workers = best.setting.workers * best.setting.threads
-        while workers and not self._is_cheaper(Setting(workers, kind)):
+        while workers and not self._is_cheaper(TrialSetting(workers, kind)):
             workers -= 1
         return workers
 
-    def _is_cheaper(self, setting: Setting) -> bool:
+    def _is_cheaper(self, setting: TrialSetting) -> bool:
         """Than the choice so far."""
         computes = self.facts.computes
         return self.best is not None and cost(setting, computes) < cost(self.best.setting, computes)
@@ -168,7 +168,9 @@ class Search:
     def _halve(self, kind: str) -> None:
         """Between what is too slow and what is not."""
         while True:
-            plain = {each.workers: trial for each, trial in self.trials.items() if each == Setting(each.workers, kind)}
+            plain = {
+                each.workers: trial for each, trial in self.trials.items() if each == TrialSetting(each.workers, kind)
+            }
             fast = [count for count, trial in plain.items() if count and self._is_enough(trial)]
             if not fast:
                 return
@@ -176,7 +178,7 @@ class Search:
             low = max(slow, default=0)
             if min(fast) - low < 2:
                 return
-            middle = Setting((low + min(fast)) // 2, kind)
+            middle = TrialSetting((low + min(fast)) // 2, kind)
             if not self._is_cheaper(middle) or self._try(middle) is None:
                 return
 
@@ -189,11 +191,11 @@ class Search:
         threads = 2
         while threads <= self.bounds.cpus:
             workers = max(1, int(self.bounds.cpus // threads))
-            while workers and self._more_threads_do(Setting(workers, "process", threads=threads)):
+            while workers and self._more_threads_do(TrialSetting(workers, "process", threads=threads)):
                 workers //= 2
             threads *= 2
 
-    def _more_threads_do(self, setting: Setting) -> bool:
+    def _more_threads_do(self, setting: TrialSetting) -> bool:
         """Is it fast enough, so that fewer workers may be? What would not be chosen anyway is passed over."""
         if self._settled() and not self._is_cheaper(setting):
             return True
@@ -207,12 +209,12 @@ class Search:
             return
         setting = best.setting
         if keeps_up(best):
-            setting = Setting(setting.workers - 1, setting.kind, setting.prefetch, setting.threads)
+            setting = TrialSetting(setting.workers - 1, setting.kind, setting.prefetch, setting.threads)
         known = self.trials.get(setting)
         while known is not None and setting.workers and known.utilisation < BUSY and setting.prefetch < 8:
             if known.batches_per_second < NEAR**2 * enough(self.trials.values(), self.step):
                 return
-            setting = Setting(setting.workers, setting.kind, 2 * setting.prefetch, setting.threads)
+            setting = TrialSetting(setting.workers, setting.kind, 2 * setting.prefetch, setting.threads)
             further = self._try(setting)
             if further is None or further.batches_per_second < GAIN * known.batches_per_second:
                 return
@@ -230,7 +232,7 @@ class Search:
             for kind in self._kinds():  # what seemed too slow may be enough now, and then smaller ones may be
                 self._halve(kind)
 
-    def _finalists(self) -> list[Setting]:
+    def _finalists(self) -> list[TrialSetting]:
         best = self.best
         if best is None:
             return []

@@ -1,6 +1,6 @@
 """A setting of a loader, and what was measured with it. Plain data.
 
-Takes: numbers. Gives: `Setting`; `Window`, a stretch of batches; `Trial`, all that is known of a setting.
+Takes: numbers. Gives: `TrialSetting`; `TrialWindow`, a stretch of batches; `Trial`, all that is known of a setting.
 Promises: frozen; two trials of one setting can be put together; a trial's speed is the median of its windows, so that
 one disturbance changes little.
 Not its job: measuring (running), which settings there are (candidates), what follows (search, verdict).
@@ -17,10 +17,10 @@ USUAL_PREFETCH = 2
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrialSetting:
     """How many workers of which kind; batches ahead for each; threads of each for linear algebra.
 
-    >>> print(Setting(4), Setting(1, "thread", prefetch=4), Setting(0), sep="; ")
+    >>> print(TrialSetting(4), TrialSetting(1, "thread", prefetch=4), TrialSetting(0), sep="; ")
     4 processes; 1 thread, prefetch_factor=4; no workers
     """
 
@@ -43,7 +43,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Window:
+class TrialWindow:
     """Some batches in a row."""
 
     batches: int
@@ -106,15 +106,15 @@ class Spending:
 class Trial:
     """What a setting does.
 
-    >>> trial = Trial(Setting(2), 0.02, (Window(50, 0.0), Window(50, 0.1), Window(40, 4.0)))
+    >>> trial = Trial(TrialSetting(2), 0.02, (TrialWindow(50, 0.0), TrialWindow(50, 0.1), TrialWindow(40, 4.0)))
     >>> round(trial.batches_per_second, 1), round(trial.waiting_share, 2)
     (45.5, 0.09)
     """
 
-    setting: Setting
+    setting: TrialSetting
     step: float
     """Seconds; 0: the consumer does nothing but ask for the next batch."""
-    windows: tuple[Window, ...] = ()
+    windows: tuple[TrialWindow, ...] = ()
     spending: Spending = Spending()
     memory: int = 0
     """Bytes: what workers have for themselves, and the batches made ahead."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from html import escape
 
 from feedline.diagnose.plotting import encoded
-from feedline.diagnose.tune.outcome import Outcome
+from feedline.diagnose.tune.tune_outcome import TuneOutcome
 from feedline.diagnose.tune.tune_picture import picture
 from feedline.diagnose.tune.tune_screen import HEAD, heading, measured, rows
 from feedline.errors import MissingPackage
@@ -20,7 +20,7 @@ from feedline.observe.report.markup import Html, number, section, sentence, tabl
 from feedline.observe.report.report_verdict import percent
 
 
-def html(outcome: Outcome) -> str:
+def html(outcome: TuneOutcome) -> str:
     """The whole page."""
     body = [
         f"<header><h1>{escape(heading(outcome))}</h1>{sentence(measured(outcome))}</header>",
@@ -34,7 +34,7 @@ def html(outcome: Outcome) -> str:
     return document("feedline tune", "\n".join(part for part in body if part))
 
 
-def _curve(outcome: Outcome) -> str:
+def _curve(outcome: TuneOutcome) -> str:
     try:
         drawn = encoded(picture(outcome)).decode()
     except MissingPackage as error:  # the numbers are in the table
@@ -42,7 +42,7 @@ def _curve(outcome: Outcome) -> str:
     return f"<div class=scroll><div class=wide>{drawn[drawn.index('<svg') :]}</div></div>"
 
 
-def _verdict(outcome: Outcome) -> str:
+def _verdict(outcome: TuneOutcome) -> str:
     level = "good" if outcome.keeps_up or not outcome.step else "slow"
     remedy = f"<ul><li>{escape(outcome.bottleneck.remedy)}</li></ul>" if outcome.bottleneck.remedy else ""
     return (
@@ -51,7 +51,7 @@ def _verdict(outcome: Outcome) -> str:
     )
 
 
-def _cards(outcome: Outcome) -> str:
+def _cards(outcome: TuneOutcome) -> str:
     best = outcome.best
     facts = {"batches per second": number(best.batches_per_second)}
     if outcome.step:
@@ -65,7 +65,7 @@ def _cards(outcome: Outcome) -> str:
     return f"<dl class=cards>{inside}</dl>"
 
 
-def _rows(outcome: Outcome) -> list[tuple[str, ...]]:
+def _rows(outcome: TuneOutcome) -> list[tuple[str, ...]]:
     found = []
     for trial, row in zip(outcome.trials, rows(outcome), strict=True):
         chosen = trial.setting == outcome.best.setting

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from feedline.diagnose.plotting import COLOURS, FAINT, INK, figure, looks
-from feedline.diagnose.tune.outcome import Outcome
-from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.diagnose.tune.trial import Trial, TrialSetting
+from feedline.diagnose.tune.tune_outcome import TuneOutcome
 from feedline.observe.report.markup import number
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ WIDE, TALL = 760, 640
 LONGEST = 40
 """Letters of a dataset's name for which there is room."""
 
-KINDS: dict[str, tuple[str, Callable[[Setting], bool]]] = {
-    "processes": ("o-", lambda each: each.workers > 0 and each == Setting(each.workers)),
-    "threads": ("o-", lambda each: each.workers > 0 and each == Setting(each.workers, "thread")),
+KINDS: dict[str, tuple[str, Callable[[TrialSetting], bool]]] = {
+    "processes": ("o-", lambda each: each.workers > 0 and each == TrialSetting(each.workers)),
+    "threads": ("o-", lambda each: each.workers > 0 and each == TrialSetting(each.workers, "thread")),
     "no workers": ("o", lambda each: not each.workers),
     "other prefetch_factor": ("o", lambda each: each.workers > 0 and replace(each, prefetch=2) != each),
     "more threads each": ("o", lambda each: each.workers > 0 and each.threads > 1),
@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[str, Callable[[Setting], bool]]] = {
 
 
 @looks()
-def picture(outcome: Outcome) -> Figure:
+def picture(outcome: TuneOutcome) -> Figure:
     """Three charts, one below the other."""
     step = f", step of {number(1e3 * outcome.step)} ms" if outcome.step else ""
     drawn = figure(f"Loading {outcome.name[:LONGEST]}{step}", WIDE, TALL)

@@ -1,7 +1,7 @@
 """What is loaded: a dataset, or a loader of any front, seen in one way.
 
 Takes: a dataset, a `feedline.DataLoader`, a torch DataLoader (ours or torch's own), the user's options.
-Gives: `Subject`: loaders for settings, and the call that makes such a loader, to be pasted.
+Gives: `TuneSubject`: loaders for settings, and the call that makes such a loader, to be pasted.
 Promises: the user's loader is not iterated, and its own generator not drawn from; its dataset, batches and collate_fn
 are used as they are. torch is imported only if it is already.
 Not its job: measuring (running).
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from feedline.diagnose.tune.trial import USUAL_PREFETCH, Setting
+from feedline.diagnose.tune.trial import USUAL_PREFETCH, TrialSetting
 from feedline.errors import OptionError
 from feedline.loader import DataLoader
 from feedline.options.option import rows
@@ -27,7 +27,7 @@ GUESSED_BATCH = 32
 
 
 @dataclass(frozen=True)
-class Subject:
+class TuneSubject:
     """A dataset with all options but those that are tuned."""
 
     dataset: Any
@@ -46,7 +46,7 @@ class Subject:
         """What to call it."""
         return type(self.dataset).__qualname__
 
-    def loader(self, setting: Setting, seed: int, timeout: float) -> Any:
+    def loader(self, setting: TrialSetting, seed: int, timeout: float) -> Any:
         """One with that setting, whose workers stay from epoch to epoch; another seed reads in another order."""
         options: dict[str, Any] = {**self.options, "num_workers": setting.workers, "stall_warning": 0}
         if setting.workers:
@@ -62,10 +62,10 @@ class Subject:
         front: Any = importlib.import_module("feedline.torch")
         return front.DataLoader(self.dataset, generator=generator, **options)
 
-    def _init(self, setting: Setting) -> Callable[[int], None] | None:
+    def _init(self, setting: TrialSetting) -> Callable[[int], None] | None:
         return threads_per_worker(setting.threads, then=self.init) if setting.threads > 1 else self.init
 
-    def code(self, setting: Setting) -> str:
+    def code(self, setting: TrialSetting) -> str:
         """The lines to paste."""
         arguments = {**self.shown, "num_workers": str(setting.workers)}
         if setting.workers:
@@ -88,7 +88,7 @@ class Subject:
         return f"{more}from {self.front} import DataLoader\n\nloader = DataLoader({inside})"
 
 
-def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> Subject:
+def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> TuneSubject:
     """Of a dataset or a loader; OptionError if it is neither, or if a loader's own options would be overruled."""
     torch = sys.modules.get("torch")
     ours, torchs = isinstance(what, DataLoader), torch is not None and isinstance(what, torch.utils.data.DataLoader)
@@ -100,7 +100,7 @@ def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> Subje
     return _of_dataset(what, batch_size or GUESSED_BATCH, shuffle)
 
 
-def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> Subject:
+def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> TuneSubject:
     checked = DataLoader(dataset).options
     torch: Any = sys.modules.get("torch")
     is_torchs = torch is not None and (not checked.stream or isinstance(dataset, torch.utils.data.IterableDataset))
@@ -110,7 +110,7 @@ def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> Subject:
     elif shuffle:
         raise OptionError("shuffle is for a map-style dataset: a stream comes in its own order")
     shown = {name: repr(value) for name, value in options.items() if value is not False}
-    return Subject(dataset, "feedline.torch" if is_torchs else "feedline", options, shown)
+    return TuneSubject(dataset, "feedline.torch" if is_torchs else "feedline", options, shown)
 
 
 _TUNED = {
@@ -122,7 +122,7 @@ _KEPT = {"stall_warning", "on_stall", "error_log", "on_epoch_end"}
 """…but for these, which trials have their own way with, and whoever pastes the line wants to keep."""
 
 
-def _of_ours(loader: DataLoader) -> Subject:
+def _of_ours(loader: DataLoader) -> TuneSubject:
     options = loader.options
     given = _carried(options)
     if options.batch_sampler is not None:
@@ -132,7 +132,9 @@ def _of_ours(loader: DataLoader) -> Subject:
         shown["seed"] = str(options.seed)
     init = _without_threads(options.worker_init_fn)
     given = _for_trials(given)
-    return Subject(options.dataset, "feedline", given, shown, options.multiprocessing_context, init, options.timeout)
+    return TuneSubject(
+        options.dataset, "feedline", given, shown, options.multiprocessing_context, init, options.timeout
+    )
 
 
 def _carried(of: Any) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def _for_trials(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in _KEPT}
 
 
-def _of_torchs(loader: Any) -> Subject:
+def _of_torchs(loader: Any) -> TuneSubject:
     torch: Any = sys.modules["torch"]
     data, front = torch.utils.data, importlib.import_module("feedline.torch")
     given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
@@ -160,7 +162,7 @@ def _of_torchs(loader: Any) -> Subject:
     shown = _shown(given, _defaults(front.DataLoader))
     init = _without_threads(loader.worker_init_fn)
     start_method, timeout = loader.multiprocessing_context, loader.timeout
-    return Subject(loader.dataset, "feedline.torch", _for_trials(given), shown, start_method, init, timeout)
+    return TuneSubject(loader.dataset, "feedline.torch", _for_trials(given), shown, start_method, init, timeout)
 
 
 def _without_threads(init: Any) -> Any:

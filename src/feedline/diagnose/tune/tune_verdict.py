@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from feedline.diagnose.tune.candidates import Facts
+from feedline.diagnose.tune.candidates import TrialFacts
 from feedline.diagnose.tune.choice import LITTLE, keeps_up
-from feedline.diagnose.tune.trial import Setting, Trial
+from feedline.diagnose.tune.trial import Trial, TrialSetting
 from feedline.observe.report.markup import number
 from feedline.observe.report.report_verdict import percent
 
@@ -42,11 +42,11 @@ class Bottleneck:
     remedy: str = ""
 
 
-def bottleneck(trials: Sequence[Trial], best: Trial, facts: Facts, cpus: float) -> Bottleneck:
+def bottleneck(trials: Sequence[Trial], best: Trial, facts: TrialFacts, cpus: float) -> Bottleneck:
     """Of the chosen setting, or of the fastest if nothing keeps up.
 
-    >>> step = Trial(Setting(1), step=0.1)
-    >>> bottleneck([step], step, Facts(), 2).name
+    >>> step = Trial(TrialSetting(1), step=0.1)
+    >>> bottleneck([step], step, TrialFacts(), 2).name
     'handing over'
     """
     if keeps_up(best):
@@ -81,7 +81,7 @@ def bottleneck(trials: Sequence[Trial], best: Trial, facts: Facts, cpus: float) 
     return _of_reading({trial.setting: trial for trial in trials}, best, facts, cpus)
 
 
-def _of_reading(trials: dict[Setting, Trial], best: Trial, facts: Facts, cpus: float) -> Bottleneck:
+def _of_reading(trials: dict[TrialSetting, Trial], best: Trial, facts: TrialFacts, cpus: float) -> Bottleneck:
     if not facts.computes:
         return _waiting(best, facts)
     gain = _gain_of_threads(trials)
@@ -101,7 +101,7 @@ def _of_reading(trials: dict[Setting, Trial], best: Trial, facts: Facts, cpus: f
     return Bottleneck(CPU, words, remedy)
 
 
-def _waiting(best: Trial, facts: Facts) -> Bottleneck:
+def _waiting(best: Trial, facts: TrialFacts) -> Bottleneck:
     spent, idle = best.spending, percent(1 - facts.cpu_share)
     storage = spent.read / spent.seconds if spent.seconds else 0.0
     if storage >= FROM_STORAGE:
@@ -112,7 +112,7 @@ def _waiting(best: Trial, facts: Facts) -> Bottleneck:
     return Bottleneck(DISK, words, remedy)
 
 
-def _gain_of_threads(trials: dict[Setting, Trial]) -> float | None:
+def _gain_of_threads(trials: dict[TrialSetting, Trial]) -> float | None:
     """Several threads against none, without a step between: from what was waited for."""
     none = next((trial for setting, trial in trials.items() if not setting.workers and trial.windows), None)
     several = [trial for each, trial in trials.items() if each.kind == "thread" and each.workers > 1 and trial.windows]

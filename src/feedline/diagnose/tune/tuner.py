@@ -17,8 +17,8 @@ from feedline.diagnose.tune.candidates import Bounds, cost
 from feedline.diagnose.tune.choice import keeps_up
 from feedline.diagnose.tune.running import Runner, clock
 from feedline.diagnose.tune.search import Search
-from feedline.diagnose.tune.trial import Setting, Trial
-from feedline.diagnose.tune.tune_subject import Subject, subject_of
+from feedline.diagnose.tune.trial import Trial, TrialSetting
+from feedline.diagnose.tune.tune_subject import TuneSubject, subject_of
 from feedline.diagnose.tune.tune_verdict import FULL, STARVED, bottleneck, starved, why
 from feedline.diagnose.tune.tuning import Tuning
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
@@ -80,7 +80,7 @@ def tune(
     bounds = Bounds(look().usable, None if free is None else free.free, _kinds(kinds), max_workers)
     runner = Runner(subject, step, busy_step, began + seconds)
 
-    def measure(setting: Setting, length: float) -> Trial:
+    def measure(setting: TrialSetting, length: float) -> Trial:
         show_line(f"{clock() - began:.0f} of {seconds:.0f} s: {setting}")
         return runner.measure(setting, length)
 
@@ -92,7 +92,7 @@ def tune(
     return _tuning(search, subject, clock() - began)
 
 
-def _subject(what: Any, batch_size: int | None, shuffle: bool | None, seconds: float) -> Subject:
+def _subject(what: Any, batch_size: int | None, shuffle: bool | None, seconds: float) -> TuneSubject:
     """Made by the user's code, which may hang (a factory) or fail (a __len__)."""
     try:
         with within(patience(seconds, times=1)):
@@ -123,7 +123,7 @@ def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_choice("kinds", kind, KINDS) for kind in kinds))
 
 
-def _tuning(search: Search, subject: Subject, seconds: float) -> Tuning:
+def _tuning(search: Search, subject: TuneSubject, seconds: float) -> Tuning:
     best, facts = search.best, search.facts
     if best is None:
         reasons = [f"{setting}: {trial.failed}" for setting, trial in search.trials.items() if trial.failed]

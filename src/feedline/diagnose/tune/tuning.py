@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from feedline.diagnose.answer import Answer, write_whole
 from feedline.diagnose.plotting import encoded
 from feedline.diagnose.rendering import WIDEST, plain
-from feedline.diagnose.tune.outcome import Outcome
+from feedline.diagnose.tune.tune_outcome import TuneOutcome
 from feedline.diagnose.tune.tune_page import html
 from feedline.diagnose.tune.tune_picture import picture
 from feedline.diagnose.tune.tune_screen import lines
 
 
 @dataclass(frozen=True)
-class Tuning(Outcome):
+class Tuning(TuneOutcome):
     """What `feedline.tune` found: `print` it, paste its `code`, or write it with `plot` and `report`."""
 
     def __str__(self) -> str:

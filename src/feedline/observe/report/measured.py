@@ -160,7 +160,7 @@ class Slow(NamedTuple):
     place: int
 
 
-class Samples(NamedTuple):
+class SampleTimes(NamedTuple):
     """How long samples took to read, in nanoseconds, where each was read by itself."""
 
     number: int = 0
@@ -173,10 +173,10 @@ class Samples(NamedTuple):
     slowest: tuple[Slow, ...] = ()
 
 
-def samples(marks: list[Marks]) -> Samples:
+def samples(marks: list[Marks]) -> SampleTimes:
     """Of all batches."""
     if not any(one.times for one in marks):
-        return Samples()
+        return SampleTimes()
     took = [np.diff(np.array((*one.times, one.made), dtype=np.int64)) for one in marks]
     places = np.concatenate([np.array(one.places, dtype=np.int64) for one in marks])
     batch = np.repeat(np.arange(len(marks)), [len(one) for one in took])
@@ -184,11 +184,11 @@ def samples(marks: list[Marks]) -> Samples:
     times = np.concatenate(took)
     alone = np.flatnonzero(places >= 0)
     if not len(alone):
-        return Samples()
+        return SampleTimes()
     single = times[alone]
     longest = alone[np.argsort(-single, kind="stable")[:SLOWEST]]
     limit = int(np.percentile(single, 99))
-    return Samples(
+    return SampleTimes(
         number=len(alone),
         median=float(np.median(single)),
         slow=limit,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from feedline.errors.counting import counted
-from feedline.observe.report.measured import Composition, Samples, Waits
+from feedline.observe.report.measured import Composition, SampleTimes, Waits
 from feedline.observe.stats import Flow, Stats
 
 FEW = 10
@@ -28,7 +28,7 @@ MUCH_PADDING = 0.4
 """As in the warning of `pad`."""
 
 
-class Verdict(NamedTuple):
+class ReportVerdict(NamedTuple):
     """What is the matter."""
 
     level: str
@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
     advice: tuple[str, ...] = ()
 
 
-def verdict(flow: Flow, waits: Waits, cpus: int) -> Verdict:
+def verdict(flow: Flow, waits: Waits, cpus: int) -> ReportVerdict:
     """Judge a run.
 
     >>> judged = verdict(Flow(seconds=10, waiting=0.2, batches=100, num_workers=2, fetching=6), Waits(), cpus=4)
@@ -47,16 +47,16 @@ def verdict(flow: Flow, waits: Waits, cpus: int) -> Verdict:
     """
     if flow.batches < FEW or not flow.seconds:
         few = f"{counted(flow.batches, 'batch')} {'is' if flow.batches == 1 else 'are'} too few to judge"
-        return Verdict("unknown", f"{few}: record at least {FEW}.")
+        return ReportVerdict("unknown", f"{few}: record at least {FEW}.")
     busy = f"; the workers were busy {percent(flow.utilisation)}" if flow.num_workers else ""
     waited = f"Your loop waited {percent(flow.waiting_share)} of the time{busy}."
     if flow.waiting_share <= LITTLE:
-        return Verdict("good", f"{waited} The loader keeps up.", *_spare(flow))
+        return ReportVerdict("good", f"{waited} The loader keeps up.", *_spare(flow))
     for rule in (_no_workers, _transfer, _delivery, _start, _workers, _uneven):
         found = rule(flow, waits, cpus)
         if found is not None:
-            return Verdict("slow", f"{waited} The loader is the bottleneck.", *found)
-    return Verdict("slow", f"{waited} The loader is the bottleneck.", *_handing_over(flow))
+            return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *found)
+    return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *_handing_over(flow))
 
 
 Found = tuple[str, tuple[str, ...]]
@@ -148,7 +148,7 @@ def _cheaper(flow: Flow) -> tuple[str, ...]:
     return (f"A faster __getitem__: {percent(flow.fetching / spent)} of the work is reading samples.",)
 
 
-def notes(stats: Stats, restarts: int, samples: Samples, composition: Composition | None) -> list[str]:
+def notes(stats: Stats, restarts: int, samples: SampleTimes, composition: Composition | None) -> list[str]:
     """What else is worth a look."""
     found = []
     if samples.total and samples.in_slow >= UNEVEN * samples.total:

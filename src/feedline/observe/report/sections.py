@@ -15,8 +15,8 @@ from feedline.errors.counting import counted
 from feedline.observe.recording import Event
 from feedline.observe.report import charts
 from feedline.observe.report.markup import Html, axis, figure, number, sentence, table
-from feedline.observe.report.measured import Composition, Moments, Samples, Span, Worker
-from feedline.observe.report.report_verdict import Verdict, percent
+from feedline.observe.report.measured import Composition, Moments, SampleTimes, Span, Worker
+from feedline.observe.report.report_verdict import ReportVerdict, percent
 from feedline.observe.report.timeline import named
 from feedline.observe.stats import CollateStats, Flow, Stats
 
@@ -43,7 +43,7 @@ class Failed(Protocol):
     def seq(self) -> int: ...
 
 
-def judgement(judged: Verdict, notes: Sequence[str]) -> str:
+def judgement(judged: ReportVerdict, notes: Sequence[str]) -> str:
     """What the page says first."""
     why = f"<p>{escape(judged.why)}</p>" if judged.why else ""
     items = "".join(f"<li>{escape(text)}</li>" for text in judged.advice)
@@ -163,7 +163,7 @@ def epochs(flows: Sequence[Flow]) -> str:
     return table(head, rows, 7) + (sentence(left) if left else "")
 
 
-def slowest(found: Samples, zero: int) -> str:
+def slowest(found: SampleTimes, zero: int) -> str:
     """The samples that took longest, with their indices."""
     if not found.number:
         return sentence("Samples were read many at once, so that no single one has a time of its own.")

@@ -24,7 +24,7 @@ from feedline.errors.missing_packages import extra
 PACKAGE = "cykooz_resizer"
 
 
-class _Own(threading.local):
+class _ThreadResizer(threading.local):
     """A resizer belongs to one thread: it keeps memory between pictures."""
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class _Own(threading.local):
 
 
 @cache
-def _own() -> _Own:
-    return _Own()
+def _own() -> _ThreadResizer:
+    return _ThreadResizer()
 
 
 def can_vector() -> bool:

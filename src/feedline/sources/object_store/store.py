@@ -26,7 +26,7 @@ from feedline.errors.checks import check_seconds, check_whole
 from feedline.errors.masking import address, masked, without
 from feedline.sources.object_store import driver
 from feedline.sources.object_store.store_errors import interrupted, is_busy, told
-from feedline.sources.places import REMOTE, Entry
+from feedline.sources.places import REMOTE, StoredFile
 
 CONCURRENCY = 64
 """64 threads that each make one request at a time and are kept took 160 to 400 µs of CPU a request and gave 2,000 a
@@ -110,11 +110,11 @@ class ObjectStore:
         """Of an object, by a request for its header."""
         return int(self._together(_size, [(self._checked(name),)])[0])
 
-    def list(self, prefix: str = "") -> list_of[Entry]:
+    def list(self, prefix: str = "") -> list_of[StoredFile]:
         """All objects whose names begin so."""
         if self.url.startswith("http"):
             raise OptionError(f"{self.url}: a web server does not list what it has; give the names")
-        found: list_of[Entry] = self._together(_listed, [("", prefix)])[0]
+        found: list_of[StoredFile] = self._together(_listed, [("", prefix)])[0]
         return found
 
     def url_of(self, name: str) -> str:
@@ -241,10 +241,10 @@ def _size(functions: Any, store: Any, name: str) -> int:
     return int(functions.head(store, name)["size"])
 
 
-def _listed(functions: Any, store: Any, _: str, prefix: str) -> list[Entry]:
+def _listed(functions: Any, store: Any, _: str, prefix: str) -> list[StoredFile]:
     # obstore lists whole folders only.
     found = [
-        Entry(str(each["path"]), int(each["size"]))
+        StoredFile(str(each["path"]), int(each["size"]))
         for chunk in functions.list(store, prefix.rpartition("/")[0] or None, chunk_size=1000)
         for each in chunk
         if each["path"].startswith(prefix)
@@ -252,7 +252,7 @@ def _listed(functions: Any, store: Any, _: str, prefix: str) -> list[Entry]:
     return sorted(_without_folders(found))
 
 
-def _without_folders(found: Sequence[Entry]) -> Iterator[Entry]:
+def _without_folders(found: Sequence[StoredFile]) -> Iterator[StoredFile]:
     """S3's web pages make an empty object for each folder; it is none of the data."""
     if all(entry.size for entry in found):
         yield from found

@@ -18,11 +18,11 @@ from feedline.errors import SourceError
 from feedline.errors.missing_packages import extra
 
 
-class Columns:
+class ParquetColumns:
     """A table, column by column, ready for rows to be taken out of it."""
 
     def __init__(self, table: Any) -> None:
-        self._columns = {name: _Column(table.column(name)) for name in table.column_names}
+        self._columns = {name: _ArrowColumn(table.column(name)) for name in table.column_names}
         self.bytes: int = sum(column.bytes for column in self._columns.values())
 
     def rows(self, rows: IntArray) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ class Columns:
         return found if len(found) == len(self._columns) else None
 
 
-class _Column:
+class _ArrowColumn:
     """One of them. `array` has it as an array of one row each, if it is one of numbers and nothing is missing."""
 
     def __init__(self, chunked: Any) -> None:

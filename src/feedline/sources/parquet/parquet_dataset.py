@@ -23,7 +23,7 @@ from feedline.errors import SourceError
 from feedline.errors.checks import check_function, check_whole
 from feedline.randomness.rng import enter_one_of
 from feedline.sources.parquet.groups import Groups
-from feedline.sources.parquet.parquet_columns import Columns
+from feedline.sources.parquet.parquet_columns import ParquetColumns
 
 
 class ParquetDataset(Dataset[Any]):
@@ -84,7 +84,7 @@ class ParquetDataset(Dataset[Any]):
         return [rows for _, rows in found if len(rows)]
 
     def _forget(self) -> None:
-        self._kept: OrderedDict[int, Columns] = OrderedDict()
+        self._kept: OrderedDict[int, ParquetColumns] = OrderedDict()
         self._unlock()
 
     def _unlock(self) -> None:
@@ -167,12 +167,12 @@ class ParquetDataset(Dataset[Any]):
             rows = inside[places] - (self._ends[group - 1] if group else 0)
             yield group, places, rows if self._rows is None else self._rows[group][rows].astype(np.int64)
 
-    def _decoded(self, number: int) -> Columns:
+    def _decoded(self, number: int) -> ParquetColumns:
         if self._pid != os.getpid():  # a thread that held the lock when this process was forked is not in it
             self._unlock()
         with self._lock:  # worker threads wait for a group that one of them decodes, instead of decoding it too
             if number not in self._kept:
-                columns = Columns(self._groups.read(self._groups.list[number]))
+                columns = ParquetColumns(self._groups.read(self._groups.list[number]))
                 while self._kept and sum(each.bytes for each in self._kept.values()) + columns.bytes > self._most:
                     self._kept.popitem(last=False)
                 self._kept[number] = columns

@@ -19,7 +19,7 @@ from feedline.errors import SourceError
 from feedline.errors.checks import check_function
 from feedline.sources.located import names_apart
 from feedline.sources.parquet.groups import Group, Groups
-from feedline.sources.parquet.parquet_columns import Columns
+from feedline.sources.parquet.parquet_columns import ParquetColumns
 from feedline.sources.sharing import State, Unit, UnitStream
 
 Transform = Callable[[dict[str, Any]], Any]
@@ -116,15 +116,15 @@ class GroupReader:
             self.ended = True
             raise
         mine = np.flatnonzero((numbers >= self._row) & (numbers % self._unit.every == self._unit.first))
-        self._ready = zip(numbers[mine].tolist(), self._samples(Columns(table), mine), strict=True)
+        self._ready = zip(numbers[mine].tolist(), self._samples(ParquetColumns(table), mine), strict=True)
 
-    def _samples(self, columns: Columns, rows: IntArray) -> list[Any]:
+    def _samples(self, columns: ParquetColumns, rows: IntArray) -> list[Any]:
         try:
             return list(columns.rows(rows))
         except SourceError:  # one of them: the others are not lost with it
             return [self._sample(columns, row) for row in rows.tolist()]
 
-    def _sample(self, columns: Columns, row: int) -> Any:
+    def _sample(self, columns: ParquetColumns, row: int) -> Any:
         try:
             return columns.rows(np.array([row]))[0]
         except SourceError as error:

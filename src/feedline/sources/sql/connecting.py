@@ -1,7 +1,7 @@
 """A query, asked: connected, read batch by batch, closed, and told in words if it fails.
 
-Takes: a database, queries and their values. Gives: `Session`, a connection that can be asked; `Asked`, an iterator over
-the record batches of one query, with a connection of its own.
+Takes: a database, queries and their values. Gives: `SQLSession`, a connection that can be asked; `Asked`, an iterator
+over the record batches of one query, with a connection of its own.
 Promises: closed at the end, at an error, and when it is let go of; nothing of it is kept.
 Not its job: what becomes of the rows (columns, stream).
 """
@@ -25,7 +25,7 @@ Connection = SQLite | PostgreSQL | DuckDB | AnyConnection
 _KNOWN: dict[str, Callable[[str], Connection]] = {"sqlite": SQLite, "duckdb": DuckDB, "postgresql": PostgreSQL}
 
 
-class Session:
+class SQLSession:
     """An open connection."""
 
     def __init__(self, database: Database, plainly: bool = False) -> None:
@@ -63,8 +63,8 @@ class Asked:
     def __init__(
         self, database: Database, query: str, params: Params, rows: int, plainly: bool = False, shown: str = ""
     ) -> None:
-        self._session: Session | None = None
-        self._session = Session(database, plainly)
+        self._session: SQLSession | None = None
+        self._session = SQLSession(database, plainly)
         self._batches = self._session.ask(query, params, rows, shown)
 
     def __iter__(self) -> Asked:

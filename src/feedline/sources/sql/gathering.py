@@ -23,7 +23,7 @@ REPEATS = 4
 NARROW = (np.int8, np.int16, np.int32, np.int64)
 
 
-class Room:
+class ColumnRoom:
     """Numbers one after the other, in memory that grows where it is."""
 
     def __init__(self, least: type[Any] = np.int8) -> None:
@@ -106,11 +106,11 @@ class _Validity:
 
     def __init__(self) -> None:
         self._count = 0
-        self._room: Room | None = None
+        self._room: ColumnRoom | None = None
 
     def add(self, array: Any) -> None:
         if array.null_count and self._room is None:
-            self._room = Room(np.bool_)
+            self._room = ColumnRoom(np.bool_)
             self._room.add(np.ones(self._count, np.bool_))
         if self._room is not None:
             self._room.add(array.is_valid().to_numpy(zero_copy_only=False))
@@ -125,7 +125,7 @@ class _Numbers:
 
     def __init__(self, arrow: Any, kind: Any) -> None:
         self._arrow, self._kind = arrow, kind
-        self._room = Room(np.float64 if arrow.types.is_floating(kind) else np.int8)
+        self._room = ColumnRoom(np.float64 if arrow.types.is_floating(kind) else np.int8)
         self._valid = _Validity()
 
     def takes(self, array: Any) -> bool:
@@ -149,7 +149,7 @@ class _Texts:
 
     def __init__(self, arrow: Any) -> None:
         self._arrow = arrow
-        self._starts, self._bytes, self._valid = Room(np.int32), Room(np.uint8), _Validity()
+        self._starts, self._bytes, self._valid = ColumnRoom(np.int32), ColumnRoom(np.uint8), _Validity()
         self._starts.add(np.zeros(1, np.int64))
 
     def takes(self, array: Any) -> bool:
@@ -172,7 +172,7 @@ class _Codes:
 
     def __init__(self, arrow: Any) -> None:
         self._arrow = arrow
-        self._numbers, self._valid = Room(), _Validity()
+        self._numbers, self._valid = ColumnRoom(), _Validity()
         self._known: dict[str, int] = {}
         self._coded: Any = None
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from feedline.errors import OptionError, OptionTypeError, SourceError
-from feedline.sources.sql.connecting import Asked, Session, no_columns
+from feedline.sources.sql.connecting import Asked, SQLSession, no_columns
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.mistakes import OURS, shortened
 from feedline.sources.sql.parameters import Bound, Params
-from feedline.sources.sql.sql_parts import Part
+from feedline.sources.sql.sql_parts import KeyRange
 
 Key = int | float | str
 Ends = tuple[int | None, int | None]
@@ -54,14 +54,14 @@ class Keyed:
 
     def about(self, bounds: tuple[int, int] | None) -> About:
         """Look at the key; `bounds` are known already."""
-        session = Session(self.database)
+        session = SQLSession(self.database)
         try:
             self._style = session.style
             return self._seen(session, bounds)
         finally:
             session.close()
 
-    def _seen(self, session: Session, bounds: tuple[int, int] | None) -> About:
+    def _seen(self, session: SQLSession, bounds: tuple[int, int] | None) -> About:
         order = f" ORDER BY {self._column}"
         first = self._one(session, self._text(self._column, "", order))
         if first is None:
@@ -87,7 +87,7 @@ class Keyed:
             f"such as CAST({self.key} AS TEXT) AS {self.key}"
         )
 
-    def rows(self, part: Part, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
+    def rows(self, part: KeyRange, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
         """Those of a part from a key on, in its order; `ends` of a range, or else by hash."""
         bound = Bound(self._style, self.params)
         conditions = []
@@ -130,7 +130,7 @@ class Keyed:
         # On lines of its own: it may end with a comment.
         return f"SELECT {what} FROM (\n{query or self.query}\n) {OURS}{where}{order}"
 
-    def _one(self, session: Session, text: str) -> tuple[Any, str] | None:
+    def _one(self, session: SQLSession, text: str) -> tuple[Any, str] | None:
         """The first row's value, and PostgreSQL's name of its type."""
         limit = "" if self.database.kind == "dbapi" else " LIMIT 1"  # not every database has it
         asked = session.ask(text + limit, self.params, 1, shown=self.query)

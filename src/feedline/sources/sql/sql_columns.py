@@ -1,6 +1,6 @@
 """Rows as Arrow columns: small in memory, one after the other or many at once, and without Python objects to copy.
 
-Takes: record batches. Gives: `Columns`: rows as dicts of plain values; a fingerprint of all of them.
+Takes: record batches. Gives: `SQLColumns`: rows as dicts of plain values; a fingerprint of all of them.
 Promises: a column is one block. It pickles with its blocks out of band (protocol 5), so all workers share them.
 Not its job: where they come from (connecting), how they are made small (gathering).
 """
@@ -18,11 +18,11 @@ from feedline.errors.missing_packages import extra
 from feedline.sources.sql.gathering import Growing, text_parts
 
 
-class Columns:
+class SQLColumns:
     """A result, kept.
 
     >>> import pyarrow
-    >>> columns = Columns.of([pyarrow.RecordBatch.from_pydict({"id": [1, 2], "split": ["train", "test"]})])
+    >>> columns = SQLColumns.of([pyarrow.RecordBatch.from_pydict({"id": [1, 2], "split": ["train", "test"]})])
     >>> len(columns), columns.row(1), columns.rows([1, 0])[1]
     (2, {'id': 2, 'split': 'test'}, {'id': 1, 'split': 'train'})
     """
@@ -32,7 +32,7 @@ class Columns:
         self._length = len(next(iter(arrays.values()), ()))
 
     @classmethod
-    def of(cls, batches: Iterable[Any]) -> Columns:
+    def of(cls, batches: Iterable[Any]) -> SQLColumns:
         """All rows of the batches, of which there is at least one."""
         growing: dict[str, Growing] = {}
         for batch in batches:

@@ -21,7 +21,7 @@ from feedline.sources.sql.connecting import Asked, check_query, no_columns
 from feedline.sources.sql.database import Database
 from feedline.sources.sql.mistakes import MixedTypes, shortened
 from feedline.sources.sql.parameters import check_params
-from feedline.sources.sql.sql_columns import Columns
+from feedline.sources.sql.sql_columns import SQLColumns
 
 ROWS = 65_536
 """Fetched at a time: benchmarks/sql.py, 10 M rows of SQLite took 6.9 s so and 9.2 s with 8,192."""
@@ -128,11 +128,11 @@ class SQLDataset(Dataset[Any]):
             add_note(error, f"feedline: at {_described(place, row)}")
             raise
 
-    def _asked(self) -> Columns:
+    def _asked(self) -> SQLColumns:
         try:
-            found = Columns.of(Asked(self._database, self.query, self._params, ROWS))
+            found = SQLColumns.of(Asked(self._database, self.query, self._params, ROWS))
         except MixedTypes:
-            found = Columns.of(Asked(self._database, self.query, self._params, ROWS, plainly=True))
+            found = SQLColumns.of(Asked(self._database, self.query, self._params, ROWS, plainly=True))
         if not found.names:
             raise no_columns(self._database, self.query)
         if not len(found):

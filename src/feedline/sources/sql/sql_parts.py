@@ -23,27 +23,27 @@ SEED = 0x5041525453
 
 
 @dataclass(frozen=True)
-class Part:
+class KeyRange:
     """One of several."""
 
     index: int = 0
     count: int = 1
 
-    def split(self, index: int, count: int) -> Part:
+    def split(self, index: int, count: int) -> KeyRange:
         """A part of this part.
 
-        >>> Part(1, 2).split(0, 3)
-        Part(index=3, count=6)
+        >>> KeyRange(1, 2).split(0, 3)
+        KeyRange(index=3, count=6)
         """
         check_whole("count", count, least=1)
         if check_whole("index", index, least=0) >= count:
             raise OptionError(f"index must be below count={count}; got {index}")
-        return Part(self.index * count + index, self.count * count)
+        return KeyRange(self.index * count + index, self.count * count)
 
     def ends(self, least: int, most: int) -> tuple[int | None, int | None]:
         """Its range of whole numbers, of all that lie from `least` to `most`: first, and first that is not its.
 
-        >>> [Part(index, 3).ends(0, 9) for index in range(3)]
+        >>> [KeyRange(index, 3).ends(0, 9) for index in range(3)]
         [(None, 3), (3, 6), (6, None)]
         """
         span = most - least + 1

@@ -27,7 +27,7 @@ from feedline.sources.sql.keyed import Ends, Key, Keyed
 from feedline.sources.sql.mistakes import MixedTypes, shortened
 from feedline.sources.sql.parameters import check_params
 from feedline.sources.sql.sql_columns import checked_names
-from feedline.sources.sql.sql_parts import Part
+from feedline.sources.sql.sql_parts import KeyRange
 
 CHUNK = 10_000
 """Rows: a megabyte or two of ordinary ones. From PostgreSQL, 5,000 and 20,000 at a time were equally fast."""
@@ -72,7 +72,7 @@ class SQLStream(IterableDataset[Any]):
         self.transform = check_function("transform", transform)
         self.chunk = check_whole("chunk", chunk, least=1)
         count, index = self.ranks = ranks(num_replicas, rank, alone=True)
-        self.part = Part(index, count)
+        self.part = KeyRange(index, count)
         about = self._keyed.about(_check_bounds(bounds))
         self._bounds = about.bounds
         if about.is_empty:
@@ -101,7 +101,7 @@ class SQLStream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         note_sharing(self.ranks[0])
-        return Reading(self)
+        return CursorReading(self)
 
     def __repr__(self) -> str:
         return f"SQLStream({str(self._keyed.database)!r}, {shortened(self._keyed.query)!r}, key={self.key!r})"
@@ -145,7 +145,7 @@ class SQLStream(IterableDataset[Any]):
             raise
 
 
-class Reading:
+class CursorReading:
     """A stream while it is read: one connection, opened by the first row that is wanted."""
 
     def __init__(self, stream: SQLStream) -> None:
@@ -159,7 +159,7 @@ class Reading:
         self._plainly = False
         self._ended = False
 
-    def __iter__(self) -> Reading:
+    def __iter__(self) -> CursorReading:
         return self
 
     def __next__(self) -> Any:

@@ -25,7 +25,7 @@ from feedline.sources.located import Located, locate
 from feedline.sources.places import Folder
 from feedline.sources.tar.bytes_of import Plain, opened
 from feedline.sources.tar.members import BLOCK, Members
-from feedline.sources.tar.samples import Parts, Samples, warn_of
+from feedline.sources.tar.samples import TarParts, TarSamples, warn_of
 from feedline.sources.tar.unfinished import unfinished
 
 log = logging.getLogger("feedline")
@@ -67,7 +67,7 @@ class Building:
         self._suffixes: dict[str, int] = {}
         self._suffix: list[int] = []
 
-    def add(self, parts: Parts) -> None:
+    def add(self, parts: TarParts) -> None:
         """The next sample."""
         self._keys.append(parts.key.encode("utf-8", "surrogateescape"))
         for suffix, member, data in parts.members:
@@ -93,7 +93,7 @@ def made(shard: Located) -> Index:
             f"{shard.url} is packed with gzip, so that nothing in it can be read by itself: unpack it (gunzip), or "
             "read it from front to back with TarStream"
         )
-    samples, building = Samples(Members(stream, shard.url)), Building()
+    samples, building = TarSamples(Members(stream, shard.url)), Building()
     while (parts := samples.next(lambda number: False)) is not None:
         if parts.problem:
             raise SourceError(f"{shard.url}: the sample {parts.key!r} at offset {parts.start}: {parts.problem}")

@@ -1,6 +1,6 @@
 """The members of a tar archive, one header after the other: ustar, GNU's and POSIX's (PAX) ways of writing it.
 
-Takes: a shard's `Bytes`. Gives: `Member`s: name, kind, where it begins, how long its data is; and the data, on request.
+Takes: a shard's `Bytes`. Gives: `TarMember`s: name, kind, where it begins, how long its data is; and the data.
 Promises: nothing is written anywhere, and no name is taken for a path. Each header's checksum is compared. What cannot
 be right is a `Damage` with the offset: no tar archive, a damaged header, an archive that is cut off, one without end.
 Not its job: which members make a sample (samples). Python's tarfile does the same, at five times the cost per member.
@@ -27,7 +27,7 @@ class Damage(SourceError):
     """An archive cannot be read from some offset on."""
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """Something in an archive."""
 
     name: str
@@ -50,7 +50,7 @@ class Members:
         """Where the next header is, between members."""
         return self._stream.at
 
-    def next(self) -> Member | None:
+    def next(self) -> TarMember | None:
         """The next one; None at the end of the archive."""
         start, name, size = self._stream.at, "", -1
         while True:
@@ -74,9 +74,9 @@ class Members:
             what = FOLDER if name.endswith("/") else FILE
         elif kind == b"5":
             what = FOLDER
-        return Member(name, what, start, length if size < 0 else size)
+        return TarMember(name, what, start, length if size < 0 else size)
 
-    def data(self, member: Member) -> bytes:
+    def data(self, member: TarMember) -> bytes:
         """The data of the member whose header was read last."""
         try:
             found = self._stream.take(member.size)
@@ -87,7 +87,7 @@ class Members:
         self._pad(member)
         return found
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: TarMember) -> None:
         """Pass over it."""
         try:
             self._stream.skip(member.size)
@@ -95,7 +95,7 @@ class Members:
             raise self._cut_off(f"inside {member.name!r}, which begins at offset {member.start}") from None
         self._pad(member)
 
-    def _pad(self, member: Member) -> None:
+    def _pad(self, member: TarMember) -> None:
         try:
             self._stream.skip(-member.size % BLOCK)
         except Cut:
@@ -119,7 +119,7 @@ class Members:
     def _extension(self, length: int, at: int) -> bytes:
         if length > _LONGEST_EXTENSION:
             raise Damage(f"{self._url} is damaged: at offset {at} it has a name or header of {length:,} bytes")
-        return self.data(Member("a long name", FILE, at, length))
+        return self.data(TarMember("a long name", FILE, at, length))
 
     def _pax(self, text: bytes, name: str, size: int, at: int) -> tuple[str, int]:
         """Name and size, where a PAX header says them: lines of `length key=value`."""

@@ -1,6 +1,6 @@
 """WebDataset's layout: members of one key that lie side by side are a sample.
 
-Takes: a shard's `Members`. Gives: `Parts` of one sample after the other: its key, and each member by suffix.
+Takes: a shard's `Members`. Gives: `TarParts` of one sample after the other: its key, and each member by suffix.
 Promises: the key is the path up to the first dot of the base name, the suffix the rest in lower case; what is no file,
 has no suffix, or is called `__…__` is left out. A suffix that comes twice in a sample, or a key that comes again after
 another one, is an error of that sample, and the next one follows; so is a sample that has more bytes than it may have.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from feedline.errors import SourceError
-from feedline.sources.tar.members import FILE, FOLDER, Member, Members
+from feedline.sources.tar.members import FILE, FOLDER, Members, TarMember
 
 MAX_BYTES = 2**30
 """Of a sample, unless the user says otherwise: as of a file (decoding)."""
@@ -41,24 +41,24 @@ def key_and_suffix(name: str) -> tuple[str, str] | None:
 
 
 @dataclass
-class Parts:
+class TarParts:
     """The members of a sample."""
 
     key: str
     start: int
     """Where its first header is."""
-    members: list[tuple[str, Member, int]] = field(default_factory=list)
+    members: list[tuple[str, TarMember, int]] = field(default_factory=list)
     """By suffix, and where the data begin."""
     data: list[bytes] = field(default_factory=list)
     """Of each, if it is wanted; else none."""
     problem: str = ""
 
 
-Named = tuple[str, str, Member]
+Named = tuple[str, str, TarMember]
 """A member, and before it its key and its suffix."""
 
 
-class Terms(NamedTuple):
+class TarTerms(NamedTuple):
     """What is read of a sample."""
 
     suffixes: tuple[str, ...] | None = None
@@ -77,13 +77,13 @@ class Terms(NamedTuple):
         )
 
 
-ALL = Terms()
+ALL = TarTerms()
 
 
-class Samples:
+class TarSamples:
     """The samples of a shard, in order, from where its bytes are."""
 
-    def __init__(self, members: Members, number: int = 0, terms: Terms = ALL) -> None:
+    def __init__(self, members: Members, number: int = 0, terms: TarTerms = ALL) -> None:
         self._members = members
         self._terms = terms
         self._ahead: Named | None = None
@@ -103,14 +103,14 @@ class Samples:
             return self._ahead[2].start
         return self._members.at if self._end is None else self._end
 
-    def next(self, wanted: Callable[[int], bool]) -> Parts | None:
+    def next(self, wanted: Callable[[int], bool]) -> TarParts | None:
         """The next sample, with its data if the function says so of its number; None at the end of the shard."""
-        parts: Parts | None = None
+        parts: TarParts | None = None
         try:
             ahead = self._ahead or self._file()
             if ahead is None:
                 return None
-            parts = Parts(ahead[0], ahead[2].start)
+            parts = TarParts(ahead[0], ahead[2].start)
             read = wanted(self.number)
             while ahead is not None and ahead[0] == parts.key:
                 self._add(parts, ahead[1], ahead[2], read)
@@ -127,7 +127,7 @@ class Samples:
         self._seen.add(parts.key)
         return parts
 
-    def _add(self, found: Parts, suffix: str, member: Member, read: bool) -> None:
+    def _add(self, found: TarParts, suffix: str, member: TarMember, read: bool) -> None:
         if any(suffix == each for each, _, _ in found.members):
             found.problem = f"it has two members of the suffix {suffix!r}; the second is {member.name!r}"
         found.members.append((suffix, member, self._members.at))

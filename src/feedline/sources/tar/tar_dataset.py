@@ -24,7 +24,7 @@ from feedline.sources.places import Folder
 from feedline.sources.tar.bytes_of import Held
 from feedline.sources.tar.index import Index, index_of
 from feedline.sources.tar.members import BLOCK, Damage, Members
-from feedline.sources.tar.samples import MAX_BYTES, Terms, key_and_suffix
+from feedline.sources.tar.samples import MAX_BYTES, TarTerms, key_and_suffix
 from feedline.sources.tar.tar_values import Decode, decode_plain
 
 NEAR = 64 << 10
@@ -70,7 +70,7 @@ class TarDataset(Dataset[dict[str, Any]]):
     ) -> None:
         self._shards = locate(urls, "tar shards")
         self._decode = check_function("decode", decode)
-        self._terms = Terms(checked_suffixes(suffixes), check_whole("max_bytes", max_bytes, least=1))
+        self._terms = TarTerms(checked_suffixes(suffixes), check_whole("max_bytes", max_bytes, least=1))
         indices = [index_of(shard) for shard in self._shards]
         self.block_sizes = [len(index) for index in indices]
         self._ends: list[int] = np.cumsum(self.block_sizes).tolist()

@@ -18,7 +18,7 @@ from feedline.sources.located import Located, locate, names_apart
 from feedline.sources.sharing import State, Unit, UnitStream
 from feedline.sources.tar.bytes_of import opened
 from feedline.sources.tar.members import Members
-from feedline.sources.tar.samples import MAX_BYTES, Parts, Samples, Terms, warn_of
+from feedline.sources.tar.samples import MAX_BYTES, TarParts, TarSamples, TarTerms, warn_of
 from feedline.sources.tar.tar_dataset import checked_suffixes, undecoded
 from feedline.sources.tar.tar_values import Decode, decode_plain
 
@@ -61,7 +61,7 @@ class TarStream(UnitStream):
         super().__init__(shuffle, num_replicas, rank)
         self._shards = locate(urls, "tar shards")
         self._decode = check_function("decode", decode)
-        self._terms = Terms(checked_suffixes(suffixes), check_whole("max_bytes", max_bytes, least=1))
+        self._terms = TarTerms(checked_suffixes(suffixes), check_whole("max_bytes", max_bytes, least=1))
 
     def _count(self) -> int:
         return len(self._shards)
@@ -76,7 +76,7 @@ class TarStream(UnitStream):
 class ShardReader:
     """One shard, or the part of its samples that a unit has."""
 
-    def __init__(self, shard: Located, unit: Unit, place: State | None, terms: Terms, decode: Decode | None) -> None:
+    def __init__(self, shard: Located, unit: Unit, place: State | None, terms: TarTerms, decode: Decode | None) -> None:
         place = place or {"offset": 0, "sample": 0, "size": None}
         self._url = shard.url
         self._size = shard.size()
@@ -84,7 +84,7 @@ class ShardReader:
             raise StateError(
                 f"{shard.url} has {self._size:,} bytes, but had {place['size']:,} when the state was saved"
             )
-        self._samples = Samples(Members(opened(shard, place["offset"]), shard.url), place["sample"], terms)
+        self._samples = TarSamples(Members(opened(shard, place["offset"]), shard.url), place["sample"], terms)
         self._unit = unit
         self._wanted = terms.suffixes
         self._decode = decode
@@ -112,7 +112,7 @@ class ShardReader:
         """Where the next sample begins."""
         return {"offset": self._samples.at, "sample": self._samples.number, "size": self._size}
 
-    def _sample(self, parts: Parts) -> dict[str, Any]:
+    def _sample(self, parts: TarParts) -> dict[str, Any]:
         where = f"{self._url}: the sample {parts.key!r} at offset {parts.start}"
         if parts.problem:
             raise SourceError(f"{where}: {parts.problem}")

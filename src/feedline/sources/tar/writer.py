@@ -19,8 +19,8 @@ from typing import Any
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_flag, check_whole
 from feedline.sources.tar.index import SUFFIX, Building, save
-from feedline.sources.tar.members import BLOCK, FILE, Member
-from feedline.sources.tar.samples import OWN_FIELDS, Parts, key_and_suffix
+from feedline.sources.tar.members import BLOCK, FILE, TarMember
+from feedline.sources.tar.samples import OWN_FIELDS, TarParts, key_and_suffix
 from feedline.sources.tar.tar_values import encode_plain
 from feedline.sources.tar.unfinished import unfinished
 
@@ -132,9 +132,9 @@ class _Shard:
         if key in self._keys:
             raise OptionError(f"the key {key!r} has been written to {self.path} before: keys of a shard must differ")
         self._keys.add(key)
-        parts = Parts(key, self.size)
+        parts = TarParts(key, self.size)
         for name, header, data in blocks:
-            member = Member(name, FILE, self.size, len(data))
+            member = TarMember(name, FILE, self.size, len(data))
             parts.members.append((name[len(key) + 1 :], member, self.size + len(header)))
             for piece in (header, data, bytes(-len(data) % BLOCK)):
                 self._file.write(piece)

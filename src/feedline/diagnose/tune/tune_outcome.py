@@ -1,6 +1,6 @@
 """The outcome of tuning: plain data.
 
-Takes: trials and the verdict on them. Gives: `Outcome`.
+Takes: trials and the verdict on them. Gives: `TuneOutcome`.
 Promises: frozen; `to_json` holds nothing that JSON cannot write. Not its job: how it looks (picture, page).
 """
 
@@ -15,7 +15,7 @@ from feedline.diagnose.tune.tune_verdict import Bottleneck
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuneOutcome:
     """What was tried, and what follows from it."""
 
     name: str

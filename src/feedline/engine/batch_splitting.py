@@ -18,7 +18,7 @@ from feedline.arena.slots import LocalMemory
 from feedline.collate.pieces import Pieces, never_whole
 from feedline.datasets import awaits
 from feedline.engine.contract import Workers
-from feedline.engine.division import Division, Facts, Race, bounds, is_small, pieces_for
+from feedline.engine.division import Division, DivisionFacts, Race, bounds, is_small, pieces_for
 from feedline.engine.ledger import Entry, Ledger, Part
 from feedline.errors import MemoryShortage
 from feedline.messages.outcome import Apart, Notice, Outcome
@@ -86,7 +86,7 @@ class Splitting:
         if not workers or (self._begun < 0 and not uneven):
             return 1
         known = self._division
-        return pieces_for(Facts(size, workers, known.seconds, self._begun, uneven, known.joining or 0.0))
+        return pieces_for(DivisionFacts(size, workers, known.seconds, self._begun, uneven, known.joining or 0.0))
 
     def divide(self, entry: Entry, count: int) -> list[Part]:
         """The entry's parts."""
