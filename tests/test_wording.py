@@ -7,7 +7,7 @@ import pytest
 from feedline import DataLoader
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import Evidence, LoaderSetting, Reading, Run
-from feedline.diagnose.tune.trial import LoaderSetting as Tried
+from feedline.diagnose.tune.trial import TrialSetting
 from feedline.observe.report.report_verdict import Waits, verdict
 from feedline.observe.stats import Chosen, Flow
 from feedline.resume.checkpoint import read_again
@@ -26,7 +26,7 @@ def test_one_batch_is_one_batch() -> None:
     assert verdict(Flow(batches=1, seconds=1), Waits(), 2).headline.startswith("1 batch is too few to judge")
     seen = Evidence(LoaderSetting(length=1), (Reading(0),), run=Run(batches=1))
     assert judged(seen)[-1].title.startswith("Examined: 1 of 1 sample read, 1 batch run with workers")
-    assert str(Tried(1)) == "1 process"
+    assert str(TrialSetting(1)) == "1 process"
 
 
 @pytest.mark.parametrize("flow", [Flow(seconds=1.0, waiting=2.12, batches=100, num_workers=2, transferring=4.0)])
