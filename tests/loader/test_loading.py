@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import FORK, THREADS, every_kind, every_process, every_worker, quick_kinds
+from openblas import Blas, paths_of_openblas
 
 import feedline
 from feedline import (
@@ -335,29 +335,12 @@ def test_a_worker_process_is_one_thread_for_the_system(kind: dict[str, Any]) -> 
         assert batch == 1
 
 
-def paths_of_openblas() -> set[str]:
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    return {path for line in lines if "openblas" in (path := line.split()[-1])}
-
-
 def shows_its_number(path: str) -> bool:
     return hasattr(ctypes.CDLL(path), "blas_cpu_number")
 
 
 def tasks_of_this_process(samples: Any) -> int:
     return len(os.listdir("/proc/self/task"))
-
-
-class Blas(Dataset[int]):
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> int:
-        for library in map(ctypes.CDLL, paths_of_openblas()):
-            for name in ("scipy_openblas_get_num_threads64_", "openblas_get_num_threads"):
-                if hasattr(library, name):
-                    return int(getattr(library, name)())
-        return 1
 
 
 def test_importing_feedline_imports_no_framework() -> None:

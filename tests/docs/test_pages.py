@@ -36,4 +36,4 @@ def test_the_page_of_latency_says_how_many_wait_at_a_time() -> None:
 
 @pytest.mark.parametrize("page", ["samplers.md", "splits-and-mixing.md"])
 def test_a_page_names_what_runs_it(page: str) -> None:
-    assert "`tests/test_pages.py`" in text_of(page)
+    assert "`tests/docs/test_pages.py`" in text_of(page)

@@ -19,7 +19,7 @@ from kinds import few
 
 from feedline.diagnose.plotting import COLOURS, encoded, looks
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOLDERS = [str(ROOT / "docs"), str(ROOT / "benchmarks")]
 
 

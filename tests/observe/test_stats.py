@@ -472,7 +472,7 @@ def test_a_forked_child_that_ends_leaves_the_file_alone(tmp_path):
 
 def test_the_page_about_it_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parent.parent / "docs" / "seeing.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "seeing.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 2
     names: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from training_host import STRICT, training_host
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWS = {
     "image_classification.py": r"the same batches with 0 and 2 workers: yes",
     "variable_length_text.py": r"padding: \d+% of the places in a batch; the model's answers depend on it: no",

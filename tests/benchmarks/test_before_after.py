@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from kinds import thorough
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 SLOWER = """
 import time as _time

@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 from figures import check_places
 
-DOCS = Path(__file__).parent.parent / "docs"
-PINS = Path(__file__).parent / "pins.txt"
+DOCS = Path(__file__).parents[2] / "docs"
+PINS = Path(__file__).parents[1] / "pins.txt"
 NAMES = sorted(path.stem for path in (DOCS / "pictures").glob("*.svg"))
 
 
