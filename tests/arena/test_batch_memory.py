@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
-from kinds import FORK, INLINE, SPAWN, THREADS, quick_kinds, thorough
+from kinds import FORK, INLINE, SPAWN, THREADS, every_process, quick_kinds, thorough
+from made_datasets import Numbers
 from warm_host import host
 
 from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset
@@ -256,6 +258,14 @@ def test_a_loop_that_keeps_nothing_costs_a_few_batches(kind: dict[str, Any]) -> 
             most = max(most, os.fstat(meter.fd).st_blocks * 512)
         workers = kind.get("num_workers", 0)
         assert most <= (2 * workers + workers + 2) * (MB + 3 * SMALL_LEAF) * 1.25
+
+
+@every_process
+def test_many_tasks_ahead_cost_little_memory(kind: dict[str, Any]) -> None:
+    before = psutil.Process().memory_info().shared
+    with DataLoader(Numbers(4000), 8, prefetch_factor=100, **kind) as loader:
+        next(iter(loader))
+        assert psutil.Process().memory_info().shared - before < 200 * 64 * 1024
 
 
 @quick_kinds

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
+from made_datasets import Count
 
 import feedline
 from feedline import DataLoader, IterableDataset
@@ -40,18 +41,10 @@ def test_other_lengths_in_each_worker_are_an_error(lengths: list[int], size: int
                 list(loader)
 
 
-class Plain(IterableDataset[int]):
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self.length))
-
-
 @given(length=st.integers(0, 30), size=st.integers(1, 5), workers=st.integers(1, 3), drop=st.booleans())
 @settings(max_examples=few(200), deadline=None)
 @pytest.mark.filterwarnings("ignore:the IterableDataset:UserWarning")
 def test_a_stream_that_is_the_same_everywhere_is_none(length: int, size: int, workers: int, drop: bool) -> None:
-    with DataLoader(Plain(length), size, num_workers=workers, drop_last=drop, workers="thread") as loader:
+    with DataLoader(Count(length), size, num_workers=workers, drop_last=drop, workers="thread") as loader:
         whole = length // size * size if drop else length
         assert [each for batch in loader for each in batch.tolist()] == list(range(whole))

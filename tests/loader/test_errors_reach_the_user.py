@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kinds import every_kind, every_process, every_worker, quick_kinds
+from made_datasets import Numbers
 
 from feedline import ArrayDataset, CollateError, DataLoader, Dataset, RemoteError, Subset, WorkerDied, WorkerTimeout
 
@@ -297,3 +298,16 @@ def test_a_traceback_shows_the_note() -> None:
     with pytest.raises(ValueError) as caught:
         list(DataLoader(Failing(lambda: ValueError("x")), batch_size=8))
     assert "feedline: raised by dataset[5]" in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_exception_that_cannot_be_written_to_arrives() -> None:
+    class Frozen(Exception):
+        def __setattr__(self, name: str, value: Any) -> None:
+            raise AttributeError(name)
+
+    class Failing(Numbers):
+        def __getitem__(self, index: int) -> int:
+            raise Frozen("as it is")
+
+    with pytest.raises(Frozen, match="as it is"):
+        list(DataLoader(Failing()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,8 +19,9 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from kinds import FORK, every_kind, every_process, every_worker
+from kinds import FORK, THREADS, every_kind, every_process, every_worker
 from leaving import leftovers
+from made_datasets import Numbers
 from warm_host import Script, host
 
 from feedline import DataLoader, Dataset
@@ -373,3 +375,50 @@ def test_batches_kept_until_the_interpreter_ends_leave_it_in_silence(lasting: st
     (tmp_path / "script.py").write_text(KEPT.format(lasting=lasting))
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+class Trainer:
+    """Refers to its loader, which refers to it: as people write them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.loader = DataLoader(Numbers(), collate_fn=self.collate, **options)
+        self.iterator = iter(self.loader)
+
+    def collate(self, samples: list[Any]) -> Any:
+        return samples
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("kind", [{}, FORK])
+def test_a_job_that_refers_to_its_loader_does_not_keep_it(kind: dict[str, Any], persistent: bool) -> None:
+    trainer = Trainer(persistent_workers=persistent and bool(kind), **kind)
+    next(trainer.iterator)
+    gone = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert gone() is None
+    assert not [child for child in psutil.Process().children() if "feedline" in child.name()]
+
+
+class Gated(Numbers):
+    def __init__(self, gate: Any) -> None:
+        super().__init__(400)
+        self.gate = gate
+
+    def __getitem__(self, index: int) -> int:
+        if index:
+            self.gate.acquire()
+        return index
+
+
+@pytest.mark.parametrize("kind", [THREADS, FORK])
+def test_tasks_of_an_iteration_that_was_left_are_not_done(kind: dict[str, Any]) -> None:
+    gate = multiprocessing.get_context("fork").Semaphore(0)
+    with DataLoader(Gated(gate), persistent_workers=True, prefetch_factor=50, timeout=600, **kind) as loader:
+        next(iter(loader))  # 100 tasks more are out, of which two are waiting at the gate
+        again = iter(loader)
+        for _ in range(2 + 2):  # lets those two go, and samples 1 and 2 of the new iteration, whoever is first
+            gate.release()
+        assert [next(again).item(), next(again).item()] == [0, 1]
+        for _ in range(200):
+            gate.release()

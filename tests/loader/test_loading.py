@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import FORK, THREADS, every_kind, every_process, every_worker, quick_kinds
+from made_datasets import Numbers
 from openblas import Blas, paths_of_openblas
 
 import feedline
@@ -361,3 +363,11 @@ def strings() -> Iterator[str]:
 
 def test_a_generator_may_be_the_dataset() -> None:
     assert list(DataLoader(strings(), batch_size=2)) == [["a", "b"], ["c"]]
+
+
+def test_a_loader_can_be_pickled_and_shows_its_options() -> None:
+    loader = DataLoader(Numbers(), batch_size=3, num_workers=2, seed=4)
+    again = pickle.loads(pickle.dumps(loader))
+    assert (again.batch_size, again.num_workers, again.seed, again.dataset.length) == (3, 2, 4, 10)
+    with pytest.raises(AttributeError, match="colour"):
+        again.colour

@@ -17,14 +17,18 @@ from hypothesis import strategies as st
 from kinds import FORK, few
 
 from feedline import CollateStats, DataLoader, Flow, Stats, WorkerMemory, pad
+from feedline.machine.cpus import Cpus
 from feedline.messages.marks import Marks
 from feedline.messages.outcome import BadSample
 from feedline.messages.progress import AT_ONCE, COLLATING
+from feedline.observe import recording as recordings
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Delivered, Event, Recording, Slots
 from feedline.observe.report import measured, page_of
+from feedline.observe.report import report_page as page
+from feedline.observe.report.measured import composition
 from feedline.observe.report.report_page import embedded
-from feedline.observe.report.report_verdict import BUSY, FEW, LITTLE, notes, verdict
+from feedline.observe.report.report_verdict import BUSY, FEW, LITTLE, Waits, notes, verdict
 from feedline.observe.report.timeline import timeline
 
 MS = 1_000_000
@@ -246,6 +250,14 @@ def test_what_else_is_worth_a_look_is_said():
     assert notes(Stats(), 0, measured.SampleTimes(), same_label) == []  # it has no other
 
 
+@pytest.mark.parametrize("flow", [Flow(seconds=1.0, waiting=2.12, batches=100, num_workers=2, transferring=4.0)])
+def test_a_share_is_at_most_all(flow: Flow) -> None:
+    assert flow.waiting_share == 1.0
+    judgement = verdict(flow, Waits(), 2)
+    assert judgement.headline.startswith("Your loop waited 100 % of the time")
+    assert judgement.why.startswith("100 % of the waiting")
+
+
 # ── The page ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -296,6 +308,28 @@ def test_a_real_run_is_all_there(tmp_path):
     ends = [sum(data["made"]["start"][: i + 1]) + data["made"]["fetch"][i] for i in range(24)]
     assert max(ends) <= data["length"]
     assert all(step >= 0 for step in data["made"]["start"])
+
+
+def test_labels_that_are_texts_are_in_the_report(tmp_path: Path) -> None:
+    data = [{"x": 1.0, "label": "<dog>" if number % 3 else "cat"} for number in range(12)]
+    loader = DataLoader(data, batch_size=4)
+    with loader.report(tmp_path / "run.html"):
+        list(loader)
+    text = (tmp_path / "run.html").read_text()
+    assert "&lt;dog&gt;" in text
+    assert "<dog>" not in text
+    mixed = [recordings.labels_in((None, labels), 2) for labels in (["b", "a"], np.array([3, 3]))]
+    assert mixed == [(("a", 1), ("b", 1)), ((3, 2),)]
+    given = [recordings.Delivered(0, 0, seq, 2, 0, 1, 0, Slots(), labels) for seq, labels in enumerate(mixed)]
+    assert composition(given).labels == ("3", "a", "b")  # type: ignore[union-attr]
+
+
+def test_the_verdict_counts_the_cpus_of_the_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(page, "look", lambda: Cpus(host=64, allowed=64, quota=3.0, version=2))
+    loader = DataLoader(range(40), batch_size=2)
+    with loader.report(tmp_path / "run.html"):
+        list(loader)
+    assert "num_workers=3 (3 CPUs here)" in (tmp_path / "run.html").read_text()
 
 
 def test_it_says_who_is_slow_as_it_really_is(tmp_path):

@@ -1,51 +1,19 @@
-"""What stats() and trace() say is what happened, for every kind of worker."""
+"""What stats() says is what happened, for every kind of worker; and it can be written down for others."""
 
 from __future__ import annotations
 
 import gc
-import json
-import os
-import re
-import signal
-import warnings
-from collections import defaultdict
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few, quick_kinds
+from traced import Killing, Numbers
 
-from feedline import DataLoader, Flow, IterableDataset, OptionError, OptionTypeError, Stats, TooManyErrors, pad
+from feedline import DataLoader, Flow, OptionError, OptionTypeError, Stats, TooManyErrors, pad
 from feedline.observe.exposition import Metric, exposition
-
-
-class Numbers:
-    def __init__(self, length: int = 40) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> int:
-        return int(np.sin(np.arange(2000)).sum() * 0) + index
-
-
-class Killing(Numbers):
-    """One worker kills itself at sample 21, once."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self.file = file
-
-    def __getitem__(self, index: int) -> int:
-        if index == 21 and not self.file.exists():
-            self.file.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return index
 
 
 class Failing(Numbers):
@@ -53,14 +21,6 @@ class Failing(Numbers):
         if index == 5:
             raise ValueError("damaged")
         return index
-
-
-def events_in(path: Path) -> list[dict[str, Any]]:
-    return json.loads(path.read_text())["traceEvents"]
-
-
-def spans_in(path: Path, *names: str) -> list[dict[str, Any]]:
-    return [event for event in events_in(path) if event["ph"] == "X" and event["name"] in names]
 
 
 def check(flow: Flow) -> None:
@@ -194,6 +154,13 @@ def test_only_the_last_epochs_are_kept_one_by_one_and_all_are_counted():
     assert (stats.total.batches, stats.total.epoch) == (206, 102)
 
 
+def test_after_a_hundred_epochs_the_last_line_does_not_count_them_wrongly() -> None:
+    loader = DataLoader(range(2))
+    for _ in range(101):
+        list(loader)
+    assert str(loader.stats()).splitlines()[-1].startswith("all epochs: ")
+
+
 # ── on_epoch_end, scalars, prometheus ─────────────────────────────────────────────────────────────────────
 
 
@@ -269,221 +236,3 @@ def test_prometheus_reads_what_is_written_for_it():
 def test_any_label_and_number_come_back_from_prometheus(text, value):
     metric = Metric("size", "gauge", "A size.", ((value, {"of": text}),))
     assert parsed(exposition([metric], {})) == {("feedline_size", (("of", text),)): value}
-
-
-# ── trace ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@quick_kinds
-def test_a_trace_has_each_batch_where_it_was_made(kind, tmp_path):
-    path = tmp_path / "run.json"
-    with DataLoader(Numbers(), batch_size=6, shuffle=True, seed=3, **kind) as loader:
-        with loader.trace(path):
-            delivered = [batch.tolist() for _ in range(2) for batch in loader]
-    fetched = spans_in(path, "fetch")
-    by_batch = {}  # whose pieces may have been made by several
-    for span in fetched:
-        by_batch.setdefault((span["args"]["epoch"], span["args"]["batch"]), []).extend(span["args"]["indices"])
-    expected = {divmod(number, 7): [str(i) for i in batch] for number, batch in enumerate(delivered)}
-    assert by_batch == expected
-    waits = [(span["args"]["epoch"], span["args"]["batch"], span["args"]["samples"]) for span in spans_in(path, "wait")]
-    assert waits == [(*key, len(indices)) for key, indices in expected.items()]
-    assert len(spans_in(path, "collate")) == len(fetched) >= 14
-    assert len(spans_in(path, "compute")) == 12
-    assert sorted(int(span["args"]["index"]) for span in spans_in(path, "sample")) == sorted([*range(40)] * 2)
-    rows = {event["args"]["name"] for event in events_in(path) if event["name"] == "thread_name"}
-    workers = {"loading"} if kind == INLINE else {"worker 0", "worker 1"}
-    assert {"training loop"} < rows <= {"training loop"} | workers
-    slots = [event["args"] for event in events_in(path) if event["name"] == "slots"]
-    assert all(set(one) == {"working", "held", "free"} and min(one.values()) >= 0 for one in slots)
-
-
-@quick_kinds
-def test_spans_of_a_row_follow_each_other_and_samples_lie_within_their_batch(kind, tmp_path):
-    path = tmp_path / "run.json"
-    with DataLoader(Numbers(), batch_size=6, **kind) as loader, loader.trace(path):
-        for _ in loader:
-            pass
-    rows: dict[tuple[int, bool], list[tuple[float, float]]] = defaultdict(list)
-    for event in events_in(path):
-        if event["ph"] == "X":
-            assert event["ts"] >= 0
-            assert event["dur"] >= 0
-            is_sample = event["name"] == "sample"
-            rows[event["tid"], is_sample].append((event["ts"], event["ts"] + event["dur"]))
-    for spans in rows.values():
-        spans.sort()
-        assert all(after[0] >= before[1] - 0.01 for before, after in pairwise(spans))
-    for row, is_sample in rows:
-        for start, end in rows[row, True] if is_sample else ():
-            assert any(low - 0.01 <= start and end <= high + 0.01 for low, high in rows[row, False])
-
-
-def test_a_stream_is_traced_without_indices(tmp_path):
-    class Stream(IterableDataset):
-        def __iter__(self):
-            return iter(range(10))
-
-    loader = DataLoader(Stream(), batch_size=4)
-    with loader.trace(tmp_path / "run.json"):
-        assert len(list(loader)) == 3
-    assert [span["args"] for span in spans_in(tmp_path / "run.json", "fetch")][:3] == [
-        {"batch": batch, "epoch": 0} for batch in range(3)
-    ]
-
-
-def test_restarts_are_in_the_trace(tmp_path):
-    with DataLoader(Killing(tmp_path / "killed"), batch_size=4, **FORK) as loader, loader.trace(tmp_path / "run.json"):
-        with pytest.warns(UserWarning, match="SIGKILL"):
-            assert sum(len(batch) for batch in loader) == 40
-    (event,) = [event for event in events_in(tmp_path / "run.json") if event["ph"] == "i"]
-    assert "SIGKILL" in event["args"]["text"]
-    assert len(spans_in(tmp_path / "run.json", "wait")) == 10
-
-
-def test_recording_begins_and_ends_when_told_on_persistent_workers_too(tmp_path):
-    path = tmp_path / "run.json"
-    with DataLoader(Numbers(8), batch_size=4, persistent_workers=True, **FORK) as loader:
-        assert len(list(loader)) == 2
-        recorder = loader.trace(path)
-        before = loader.stats().workers
-        assert [len(list(loader)) for _ in range(2)] == [2, 2]
-        recorder.stop()
-        text = path.read_text()
-        assert len(list(loader)) == 2
-        recorder.stop()
-        assert path.read_text() == text
-        assert len(before) == 2
-    epochs = [span["args"]["epoch"] for span in spans_in(path, "fetch")]
-    assert set(epochs) == {1, 2}  # and a batch that took long may have been made in pieces
-
-
-def test_a_recorder_that_was_stopped_within_an_epoch_writes_no_more(tmp_path):
-    path = tmp_path / "run.json"
-    loader = DataLoader(range(4))
-    recorder = loader.trace(path)
-    batches = iter(loader)
-    assert [next(batches) for _ in range(4)] == [0, 1, 2, 3]
-    recorder.stop()
-    assert len(spans_in(path, "wait")) == 4
-    path.unlink()
-    assert list(batches) == []
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("kind", [INLINE, THREADS, FORK, FORK | {"persistent_workers": True}])
-def test_the_file_is_there_after_each_epoch_also_one_that_was_left(kind, tmp_path):
-    path = tmp_path / "run.json"
-    with DataLoader(Numbers(), batch_size=4, **kind) as loader:
-        recorder = loader.trace(path)
-        assert spans_in(path, "wait") == []
-        for _ in loader:
-            break
-        assert len(spans_in(path, "wait")) == 1
-        for batch in loader:
-            kept = batch
-            assert len(spans_in(path, "wait")) == 1
-        assert len(kept) == 4
-        assert len(spans_in(path, "wait")) == 11
-        recorder.stop()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
-
-
-def test_whoever_holds_a_recorder_holds_no_loader(tmp_path):
-    loader = DataLoader(Numbers(8), batch_size=4, persistent_workers=True, **FORK)
-    recorder = loader.report(tmp_path / "run.html")
-    assert len(list(loader)) == 2
-    pids = [worker.pid for worker in loader.stats().workers]
-    gc.collect()
-    gc.disable()
-    try:
-        del loader
-        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    finally:
-        gc.enable()
-    recorder.stop()
-    assert "8 samples" in (tmp_path / "run.html").read_text()
-
-
-@pytest.mark.parametrize("kind", ["trace", "report"])
-def test_a_path_that_cannot_be_written_is_an_error_at_once(kind, tmp_path):
-    loader = DataLoader(range(3))
-    with pytest.raises(FileNotFoundError):
-        getattr(loader, kind)(tmp_path / "missing" / "run.json")
-    with pytest.raises(IsADirectoryError):
-        getattr(loader, kind)(tmp_path)
-    assert len(list(loader)) == 3
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("kind", ["trace", "report"])
-def test_a_disk_that_fills_later_is_one_warning_and_an_error_when_stopped(kind, tmp_path):
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    loader = DataLoader(range(3))
-    recorder = getattr(loader, kind)(folder / "run")
-    (folder / "run").unlink()
-    folder.rmdir()
-    with pytest.warns(UserWarning, match="could not be written") as caught:
-        assert [len(list(loader)) for _ in range(3)] == [3, 3, 3]
-    assert len(caught) == 1
-    with pytest.raises(OSError):
-        recorder.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(list(loader)) == 3
-
-
-def test_a_full_disk_leaves_the_file_that_was_there(tmp_path):
-    """A file system of 64 kB, if this machine lets us make one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if os.system(f"mount -t tmpfs -o size=64k none {disk} 2>/dev/null"):
-        pytest.skip("no right to mount a small file system")
-    try:
-        loader = DataLoader(Numbers(600))
-        recorder = loader.trace(disk / "run.json")
-        with pytest.warns(UserWarning, match="No space left on device"):
-            assert len(list(loader)) == 600
-        assert events_in(disk / "run.json")  # whole, if old
-        with pytest.raises(OSError, match="No space left"):
-            recorder.stop()
-        assert [entry.name for entry in disk.iterdir()] == ["run.json"]
-    finally:
-        os.system(f"umount {disk}")
-
-
-def test_a_forked_child_that_ends_leaves_the_file_alone(tmp_path):
-    loader = DataLoader(range(4))
-    recorder = loader.trace(tmp_path / "run.json")
-    assert len(list(loader)) == 4
-    before = (tmp_path / "run.json").stat().st_ino
-    child = os.fork()
-    if not child:
-        try:
-            recorder.stop()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert (tmp_path / "run.json").stat().st_ino == before
-    recorder.stop()
-    assert (tmp_path / "run.json").stat().st_ino != before
-
-
-def test_the_page_about_it_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "seeing.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 2
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block.replace("time.sleep(0.010)", "pass").replace("1600", "160"), names)
-    printed = capsys.readouterr().out
-    said = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1]
-    digits = re.compile(r"[\d.,]+")
-    assert [digits.sub("0", line)[:20] for line in said.splitlines()] == [
-        digits.sub("0", line)[:20] for line in printed.splitlines()
-    ]
-    assert set(Path().iterdir()) == {Path("run.json"), Path("run.html")}
-    assert "loader/waiting_share" in names["scalars"]
-    assert 'feedline_batches_total{loader="train"} 0' in names["text"]

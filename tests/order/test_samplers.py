@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import few, thorough
+from kinds import FORK, THREADS, few, thorough
+from made_datasets import Numbers, elements
 
 from feedline import (
+    ArrayDataset,
     BatchSampler,
     DataLoader,
     DistributedSampler,
@@ -199,6 +201,35 @@ def test_a_sampler_written_for_torch_works_by_iteration() -> None:
         len(Odd())
     with pytest.raises(NotImplementedError, match="Odd must define order"):
         Odd().order(0, 0)
+
+
+class Backwards(SequentialSampler):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(9, -1, -1))
+
+
+class Classic(Sampler):
+    """As every tutorial for torch writes one."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 10
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(9, -1, -1))
+
+
+class Narrow(Sampler):
+    def order(self, seed: int, epoch: int) -> Any:
+        return np.arange(9, -1, -1, dtype=np.int32)
+
+
+@pytest.mark.parametrize("kind", [{}, THREADS, FORK])
+@pytest.mark.parametrize("sampler", [Backwards(range(10)), Classic(), Narrow()])
+def test_a_sampler_may_be_written_either_way(kind: dict[str, Any], sampler: Any) -> None:
+    assert elements(DataLoader(Numbers(), 4, sampler=sampler, **kind)) == list(range(9, -1, -1))
 
 
 # --- sequential and random ---
@@ -500,3 +531,9 @@ def test_what_gives_no_indices_is_not_shared_out() -> None:
 
     with pytest.raises(OptionTypeError, match="Batches must give indices to be shared out: 'list' object"):
         list(DistributedSampler(Batches(), 2, 0))
+
+
+@pytest.mark.parametrize("index", [2.7, "2"])
+def test_an_index_that_is_none_is_refused(index: Any) -> None:
+    with pytest.raises(TypeError):
+        list(DataLoader(ArrayDataset(np.arange(5)), sampler=[index]))

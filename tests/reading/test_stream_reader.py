@@ -12,18 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, THREADS, every_kind, every_worker, few, ours, quick_kinds
+from made_datasets import Count, Stretch, elements
 
 from feedline import ChainDataset, DataLoader, IterableDataset, get_worker_info
 
 WHOLE = "the IterableDataset neither asks"
-
-
-class Count(IterableDataset[int]):
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self.length))
 
 
 class SelfSharding(Count):
@@ -49,10 +42,6 @@ class Shardable(Count):
         return iter(range(index, self.length, count))
 
 
-def elements(loader: DataLoader) -> list[int]:
-    return [int(value) for batch in loader for value in batch]
-
-
 @every_worker
 @pytest.mark.parametrize("dataset", [SelfSharding, SelfShardingLate, Shardable])
 def test_a_stream_that_can_be_shared_is_shared(kind: dict[str, Any], dataset: type[Count]) -> None:
@@ -65,7 +54,7 @@ def test_a_stream_that_can_be_shared_is_shared(kind: dict[str, Any], dataset: ty
 def test_any_other_stream_is_read_by_all_and_split_with_one_warning(kind: dict[str, Any]) -> None:
     loader = DataLoader(Count(23), batch_size=4, **kind)
     with pytest.warns(UserWarning, match=WHOLE) as warned:
-        twice = [elements(loader), elements(loader)]
+        twice = [[int(value) for batch in loader for value in batch] for _ in range(2)]
     assert twice == [list(range(23))] * 2
     (only,) = ours(warned)
     assert "shard(index, count)" in str(only.message)
@@ -139,6 +128,14 @@ def test_a_length_that_lies_is_pointed_out_at_the_end(kind: dict[str, Any], says
         assert sorted(elements(loader)) == list(range(gives))
 
 
+def test_a_length_that_cannot_be_had_is_no_error() -> None:
+    class Shy(Stretch):
+        def __len__(self) -> int:
+            raise NotImplementedError
+
+    assert elements(DataLoader(Shy(0, 4), 2)) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("kind", [{}, THREADS, FORK])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_a_true_length_is_not_complained_about(kind: dict[str, Any], drop_last: bool) -> None:
@@ -155,6 +152,34 @@ def test_a_true_length_is_not_complained_about(kind: dict[str, Any], drop_last: 
 def test_chained_streams(kind: dict[str, Any]) -> None:
     chained: ChainDataset[int] = ChainDataset([SelfSharding(4), SelfSharding(3)])
     assert sorted(elements(DataLoader(chained, batch_size=2, **kind))) == [0, 0, 1, 1, 2, 2, 3]
+
+
+class OwnShare(Stretch):
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter(range(self.start + first, self.stop, step))
+
+
+@every_worker
+@pytest.mark.filterwarnings("ignore:the IterableDataset neither")
+@pytest.mark.parametrize("streams", [(Stretch, OwnShare), (OwnShare, Stretch)])
+def test_chained_streams_must_agree_on_sharing(kind: dict[str, Any], streams: Any) -> None:
+    chained: Any = ChainDataset([streams[0](0, 10), streams[1](10, 20)])
+    assert sorted(elements(DataLoader(chained, 2))) == list(range(20))
+    with pytest.raises(RuntimeError, match=r"Let all ask, or none|only after its first element"):
+        elements(DataLoader(chained, 2, **kind))
+
+
+class Lying(OwnShare):
+    def __len__(self) -> int:
+        return 1000
+
+
+@pytest.mark.parametrize("kind", [{}, THREADS])
+def test_a_lying_length_is_noticed_with_drop_last_too(kind: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="__len__ says 1000"):
+        list(DataLoader(Lying(0, 8), 2, drop_last=True, **kind))
 
 
 class Breaking(IterableDataset[int]):
@@ -204,6 +229,36 @@ def test_reading_goes_on_after_an_error_if_the_iterator_can() -> None:
         except ValueError as error:
             found.append(str(error))
     assert found == [1, 2, "element 3 is bad", 4, 5, 6]
+
+
+class HiccupLater:
+    """Fails once and goes on."""
+
+    def __iter__(self) -> HiccupLater:
+        self.at = -1
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        if self.at == 5:
+            raise ValueError("bad element")
+        if self.at >= 20:
+            raise StopIteration
+        return self.at
+
+
+def test_an_error_in_the_stream_does_not_empty_the_shuffle_buffer() -> None:
+    iterator = iter(DataLoader(HiccupLater(), batch_size=None, shuffle_buffer=8))
+    found, errors = [], 0
+    while True:
+        try:
+            found.append(next(iterator))
+        except ValueError:
+            errors += 1
+        except StopIteration:
+            break
+    assert errors == 1
+    assert sorted(found) == [i for i in range(20) if i != 5]
 
 
 def test_threads_refuse_an_iterator_they_would_have_to_share() -> None:
@@ -286,3 +341,22 @@ class SharedById(Count):
 def test_shares_picked_by_the_id_alone_are_an_error_and_not_lost(kind: dict[str, Any]) -> None:
     with pytest.raises(RuntimeError, match=r"other elements in each worker.*let it look at num_workers"):
         elements(DataLoader(SharedById(40), batch_size=4, **kind))
+
+
+class Unopenable(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        raise OSError("no such tape")
+
+
+@pytest.mark.parametrize("kind", [{}, THREADS, FORK])
+def test_a_stream_that_cannot_be_opened_ends(kind: dict[str, Any]) -> None:
+    iterator = iter(DataLoader(Unopenable(), **kind))
+    errors = 0
+    for _ in range(50):
+        try:
+            next(iterator)
+        except OSError:
+            errors += 1
+        except StopIteration:
+            break
+    assert 1 <= errors <= 8  # those that were out when the first came

@@ -1,16 +1,22 @@
-"""docs/resuming.md: its example, killed again and again, trains as if it had not been."""
+"""Pages of the docs whose examples need torch: docs/resuming.md and docs/batch-size.md."""
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import signal
+import warnings
 from pathlib import Path
 
+import numpy as np
+from pages import ROOT, text_of
 from training_host import STRICT, training_host
 
-ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "resuming.md").read_text()
+from feedline import DataLoader
+
+RESUMING = text_of("resuming.md")
+BATCH_SIZE = text_of("batch-size.md")
 
 
 def run(script: Path, folder: Path, lines: int | None) -> list[str]:
@@ -32,7 +38,7 @@ def run(script: Path, folder: Path, lines: int | None) -> list[str]:
 
 
 def test_the_example_killed_and_run_again_has_the_losses_of_one_run(tmp_path):
-    (text,) = re.findall(r"```python\n(# train\.py.*?)```", PAGE, re.S)
+    (text,) = re.findall(r"```python\n(# train\.py.*?)```", RESUMING, re.S)
     script = tmp_path / "train.py"
     script.write_text(text)
     whole = run(script, tmp_path / "whole", None)
@@ -46,5 +52,28 @@ def test_the_example_killed_and_run_again_has_the_losses_of_one_run(tmp_path):
 
 
 def test_every_test_file_that_the_page_names_exists():
-    for name in re.findall(r"tests/[\w/]+\.py", PAGE):
+    for name in re.findall(r"tests/[\w/]+\.py", RESUMING):
         assert (ROOT / name).exists()
+
+
+def test_its_examples_are_what_happens():
+    code = "\n".join(re.findall(r"```python\n(.*?)```", BATCH_SIZE, re.S))
+    page = doctest.DocTestParser().get_doctest(code, {}, "batch-size.md", str(ROOT / "docs" / "batch-size.md"), 0)
+    assert len(page.examples) > 20
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(page, out=said.append)
+    assert not said, "".join(said)
+
+
+def test_what_it_quotes_is_what_is_said():
+    (quoted,) = re.findall(r"```text\nUserWarning: (.*?)```", BATCH_SIZE, re.S)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        iter(DataLoader(np.arange(1025), batch_size=64, shuffle=True)).close()
+    assert [str(each.message) for each in caught] == [" ".join(quoted.split())]
+
+
+def test_the_pictures_it_shows_are_there():
+    pictures = re.findall(r"\]\((pictures/.*?)\)", BATCH_SIZE)
+    assert len(pictures) >= 2
+    assert all((ROOT / "docs" / name).exists() for name in pictures)

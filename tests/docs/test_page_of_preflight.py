@@ -15,7 +15,7 @@ from feedline.diagnose.preflight_checks import remedies
 
 HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "preflight.md").read_text()
-MACHINE = HERE / "src" / "feedline" / "diagnose" / "machine"
+CHECKS = HERE / "src" / "feedline" / "diagnose" / "preflight_checks"
 
 
 def blocks(language: str) -> list[str]:
@@ -26,7 +26,7 @@ def test_the_quoted_output_is_still_said() -> None:
     (comment,) = re.findall(r"<!-- fixed: (.*?) -->", PAGE)
     (block,) = blocks("text")
     as_one = re.sub(r"\s+", " ", block)
-    trees = [ast.parse(path.read_text()) for path in MACHINE.glob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in CHECKS.glob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     strings = [node.value for node in nodes if isinstance(node.value, str)]
     for phrase in map(str.strip, comment.split("|")):
@@ -35,7 +35,7 @@ def test_the_quoted_output_is_still_said() -> None:
 
 
 def test_every_finding_is_on_the_page_and_no_other() -> None:
-    source = "".join(path.read_text() for path in MACHINE.glob("*.py"))
+    source = "".join(path.read_text() for path in CHECKS.glob("*.py"))
     made = set(re.findall(r'Finding\(\s*"([a-z-]+)"', source))
     (table,) = re.findall(r"\| id \| what .*?\n\n", PAGE, re.DOTALL)
     named = {name for row in table.strip().splitlines() for name in re.findall(r"`([a-z-]+)`", row.split("|")[1])}

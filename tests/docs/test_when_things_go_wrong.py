@@ -20,7 +20,7 @@ import feedline
 from feedline.options.option import rows
 from feedline.options.table import CareOptions, CoreOptions
 
-HERE = Path(__file__).parent.parent
+HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "when-things-go-wrong.md").read_text()
 QUOTED = re.findall(r"<!-- fixed: (.*?) -->\n```text\n(.*?)```", PAGE, re.DOTALL)
 TABLE = re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", PAGE, re.MULTILINE)
