@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -388,3 +390,73 @@ def test_deep_in_a_shuffle_of_a_billion_nothing_is_gone_through() -> None:
     loader.load_state_dict(state)
     order = RandomSampler(10**9).order(1, 0)
     assert next(iter(loader)).tolist() == order[64 * 10**7 : 64 * 10**7 + 64].tolist()
+
+
+def test_an_iteration_that_cannot_be_begun_leaves_the_place_where_it_was() -> None:
+    loader = DataLoader(list(range(10)), batch_size=1)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    state = saved(loader)
+    shared = DataLoader(list(range(10)), batch_size=1, sampler=DistributedSampler(SequentialSampler(10), 2, 0, seed=0))
+    state["sampler"] = shared.state_dict()["sampler"]
+    shared.load_state_dict(state)
+    for _ in range(2):
+        with pytest.raises(StateError, match="2 ranks cannot share evenly"):
+            iter(shared)
+        assert shared.epoch == 0
+        assert shared.state_dict()["batches"] == 3
+
+
+def test_a_state_saved_from_another_thread_is_never_torn() -> None:
+    loader = DataLoader(np.arange(6_000), batch_size=2)
+    torn: list[Any] = []
+    stop = threading.Event()
+
+    def save() -> None:
+        while not stop.is_set():
+            state = loader.state_dict()
+            if state["samples"] != 2 * state["batches"]:
+                torn.append(state)
+
+    thread = threading.Thread(target=save)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # a thousand times the usual chance to come in between
+    thread.start()
+    for _ in loader:
+        pass
+    stop.set()
+    thread.join()
+    sys.setswitchinterval(before)
+    assert torn == []
+
+
+def test_the_epoch_a_sampler_was_told_by_hand_is_in_the_state() -> None:
+    def loader() -> tuple[DataLoader, DistributedSampler]:
+        sampler = DistributedSampler(list(range(24)), 2, 0, seed=5)
+        return DataLoader(list(range(24)), batch_size=2, sampler=sampler), sampler
+
+    first, sampler = loader()
+    sampler.set_epoch(7)
+    batches = iter(first)
+    next(batches)
+    again, _ = loader()
+    again.load_state_dict(saved(first))
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in batches]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("seed", value) for value in (None, "x", 1.5, [], -1, True, 1 << 64)],
+        *[("feedline", value) for value in (True, 2, "1")],
+        *[(name, value) for name in ("epoch", "batches", "samples") for value in (None, -1, True, 10**30, "3")],
+        ("sampler_epoch", -1),
+        ("last", [1, -1]),
+    ],
+)
+def test_a_damaged_state_is_refused_when_it_is_loaded(name: str, value: Any) -> None:
+    loader = DataLoader(list(range(10)), batch_size=2)
+    next(iter(loader))
+    with pytest.raises(StateError):
+        DataLoader(list(range(10)), batch_size=2).load_state_dict({**loader.state_dict(), name: value})

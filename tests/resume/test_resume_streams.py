@@ -569,3 +569,43 @@ def test_a_worker_that_dies_is_replaced_by_one_that_goes_on(tmp_path: Path, shar
     least = {int(batch[0][0]): int(reads.min()) for batch, reads in found}
     assert min(least.values()) >= 4 * 3 - shards  # nobody began from the beginning
     assert min(reads for number, reads in least.items() if number > 30 and number % shards == 0) >= 27
+
+
+class Forty(IterableDataset):
+    at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.at < 40:
+            self.at += 1
+            yield self.at - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"shards": 10**8},
+        {"batches": [[0, 10**12]]},
+        {"batches": [[1]]},
+        {"batches": [[-1, 2]]},
+        {"kept": "AAA="},
+        {"seq": 10**9},
+    ],
+)
+def test_a_damaged_state_of_a_stream_is_refused_and_does_not_hang(damage: dict[str, Any]) -> None:
+    loader = DataLoader(Forty(), batch_size=2, shuffle_buffer=4)
+    batches = iter(loader)
+    for _ in range(10):
+        next(batches)
+    state = saved(loader)
+    if "shards" in damage:
+        state |= damage
+    else:
+        state["streams"]["0"]["shuffle"] |= damage
+    with pytest.raises(StateError, match="damaged"):
+        DataLoader(Forty(), batch_size=2, shuffle_buffer=4).load_state_dict(state)
