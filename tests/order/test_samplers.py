@@ -28,6 +28,7 @@ from feedline import (
     SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
+    weights_from_labels,
 )
 from feedline.order import index_shuffle as shuffling
 from feedline.order.permutation import Order, Permutation
@@ -404,6 +405,20 @@ def test_other_weights_are_followed_and_never_ignored(replacement: bool) -> None
     if not replacement:
         with pytest.raises(OptionError, match="more than the 2 weights that are not zero"):
             sampler.weights = [0, 1, 2]
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1))
+def test_every_class_has_the_same_weight_in_all(labels: list[str]) -> None:
+    weights = weights_from_labels(labels)
+    assert weights.dtype == np.float64
+    sums = [weights[[label == each for each in labels]].sum() for label in set(labels)]
+    assert sums == pytest.approx([1] * len(sums))
+
+
+def test_weights_of_labels_balance_the_classes() -> None:
+    labels = np.repeat([0, 1, 2], [9000, 900, 100])
+    drawn = labels[list(WeightedRandomSampler(weights_from_labels(labels), 30_000, seed=7))]
+    assert ((np.bincount(drawn) - 10_000) ** 2 / 10_000).sum() < 15  # chi-square, 2 degrees
 
 
 def weights_of_two_among_more_than_two_to_the_24() -> np.ndarray:

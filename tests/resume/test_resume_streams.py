@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import random
 import signal
 import warnings
 from collections.abc import Iterator
@@ -17,29 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, QUICK, SPAWN, THREADS, few, ours, thorough
+from shared_streams import READS, Iterating, Shardable, Stream, element, give_share, plain, threads
 
-import feedline
 from feedline import DataLoader, IterableDataset, StateError, get_worker_info
 from feedline.messages.task import Task
 from feedline.reading.stream_reader import StreamReader
 
-READS: list[int] = []
-"""The numbers of all elements that were read in this process."""
 WHOLE = "the IterableDataset neither asks"
 AGAIN = "to go on with batch"
-
-
-def element(number: int) -> Any:
-    READS.append(number)
-    return number, feedline.rng().random(), np.random.rand(), random.random()
-
-
-class Stream(IterableDataset[Any]):
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(element, range(self.length))
 
 
 class Generator(Stream):
@@ -55,12 +39,6 @@ class Asking(Stream):
         first, step = (0, 1) if info is None else (info.id, info.num_workers)
         for number in range(first, self.length, step):
             yield element(number)
-
-
-class Shardable(Stream):
-    def shard(self, index: int, count: int) -> Iterator[Any]:
-        assert 0 <= index < count
-        return map(element, range(index, self.length, count))
 
 
 class Keeping(Stream):
@@ -93,27 +71,6 @@ class KeepingShare(Keeping):
         self.at["next"] = 0
 
 
-class Iterating:
-    def __init__(self, numbers: range) -> None:
-        self.numbers = numbers
-        self.at = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if self.at == len(self.numbers):
-            raise StopIteration
-        self.at += 1
-        return element(self.numbers[self.at - 1])
-
-    def state_dict(self) -> dict[str, int]:
-        return {"at": self.at}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.at = state["at"]
-
-
 class KeepingIterator(Stream):
     def __iter__(self) -> Iterator[Any]:
         return Iterating(range(self.length))
@@ -135,13 +92,6 @@ class Bounded(Stream):
         return Iterating(range(self.first, self.length, self.step))
 
 
-def give_share(worker: int) -> None:
-    info = get_worker_info()
-    assert info is not None
-    assert info.id == worker
-    info.dataset.first, info.dataset.step = worker, info.num_workers
-
-
 def bounded(length: int) -> Any:
     return Bounded(length)
 
@@ -149,10 +99,6 @@ def bounded(length: int) -> Any:
 REPLAYED: list[Any] = [Stream, Generator, Asking, Shardable]
 STATEFUL: list[Any] = [Keeping, KeepingShare, KeepingIterator, KeepingShards, Bounded]
 DATASETS = REPLAYED + STATEFUL
-
-
-def plain(batches: Any) -> list[Any]:
-    return [[np.asarray(leaf).tolist() for leaf in batch] for batch in batches]
 
 
 def saved(loader: DataLoader) -> Any:
@@ -174,10 +120,6 @@ def part(loader: DataLoader, state: Any, stop: int | None) -> tuple[list[Any], A
         iterator = iter(loader)
         got = plain(itertools.islice(iterator, stop))
         return got, saved(loader)
-
-
-def threads(number: int) -> dict[str, Any]:
-    return {"num_workers": number, "workers": "thread"} if number else {}
 
 
 def check(dataset: Any, length: int, stops: list[int], kinds: list[dict[str, Any]], **options: Any) -> None:
