@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few, quick_kinds
 
-from feedline import DataLoader, Flow, IterableDataset, OptionError, OptionTypeError, Stats, TooManyErrors, pad
+from feedline import DataLoader, EpochStats, IterableDataset, OptionError, OptionTypeError, Stats, TooManyErrors
+from feedline.collate import pad
 from feedline.observe.exposition import Metric, exposition
 
 
@@ -63,7 +64,7 @@ def spans_in(path: Path, *names: str) -> list[dict[str, Any]]:
     return [event for event in events_in(path) if event["ph"] == "X" and event["name"] in names]
 
 
-def check(flow: Flow) -> None:
+def check(flow: EpochStats) -> None:
     """What holds for any numbers."""
     assert 0 <= flow.waiting <= flow.seconds
     assert 0 <= flow.waiting_share <= 1
@@ -85,7 +86,7 @@ def test_an_epochs_numbers_fit_together(kind):
         stats = loader.stats()
     for flow in (stats.epoch, *stats.epochs, stats.total):
         check(flow)
-    assert [(flow.epoch, flow.batches, flow.samples) for flow in stats.epochs] == [(0, 7, 40), (1, 7, 40)]
+    assert [(flow.number, flow.batches, flow.samples) for flow in stats.epochs] == [(0, 7, 40), (1, 7, 40)]
     assert stats.epoch == stats.epochs[-1]
     assert (stats.total.batches, stats.total.samples) == (14, 80)
     assert stats.total.seconds == pytest.approx(sum(flow.seconds for flow in stats.epochs))
@@ -148,7 +149,7 @@ def test_whoever_asks_while_the_first_batch_is_being_made_gets_no_nonsense():
             seen.append(self.loader.stats().epoch)
             return index
 
-    seen: list[Flow] = []
+    seen: list[EpochStats] = []
     dataset = Asking(4)
     loader = dataset.loader = DataLoader(dataset)
     assert len(list(loader)) == 4
@@ -190,8 +191,8 @@ def test_only_the_last_epochs_are_kept_one_by_one_and_all_are_counted():
     for _ in range(103):
         assert len(list(loader)) == 2
     stats = loader.stats()
-    assert [flow.epoch for flow in stats.epochs] == list(range(3, 103))
-    assert (stats.total.batches, stats.total.epoch) == (206, 102)
+    assert [flow.number for flow in stats.epochs] == list(range(3, 103))
+    assert (stats.total.batches, stats.total.number) == (206, 102)
 
 
 # ── on_epoch_end, scalars, prometheus ─────────────────────────────────────────────────────────────────────
@@ -206,7 +207,7 @@ def test_the_callback_is_told_at_each_epochs_end(kind):
             assert len(told) == epoch
     for _ in loader:
         break  # whose end has not been met
-    assert [(stats.epoch.epoch, stats.epoch.samples) for stats in told] == [(0, 40), (1, 40)]
+    assert [(stats.epoch.number, stats.epoch.samples) for stats in told] == [(0, 40), (1, 40)]
     loader.close()
     for _ in DataLoader(Numbers(8), on_epoch_end=told.append):  # nobody else holds this loader
         pass

@@ -150,7 +150,7 @@ def test_more_than_max_errors_is_an_error_and_ends_the_iteration(kind: dict[str,
     assert "raise max_errors" in str(caught.value)
     assert isinstance(caught.value, FeedlineError)
     assert isinstance(caught.value, RuntimeError)
-    assert [bad.index for bad in loader.errors] == [1, 4, 7]
+    assert [bad.index for bad in loader.errors()] == [1, 4, 7]
     with pytest.raises(RuntimeError, match="was ended by an error"):
         next(iterator)
     with pytest.raises(StopIteration):
@@ -179,7 +179,7 @@ def test_the_same_bad_sample_counts_once(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(Damaged(6, {1, 4}), batch_size=2, on_error="skip", max_errors=2, shuffle=True, **kind)
     for _ in range(4):
         list(loader)
-    assert len(loader.errors) == 8
+    assert len(loader.errors()) == 8
 
 
 @pytest.mark.parametrize("again", [lambda: np.int64(1), lambda: torch.tensor(1), lambda: [1], lambda: (1, [2])])
@@ -265,12 +265,12 @@ def test_a_huge_message_is_shortened() -> None:
 
     loader = feedline.DataLoader(Loud(1, ()), on_error="skip")
     list(loader)
-    assert len(pickle.dumps(loader.errors)) < 20_000
+    assert len(pickle.dumps(loader.errors())) < 20_000
 
 
 def test_a_loader_that_raises_has_no_errors_and_a_copy_begins_anew() -> None:
     assert feedline.DataLoader(Damaged(2, ())).errors == []
     loader = feedline.DataLoader(Damaged(2, {1}), on_error="skip")
     list(loader)
-    assert len(loader.errors) == 1
+    assert len(loader.errors()) == 1
     assert pickle.loads(pickle.dumps(loader)).errors == []

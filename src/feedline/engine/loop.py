@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from feedline.collate.counted import nothing_valid
 from feedline.datasets import described
@@ -33,7 +33,7 @@ from feedline.messages.outcome import Outcome
 from feedline.messages.progress import clock
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots
-from feedline.observe.stats import Flow
+from feedline.observe.stats import EpochStats
 from feedline.options import Options
 from feedline.order.plan import Tasks
 from feedline.resume.passed import Passed
@@ -41,6 +41,10 @@ from feedline.supervise.worker_memory import MemorySetting
 
 if TYPE_CHECKING:
     from feedline.engine.session import Session
+
+
+B = TypeVar("B", covariant=True)
+"""A batch."""
 
 
 class State(Enum):
@@ -56,7 +60,7 @@ class State(Enum):
     )
 
 
-class BatchIterator(Iterator[Any]):
+class BatchIterator(Iterator[B]):
     """One epoch under way."""
 
     def __init__(
@@ -107,10 +111,10 @@ class BatchIterator(Iterator[Any]):
     def __len__(self) -> int:
         return self._length()
 
-    def __iter__(self) -> BatchIterator:
+    def __iter__(self) -> BatchIterator[B]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> B:
         mine = object()
         try:
             if self._inside.setdefault(0, mine) is not mine:
@@ -137,7 +141,7 @@ class BatchIterator(Iterator[Any]):
             self.samples_given = outcome.size if self._batched else None
             if self._is_followed:
                 self._follow(outcome)
-            return outcome.batch
+            return outcome.batch  # type: ignore[no-any-return]
         finally:
             if self._inside.get(0) is mine:
                 self._inside.clear()
@@ -245,7 +249,7 @@ class BatchIterator(Iterator[Any]):
         """Number and pid of the worker processes there are."""
         return self._crew.processes()
 
-    def flow(self) -> Flow:
+    def flow(self) -> EpochStats:
         """How this epoch goes."""
         if self._state is State.RUNNING:
             self._meter.take(self._crew.spent())

@@ -33,7 +33,7 @@ class Options:
     multiprocessing_context: str | BaseContext | None
     prefetch_factor: int
     persistent_workers: bool
-    across_epochs: bool
+    prefetch_next_epoch: bool
     in_order: bool
     timeout: float
     care: Care

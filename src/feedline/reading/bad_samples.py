@@ -93,7 +93,7 @@ class Mishaps:
         return (
             f"{count} of the {counted(self._read, 'sample')} that this loader has read failed, which is more than "
             f"max_errors={limit}. The last ones:{last}\n"
-            "loader.errors has them with their tracebacks. Repair them, leave them out of the dataset or sampler, or "
+            "loader.errors() has them with their tracebacks. Repair them, leave them out of the dataset or sampler, or "
             "raise max_errors."
         )
 

@@ -215,15 +215,15 @@ class Examination:
                 if time.monotonic() > until or len(got) >= MOST or (part == "rounds" and _grows_enough(got)):
                     break
         except TooManyErrors:
-            pass  # all of them are in loader.errors
+            pass  # all of them are in loader.errors()
         except (StalledSample, WorkerDied) as error:
             if not self._patient.setting.stream:
                 raise
-            place = len(got) + sum(bool(each.trace) for each in loader.errors)
+            place = len(got) + sum(bool(each.trace) for each in loader.errors())
             mishap = Mishap(place, "", str(error), isinstance(error, StalledSample))  # nothing comes after it
             self._note(mishaps=(*self._found.mishaps, mishap))
         finally:
-            self._take_down(part, loader.errors)
+            self._take_down(part, loader.errors())
             loader.close()
         return got
 
