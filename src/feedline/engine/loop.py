@@ -83,19 +83,19 @@ class BatchIterator(Iterator[B]):
         self._meter = session.new_meter(Meter(passed.epoch, crew.count, crew.spent()))
         self._run = 0 if self._recording is None else len(self._recording.meters)
         describe = partial(described, options.dataset)
-        workers, care, timeout = crew.workers, options.care, options.timeout
+        workers, error_policy, timeout = crew.workers, options.error_policy, options.timeout
         self._places = StreamPlaces(crew.count, crew.runs == 1) if options.stream else None
         known = session.say, session.quarantine, self._meter, self._places
-        self._recovery = Recovery(workers, crew.ledger, care, describe, *known)
-        self._waiting = Waiting(self._recovery, care, timeout, describe, session.say)
-        self._watch = watch_for(workers, care, timeout, describe, session.say)
+        self._recovery = Recovery(workers, crew.ledger, error_policy, describe, *known)
+        self._waiting = Waiting(self._recovery, error_policy, timeout, describe, session.say)
+        self._watch = watch_for(workers, error_policy, timeout, describe, session.say)
         self._ends = StreamEnds(options, passed) if options.stream else None
         following = session.next_epoch, foresee
         self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
         self._inside: Inside = {}
         self._state = State.RUNNING
         self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
-        self._passes_over = care.on_error != "raise"
+        self._passes_over = error_policy.on_error != "raise"
         self._says_more = self._passes_over or self._ends is not None
         self._batched = options.batched
         self._is_followed = self._recording is not None or crew.scaling is not None
@@ -196,7 +196,7 @@ class BatchIterator(Iterator[B]):
             self._session.note(outcome.notice)
             self._dropped += outcome.dropped
         if self._passes_over:
-            self._session.mishaps.take(outcome, self._options.care)
+            self._session.bad_samples.take(outcome, self._options.error_policy)
         if self._ends is not None:
             self._ends.left(outcome)
 
@@ -302,7 +302,7 @@ class BatchIterator(Iterator[B]):
             session.tell_once(warning)
         if self._dispatch.sampler_error is not None:
             raise self._dispatch.sampler_error
-        session.mishaps.judge(options.care, at_end=True)
+        session.bad_samples.judge(options.error_policy, at_end=True)
         if self._dropped and self._is_whole and not self._meter.flow().batches:
             session.tell_once(nothing_valid(self._dropped))
         for warning in () if self._ends is None else self._ends.warnings():

@@ -246,7 +246,7 @@ def in_memory() -> AutoWorkers:
 def needs_no_workers(options: Options, job: Job) -> bool:
     """Is a batch nothing but rows of arrays in memory? Then making it runs no code of the user's, and the loop makes as
     many itself as it could take from workers (benchmarks/auto_workers.py, in memory: 1.01 and 0.92 to 1.04)."""
-    if options.timeout or options.care.on_stall == "restart" or job.on_error != "raise":
+    if options.timeout or options.error_policy.on_stall == "restart" or job.on_error != "raise":
         return False
     if job.stream or not job.batched or job.collate_fn is not None:
         return False

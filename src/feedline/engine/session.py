@@ -38,7 +38,7 @@ from feedline.observe.trace import trace_of
 from feedline.options import Options
 from feedline.options.worker_count import AutoCount
 from feedline.order.plan import Tasks
-from feedline.reading.bad_samples import Mishaps
+from feedline.reading.bad_samples import BadSamples
 from feedline.reading.stream_source import Loaded
 from feedline.resume.passed import Passed
 from feedline.supervise.user_line import tell, tell_of
@@ -58,7 +58,7 @@ class Session:
     def __init__(self) -> None:
         self.quarantine: dict[Any, str] = {}
         """Samples that have cost several workers their lives, and how."""
-        self.mishaps = Mishaps()
+        self.bad_samples = BadSamples()
         self.memory = MemoryWatch()
         self.next_epoch = NextEpoch()
         self.scaling: Scaling | None = None
@@ -238,7 +238,7 @@ class Session:
     @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were passed over."""
-        return self.mishaps.samples
+        return self.bad_samples.samples
 
     def stats(self) -> Stats:
         """How the loader is doing."""
@@ -256,7 +256,7 @@ class Session:
             epochs=tuple(epochs),
             workers=() if ended else self.memory.now(processes),
             collate=self._collated.stats(),
-            errors=self.mishaps.count,
+            errors=self.bad_samples.count,
             kind=self._kind,
             auto_workers=self.chosen(),
         )

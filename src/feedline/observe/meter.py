@@ -15,7 +15,7 @@ from feedline.messages.progress import COLLATED, FETCHED, SENT, Row, clock
 from feedline.observe.stats import EpochStats
 
 WEIGHED = 64
-"""From this batch on only every so-manieth is weighed: walking through a batch of many leaves takes some time."""
+"""From this batch on only every Nth is weighed: walking through a batch of many leaves takes some time."""
 
 
 class Spent(NamedTuple):

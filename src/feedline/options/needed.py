@@ -13,7 +13,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.observe.stats import Stats
-from feedline.options.table import Care
+from feedline.options.table import ErrorPolicy
 
 
 @dataclass(frozen=True)
@@ -36,5 +36,5 @@ class Options:
     prefetch_next_epoch: bool
     in_order: bool
     timeout: float
-    care: Care
+    error_policy: ErrorPolicy
     on_epoch_end: Callable[[Stats], object] | None

@@ -181,5 +181,5 @@ class CoreOptions(CommonOptions):
     )
 
 
-class Care(Checked, CareOptions):
+class ErrorPolicy(Checked, CareOptions):
     """What to do about slow, bad and deadly samples, checked."""
