@@ -343,6 +343,5 @@ class BorrowedGenerators:
             self._outer = None
 
     def close(self) -> None:
-        visiting, self._visiting = self._visiting, None
-        if visiting is not None:
-            visiting.close()
+        if self._visiting is not None:  # it stays: another thread may be in the middle of a task, and is to leave it
+            self._visiting.close()
