@@ -19,8 +19,10 @@ from feedline import DataLoader
 from feedline.randomness.global_generators import (
     GLOBAL_SOURCES,
     BorrowedGenerators,
+    NumPyGenerator,
     NumPyState,
     OwnedGenerators,
+    PythonGenerator,
     PythonState,
     TaskGenerators,
 )
@@ -215,6 +217,29 @@ def test_generators_are_put_back_after_ctrl_c_between_them(late: bool) -> None:
     generators.leave()
     assert state() == before
     assert restored == ["mine"] * late
+
+
+@pytest.mark.parametrize("source", [PythonGenerator, NumPyGenerator])
+def test_generators_are_put_back_though_ctrl_c_comes_while_they_are(
+    source: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Drawing:
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> Any:
+            return some_draws() and index
+
+    def restore(self: Any, state: Any) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    before, batches = state(), iter(DataLoader(Drawing()))
+    next(batches)
+    monkeypatch.setattr(source, "restore", restore)
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert state() == before
 
 
 def test_one_borrowing_inside_another_goes_on_afterwards() -> None:
