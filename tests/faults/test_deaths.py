@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,29 @@ def test_only_who_died_at_a_sample_is_counted_against_it(tmp_path: Path) -> None
     with DataLoader(TwoThatKill(tmp_path / "once"), **options) as loader, pytest.warns(match="no batch is lost"):
         with pytest.raises(WorkerDied, match=r"^dataset\[2\] has killed 2 workers"):
             list(loader)
+
+
+class KillsAtOnce:
+    """The very first sample that is read kills, once."""
+
+    def __init__(self, once: Path) -> None:
+        self.once = once
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if not self.once.exists():
+            self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+def test_the_memory_of_a_worker_that_is_killed_at_its_first_task_is_known(tmp_path: Path) -> None:
+    # Not of a forked one: of those the system says itself what they had.
+    with DataLoader(KillsAtOnce(tmp_path / "once"), **{**SPAWN, "num_workers": 1}) as loader:
+        with pytest.warns(match=r"ran out of memory; it had \d+ MB in use when last looked at"):
+            assert len(list(loader)) == 4
 
 
 def test_max_deaths_is_how_often() -> None:
@@ -233,7 +257,7 @@ def test_a_deadly_sample_that_comes_often_kills_twice(tmp_path: Path) -> None:
         if __name__ == "__main__":
             options = dict(on_error="skip", multiprocessing_context="fork", num_workers=1)
             loader = DataLoader(Deadly(), 6, sampler=[5, 5, 5, 5, 5, 5, 1, 5, 2, 5, 5, 5], **options)
-            print([batch.tolist() for batch in loader], len(loader.errors))
+            print([batch.tolist() for batch in loader], len(loader.errors()))
         """,
     )
     assert done.stdout.count("WARNING") == 2
@@ -254,7 +278,7 @@ def test_a_neighbour_that_kills_is_the_one_that_is_named(tmp_path: Path) -> None
         if __name__ == "__main__":
             options = dict(on_error="replace", multiprocessing_context="fork", num_workers=1)
             loader = DataLoader(Damaged(), 2, sampler=[4, 5, 7, 8], **options)
-            print([batch.tolist() for batch in loader], loader.errors[0].index, loader.errors[0].error)
+            print([batch.tolist() for batch in loader], loader.errors()[0].index, loader.errors()[0].error)
         """,
     )
     assert done.stdout.count("reading dataset[6] in the stead of dataset[5]") == 2

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, few
 
-from feedline import CollateStats, DataLoader, Flow, Stats, WorkerMemory, pad
+from feedline import CollateStats, DataLoader, EpochStats, Stats, WorkerMemory
+from feedline.collate import pad
 from feedline.machine.cpus import Cpus
 from feedline.messages.marks import Marks
 from feedline.messages.outcome import BadSample
@@ -187,8 +188,8 @@ def test_many_labels_and_batches_are_drawn_in_few_columns_that_add_up(batches):
 # ── The verdict ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def flow(**given: Any) -> Flow:
-    return Flow(**{"seconds": 100.0, "batches": 1000, "samples": 32000, "num_workers": 2, **given})
+def flow(**given: Any) -> EpochStats:
+    return EpochStats(**{"seconds": 100.0, "batches": 1000, "samples": 32000, "num_workers": 2, **given})
 
 
 EVEN = measured.Waits(first=0.01, longest=0.1)
@@ -223,7 +224,7 @@ def test_each_rule_of_the_verdict(given, spread, head, says):
 @given(*(st.floats(0, 1e4) for _ in range(6)), st.integers(0, 64), st.integers(0, 50), st.floats(0, 1), st.floats(0, 1))
 @settings(max_examples=few(100))
 def test_there_is_a_verdict_for_any_run(seconds, waiting, fetching, collating, delivering, moving, workers, n, a, b):
-    given = Flow(
+    given = EpochStats(
         seconds=seconds, waiting=min(waiting, seconds), batches=n, num_workers=workers, fetching=fetching,
         collating=collating, delivering=delivering, transferring=moving,
     )  # fmt: skip
@@ -250,8 +251,8 @@ def test_what_else_is_worth_a_look_is_said():
     assert notes(Stats(), 0, measured.SampleTimes(), same_label) == []  # it has no other
 
 
-@pytest.mark.parametrize("flow", [Flow(seconds=1.0, waiting=2.12, batches=100, num_workers=2, transferring=4.0)])
-def test_a_share_is_at_most_all(flow: Flow) -> None:
+@pytest.mark.parametrize("flow", [EpochStats(seconds=1.0, waiting=2.12, batches=100, num_workers=2, transferring=4.0)])
+def test_a_share_is_at_most_all(flow: EpochStats) -> None:
     assert flow.waiting_share == 1.0
     judgement = verdict(flow, Waits(), 2)
     assert judgement.headline.startswith("Your loop waited 100 % of the time")

@@ -10,20 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few, quick_kinds
-from traced import Killing, Numbers
+from traced import Failing, Killing, Numbers
 
-from feedline import DataLoader, Flow, OptionError, OptionTypeError, Stats, TooManyErrors, pad
+from feedline import DataLoader, EpochStats, OptionError, OptionTypeError, Stats, TooManyErrors
+from feedline.collate import pad
 from feedline.observe.exposition import Metric, exposition
 
 
-class Failing(Numbers):
-    def __getitem__(self, index: int) -> int:
-        if index == 5:
-            raise ValueError("damaged")
-        return index
-
-
-def check(flow: Flow) -> None:
+def check(flow: EpochStats) -> None:
     """What holds for any numbers."""
     assert 0 <= flow.waiting <= flow.seconds
     assert 0 <= flow.waiting_share <= 1
@@ -45,7 +39,7 @@ def test_an_epochs_numbers_fit_together(kind):
         stats = loader.stats()
     for flow in (stats.epoch, *stats.epochs, stats.total):
         check(flow)
-    assert [(flow.epoch, flow.batches, flow.samples) for flow in stats.epochs] == [(0, 7, 40), (1, 7, 40)]
+    assert [(flow.number, flow.batches, flow.samples) for flow in stats.epochs] == [(0, 7, 40), (1, 7, 40)]
     assert stats.epoch == stats.epochs[-1]
     assert (stats.total.batches, stats.total.samples) == (14, 80)
     assert stats.total.seconds == pytest.approx(sum(flow.seconds for flow in stats.epochs))
@@ -108,7 +102,7 @@ def test_whoever_asks_while_the_first_batch_is_being_made_gets_no_nonsense():
             seen.append(self.loader.stats().epoch)
             return index
 
-    seen: list[Flow] = []
+    seen: list[EpochStats] = []
     dataset = Asking(4)
     loader = dataset.loader = DataLoader(dataset)
     assert len(list(loader)) == 4
@@ -150,8 +144,8 @@ def test_only_the_last_epochs_are_kept_one_by_one_and_all_are_counted():
     for _ in range(103):
         assert len(list(loader)) == 2
     stats = loader.stats()
-    assert [flow.epoch for flow in stats.epochs] == list(range(3, 103))
-    assert (stats.total.batches, stats.total.epoch) == (206, 102)
+    assert [flow.number for flow in stats.epochs] == list(range(3, 103))
+    assert (stats.total.batches, stats.total.number) == (206, 102)
 
 
 def test_after_a_hundred_epochs_the_last_line_does_not_count_them_wrongly() -> None:
@@ -173,7 +167,7 @@ def test_the_callback_is_told_at_each_epochs_end(kind):
             assert len(told) == epoch
     for _ in loader:
         break  # whose end has not been met
-    assert [(stats.epoch.epoch, stats.epoch.samples) for stats in told] == [(0, 40), (1, 40)]
+    assert [(stats.epoch.number, stats.epoch.samples) for stats in told] == [(0, 40), (1, 40)]
     loader.close()
     for _ in DataLoader(Numbers(8), on_epoch_end=told.append):  # nobody else holds this loader
         pass

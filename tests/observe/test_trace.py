@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kinds import FORK, INLINE, THREADS, quick_kinds
-from traced import Killing, Numbers, events_in, spans_in
+from traced import Failing, Killing, Numbers, events_in, spans_in
 
 from feedline import DataLoader, IterableDataset
 
@@ -57,6 +57,20 @@ def test_spans_of_a_row_follow_each_other_and_samples_lie_within_their_batch(kin
     for row, is_sample in rows:
         for start, end in rows[row, True] if is_sample else ():
             assert any(low - 0.01 <= start and end <= high + 0.01 for low, high in rows[row, False])
+
+
+@quick_kinds
+def test_a_batch_that_failed_is_in_the_trace_as_far_as_it_came(kind, tmp_path):
+    path = tmp_path / "run.json"
+    with DataLoader(Failing(12), batch_size=3, **kind) as loader, loader.trace(path):
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(ValueError, match="damaged"):
+            next(batches)
+        assert len(list(batches)) == 2
+    fetched = {span["args"]["batch"] for span in spans_in(path, "fetch")}
+    assert fetched == {0, 1, 2, 3}
+    assert {int(span["args"]["index"]) for span in spans_in(path, "sample")} == set(range(12))
 
 
 def test_a_stream_is_traced_without_indices(tmp_path):

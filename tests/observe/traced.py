@@ -42,3 +42,10 @@ def events_in(path: Path) -> list[dict[str, Any]]:
 
 def spans_in(path: Path, *names: str) -> list[dict[str, Any]]:
     return [event for event in events_in(path) if event["ph"] == "X" and event["name"] in names]
+
+
+class Failing(Numbers):
+    def __getitem__(self, index: int) -> int:
+        if index == 5:
+            raise ValueError("damaged")
+        return index

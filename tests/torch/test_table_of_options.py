@@ -86,7 +86,7 @@ def test_a_loader_has_its_options_as_attributes(loader: Any) -> None:
 @each_loader
 def test_a_loader_can_be_made_anew_from_its_attributes(loader: Any) -> None:
     """As Lightning does it."""
-    given = {"batch_size": 2, "drop_last": True, "on_stall": "restart", "max_deaths": 5, "across_epochs": False}
+    given = {"batch_size": 2, "drop_last": True, "on_stall": "restart", "max_deaths": 5, "prefetch_next_epoch": False}
     first = loader([1, 2, 3], **given)
     names = LOADERS[loader].keys() - {"collate", "shuffle", "prefetch_factor", "batch_sampler", "sampler"}
     again = loader(**{name: getattr(first, name) for name in names})
