@@ -375,7 +375,7 @@ def test_failures_in_a_row_are_counted_across_a_stop(monkeypatch: pytest.MonkeyP
     again.load_state_dict(saved(loader))
     with pytest.warns(UserWarning, match="failed 7 times in a row"):
         assert list(again) == []
-    assert [len(each.errors) for each in (loader, again)] == [2, 5]
+    assert [len(each.errors()) for each in (loader, again)] == [2, 5]
 
 
 class Breaking(Keeping):
@@ -551,3 +551,43 @@ def test_a_damaged_state_of_a_stream_is_refused_and_does_not_hang(damage: dict[s
         state["streams"]["0"]["shuffle"] |= damage
     with pytest.raises(StateError, match="damaged"):
         DataLoader(Forty(), batch_size=2, shuffle_buffer=4).load_state_dict(state)
+
+
+class Sticky:
+    """As Hugging Face's streams: every later iteration begins where a state was loaded, until another one is."""
+
+    def __init__(self) -> None:
+        self.at = self.begin = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = self.begin
+        while self.at < 60:
+            self.at += 1
+            yield self.at - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = self.begin = state["at"]
+
+
+@pytest.mark.parametrize("how", ["read to the end", "left in the middle", "an epoch before", "another loader"])
+def test_later_epochs_are_whole_where_a_state_is_loaded_into_a_dataset_that_has_been_read(how: str) -> None:
+    data = Sticky()
+    loader = DataLoader(data, batch_size=4, seed=1)
+    if how == "an epoch before":
+        assert sum(map(len, loader)) == 60
+    iterator = iter(loader)
+    for _ in range(3):
+        next(iterator)
+    state = json.loads(json.dumps(loader.state_dict()))
+    if how == "left in the middle":
+        next(iterator)
+        del iterator
+    else:
+        assert sum(map(len, iterator)) == 48
+    if how == "another loader":
+        loader = DataLoader(data, batch_size=4, seed=1)
+    loader.load_state_dict(state)
+    assert [sum(map(len, loader)) for _ in range(3)] == [48, 60, 60]
