@@ -1,4 +1,4 @@
-"""TuneResult real datasets: what is said, drawn and written; nothing here depends on how fast the machine is."""
+"""Tuning real datasets: what is said, drawn and written; nothing here depends on how fast the machine is."""
 
 from __future__ import annotations
 
