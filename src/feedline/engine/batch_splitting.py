@@ -30,7 +30,7 @@ TIMED = 64
 
 
 def may_split(job: Job) -> bool:
-    """Could several workers make one batch of this job together? Decided without reading a sample."""
+    """Could several workers make one batch of this job together? This is decided without reading a sample."""
     plain = job.batched and not job.stream and job.collate_fn is None and job.on_error == "raise" and not job.in_turn
     if not plain or job.num_workers < 2 or job.registrations or not job.dialect.pieces.are_plain():
         return False
@@ -146,7 +146,7 @@ class Splitting:
         notice = Notice(marks=marks, drawing=drawing) if marks or drawing else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None and failed.failure is not None:
-            if failed.failure.name == MemoryShortage.__name__:  # one worker at a time may have enough
+            if failed.failure.name == MemoryShortage.__name__:  # memory may suffice for one worker at a time
                 self._division.never = True
                 return None
             # The error of the first part, because one worker alone would have met that error first.

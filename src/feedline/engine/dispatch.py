@@ -57,7 +57,7 @@ class Dispatch:
         """How many batches were taken before the user asked: each keeps its place until the user asks for it."""
 
     def fill(self) -> None:
-        """Send out batches as far as there is room."""
+        """Send out batches while there is room."""
         crew, ledger, queue = self._crew, self._ledger, self._ledger.queue
         if not self._begun:
             self._begin()

@@ -41,7 +41,7 @@ class DivisionFacts(NamedTuple):
     seconds: float | None
     """How long a worker needs for a sample, if that is known."""
     begun: int
-    """Pieces (and whole batches) sent out in this epoch before any came back; -1 if one has."""
+    """Pieces (and whole batches) sent out in this epoch before the first came back; then -1."""
     uneven: bool
     """Have later tasks recently overtaken a slow one, in a loop that wants its batches in order?"""
     joining: float = 0.0

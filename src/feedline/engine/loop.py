@@ -173,7 +173,7 @@ class BatchIterator(Iterator[B]):
                 return outcome
 
     def fill(self) -> None:
-        """Send out batches as far as there is room; `next()` does this by itself."""
+        """Send out batches while there is room; `next()` does this itself."""
         self._dispatch.fill()
 
     def _receive(self) -> None:

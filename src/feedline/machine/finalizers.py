@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.01
 
 
 def undisturbed(work: Work) -> Work:
-    """Protects a function for the garbage collector: a Ctrl-C that interrupts it comes after it. It may run twice."""
+    """Protects a function for the garbage collector: if Ctrl-C interrupts it, it runs again, and Ctrl-C comes later."""
 
     @functools.wraps(work)
     def call(*args: Any) -> None:
@@ -38,14 +38,14 @@ def undisturbed(work: Work) -> Work:
             work(*args)
         except KeyboardInterrupt:
             _send_again()
-            work(*args)  # do the rest of it
+            work(*args)  # finish the work
 
     _CODES.add(call.__code__)  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
 def by_hand(finalizer: weakref.finalize[..., Any]) -> None:
-    """Run a finalizer now instead of later, once. A Ctrl-C that interrupts it is raised here, after it."""
+    """Run a finalizer now instead of later, once. If Ctrl-C interrupts it, it is finished before Ctrl-C is raised."""
     found = finalizer.detach()
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""The global generators (`random`, `numpy.random`, torch's default) during a task: every worker seeds them from it.
+"""The global generators (`random`, `numpy.random`, torch's default): every worker seeds them for each task.
 
 Takes: a 64-bit number per task (rng.task_seed); NumPy gets its lower half. Gives: generators that a worker process
 owns, and generators that are borrowed while a batch is made in the user's own thread.
@@ -9,7 +9,7 @@ Not its job: deriving the number (rng), worker threads (redirection), generators
 
 States are copied directly in memory: `random.getstate` and `setstate` take 15 µs together and NumPy's 80, because they
 move 624 words one by one, while a small batch without workers takes 20 (benchmarks/peers, workload "text"). If the
-memory layout is not the known one, or the modules' functions have been replaced, those functions are used.
+memory layout is not the known one, or the modules' functions have been replaced, we call these functions instead.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class TaskGenerators(Protocol):
     def open(self) -> None: ...
     def enter(self, value: int) -> None: ...
     def draw(self) -> Any:
-        """A number from each generator. They differ if anything was drawn since the generators were seeded."""
+        """A number from each generator. It is another number if anything was drawn since the generators were seeded."""
 
     def leave(self) -> None: ...
     def close(self) -> None: ...

@@ -113,7 +113,7 @@ class _Between(NamedTuple):
     datasets: Sequence[dict[str, Any] | None] = ()
     """How each part begins the next epoch."""
     here: frozenset[int] = frozenset()
-    """Parts whose datasets already have that state in this process or its workers, because they were read there."""
+    """Parts whose datasets were read in this process or its workers, and so have that state there already."""
     sampler: End | None = None
     """The sampler's loaded state, if the sampler in this process has not been given it."""
     is_over: bool = False
@@ -134,8 +134,8 @@ class _Between(NamedTuple):
 def _shared_out(place: Place, shards: int) -> Place:
     """The beginning of a stream's epoch in this many parts, each with its dataset's state at the end of the last epoch.
 
-    If the number of parts has changed, these states can be used only if all are equal (for example, only the number of
-    the epoch). Different states may say how far each part went.
+    If the number of parts has changed, these states are used only if all are equal: then they hold, for example, only
+    the number of the epoch. States that differ may say how far each part went.
     """
     datasets = place.datasets
     if len(datasets) != shards:

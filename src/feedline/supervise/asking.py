@@ -28,7 +28,7 @@ def asked(describe: Callable[[Any], str], index: Any) -> str:
     """
     global _stuck
     stuck = _stuck = tuple((each, thread) for each, thread in _stuck if thread.is_alive())
-    if any(each is describe for each, _ in stuck):  # else a report about many workers would wait for each
+    if any(each is describe for each, _ in stuck):  # else a report about many workers would wait once per worker
         return ""
     said: list[str] = []
 

@@ -21,8 +21,8 @@ STEPS = 3
 STEPS_WITHIN = 6
 """The same within an epoch: at one measurement per 10 s, a minute."""
 LEAST, LEAST_SHARE, MUCH = 32 * MB, 0.2, 256 * MB
-"""Growth must be at least 32 MB, and a fifth of the memory at its beginning but no more than 256 MB: a forked worker
-begins with all that its parent had. A slow leak gets there in time, because steps become longer."""
+"""Growth must be at least 32 MB, and at least a fifth of the memory it began with or 256 MB, whichever is less: a
+forked worker begins with all that its parent had. A slow leak gets there in time, because steps become longer."""
 EVENNESS = 0.5
 """The slowest step must grow at least at this share of the fastest step's rate. A cache that fills slows down: if each
 of two workers keeps the shuffled samples it reads, it grows half as much in each epoch as in the one before. So no step

@@ -27,7 +27,7 @@ _CONTEXTS = "multiprocessing.context"
 _CTYPES: tuple[Any, ...] = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData, ctypes._Pointer)
 """The only visible types of multiprocessing's RawValue and RawArray."""
 MOST_NAMED = 200
-"""At most this many globals are searched; each takes microseconds, and few datasets name more."""
+"""At most this many globals are searched, because each takes microseconds."""
 
 _LIBRARIES = sys.stdlib_module_names | {
     "feedline",

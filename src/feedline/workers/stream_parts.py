@@ -95,7 +95,7 @@ class StreamParts:
         own = self.own
         is_only = task.lanes <= self._workers and own.reader is None and not self._initialised
         if is_only and not is_stateful(own.dataset):
-            return with_own_generators(own.dataset)  # the own part is not read in this epoch
+            return with_own_generators(own.dataset)  # no worker draws from its own part's in this epoch
         if self._untouched is not None:
             with contextlib.suppress(Exception):
                 return set_apart(self._untouched)

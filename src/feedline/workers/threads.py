@@ -44,7 +44,7 @@ from feedline.workers.job import Job
 log = logging.getLogger("feedline")
 
 Lane = queue.SimpleQueue["Part | None"]
-"""None in a lane tells the thread that takes it to leave."""
+"""A thread that takes None from its lane leaves."""
 Answers = queue.SimpleQueue["Part | Death | int | None"]
 """An int is the number of a dismissed thread that has left; None says that the workers have been stopped."""
 STOP_SECONDS = 0.5
@@ -189,7 +189,7 @@ class ThreadWorkers:
 
 
 def _emptied(lane: Lane) -> list[Part | None]:
-    """What was waiting in a lane: parts, and None for a worker that may leave."""
+    """Takes everything out of a lane: parts, and None for each dismissal."""
     found: list[Part | None] = []
     with contextlib.suppress(queue.Empty):
         while True:
