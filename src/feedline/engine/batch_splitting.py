@@ -26,7 +26,7 @@ from feedline.messages.task import Task
 from feedline.workers.job import Job
 
 TIMED = 64
-"""The time per sample is updated after each of the first 64 parts, and then after every 64th: an update costs 5 µs."""
+"""Before this part the time per sample is updated after each part, then only after every 64th: that costs 5 µs."""
 
 
 def may_split(job: Job) -> bool:

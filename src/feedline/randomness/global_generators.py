@@ -9,7 +9,7 @@ Not its job: deriving the number (rng), worker threads (redirection), generators
 
 States are copied directly in memory: `random.getstate` and `setstate` take 15 µs together and NumPy's 80, because they
 move 624 words one by one, while a small batch without workers takes 20 (benchmarks/peers, workload "text"). If the
-memory layout is not the known one, or the modules' functions have been replaced, we call these functions instead.
+memory layout is not the known one, or the modules' functions have been replaced, the modules' functions are called.
 """
 
 from __future__ import annotations

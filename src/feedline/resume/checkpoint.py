@@ -113,7 +113,7 @@ class _Between(NamedTuple):
     datasets: Sequence[dict[str, Any] | None] = ()
     """How each part begins the next epoch."""
     here: frozenset[int] = frozenset()
-    """Parts whose datasets were read in this process or its workers, and so have that state there already."""
+    """Parts that were read in this process or its workers: their datasets need no state loaded for the next epoch."""
     sampler: End | None = None
     """The sampler's loaded state, if the sampler in this process has not been given it."""
     is_over: bool = False
@@ -245,7 +245,7 @@ def read_again(place: Place, dataset: Any) -> str | None:
         )
     if _begins_apart(place) and not type(dataset).__module__.startswith(
         "feedline."
-    ):  # there the epoch decides the order
+    ):  # in our own datasets the epoch decides the order
         return (
             f"nothing had been delivered of {counted(place.shards - len(place.streams), 'part')} of the "
             f"IterableDataset {name}, so these begin with it as it is, and the others where their iterators stood. Its "

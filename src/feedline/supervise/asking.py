@@ -2,7 +2,7 @@
 
 Takes: a function to ask and an index, in the main process while it reports a stall or a death. Gives: words, or none.
 Promises: it returns within a moment, whatever the dataset does (a disk that blocks a worker may block `describe` too).
-A thread that has answered ends; a stuck one is left behind, and the dataset is not asked again until that one returns.
+A thread that has answered ends. A stuck thread is left behind, and until it returns the dataset is not asked again.
 Not its job: notes on exceptions, for which the worker that read the sample asks directly (datasets.described).
 """
 

@@ -32,7 +32,7 @@ MOST_NOISE = 0.3
 HALF = 0.5
 """This share of the free memory may go to new workers and batches; the same as in `feedline tune`."""
 LEAST_FREE = 0.05
-"""If less than this share of the memory limit is left, workers are dismissed."""
+"""If less than this share of the memory limit is left, fewer batches are prefetched, or workers are dismissed."""
 IDLE = 0.8
 """Workers that are busy for less than this share of their time wait for something, for example for a free place."""
 FULL = 0.9
@@ -214,7 +214,7 @@ class Pace:
             return False
         much = NEWS * (1 + seen.telling(was) - GAIN)
         other_time = not 1 / much < seen.cost / max(was.cost, 1e-9) < much
-        # A shorter step may not show in the time of a batch, so waiting is checked too: a tenth is the most allowed.
+        # A shorter step may not show in the time of a batch. So waiting is checked too: it may grow by a tenth at most.
         waits = seen.share > 2 * ENOUGH + (0.0 if was.fed else was.share)
         if not (other_time or waits):
             self._news, self._quiet = 0, self._quiet + 1

@@ -254,7 +254,7 @@ def _work(
     try:
         while worker.wanted and (part := lane.get()) is not None and not now.stopping:
             run = part.entry.run
-            # Otherwise its consumer has left. But a worker that gets parts in turn makes all of them, and a stream's
+            # Parts of older runs are not made. But a worker that gets parts in turn makes all of them, and a stream's
             # worker opens each epoch that others open: else its generators would fall behind theirs.
             if run >= now.run or job.in_turn or (job.stream and run != opened):
                 opened = run
