@@ -1,11 +1,11 @@
 """One batch's slot, filled by several workers at once.
 
-Takes: a slot, and which rows of the batch each worker makes. Gives: memory for those rows of each large leaf, at the
-very place where they belong; and, once all are made, each leaf in one piece.
-Promises: nothing is copied. Each worker lays out the whole batch for itself, leaf after leaf; if their samples are
-alike, all come to the same places, and that they did is looked at before anything is delivered (`Astray`). The slot is
-not free before everybody who might still write there is done.
-Not its job: who makes which rows (engine.division), small leaves, which travel with their piece and are copied.
+Takes: a slot, and which rows of the batch each worker makes. Gives: memory for those rows of each large leaf, at their
+final place in the slot; and, once all rows are made, each leaf as a whole.
+Promises: nothing is copied. Each worker computes the layout of the whole batch, leaf after leaf. If their samples have
+the same shapes, all find the same layout; this is checked before anything is delivered (`Astray`). The slot is not free
+until all workers that might still write there are done.
+Not its job: who makes which rows (engine.division); small leaves, which are sent with their piece and copied.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from feedline.machine.finalizers import undisturbed
 
 
 class Astray(Exception):
-    """The workers have not laid out their batch in the same way; what is in the slot is of no use."""
+    """The workers' layouts of the batch differ, so the contents of the slot are useless."""
 
 
 class Rows(NamedTuple):
-    """What a worker has to know of its part."""
+    """What a worker has to know about its part."""
 
     start: int
     stop: int
-    """Its rows are from here to there…"""
+    """Its rows are those from `start` to `stop`."""
     total: int
-    """…of so many."""
+    """How many rows the batch has."""
     least: int
-    """Rows of the smallest part: all must agree on which leaves are large."""
+    """How many rows the smallest part has: all workers must agree on which leaves are large."""
 
 
 class RowMemory(HandedOut):
-    """Memory for the leaves of one part: rows of the batch's slot if they are large, else memory of its own."""
+    """Memory for the leaves of one part: rows of the batch's slot for large leaves, other memory for small ones."""
 
     def __init__(self, rows: Rows, room: Callable[[int], Mapping], otherwise: Empty) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class RowMemory(HandedOut):
         self._end = 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """An uninitialised array. Its first axis is taken for the samples, or all of it for their bytes in a row."""
+        """An uninitialised array. Its first axis, or a flat array's bytes, are assumed to be the samples in order."""
         dtype, rows = np.dtype(dtype), self._rows
         size = prod(shape) * dtype.itemsize
         each, over = divmod(size, rows.stop - rows.start)
@@ -66,9 +66,9 @@ class RowMemory(HandedOut):
 
 
 class Joint:
-    """The slot, in the process that the batch is for. Whoever may write there keeps this alive; nothing else does.
+    """The joint slot, in the main process. Parts that may still be written keep this object alive; nothing else does.
 
-    It is taken when somebody comes to it: threads then need no more of them than they are at.
+    The slot is taken from the pool on first use, so that threads only use slots for batches that are being made.
     """
 
     def __init__(self, pool: SlotPool) -> None:
@@ -79,7 +79,7 @@ class Joint:
 
     @property
     def slot(self) -> Slot:
-        """The place itself."""
+        """The slot itself."""
         if self._slot is None:
             self._slot = self._pool.take()
         return self._slot
@@ -90,7 +90,7 @@ class Joint:
             return self._seen(self.slot.room(size, shared=True))
 
     def view(self, start: int, size: int) -> memoryview:
-        """What a worker process has written, as it said. Not to be kept longer than this."""
+        """What a worker process has written there. The view must not outlive this object."""
         return self._seen(self.slot.mapped(start + size)).view(start, size)
 
     def _seen(self, mapping: Mapping) -> Mapping:
@@ -99,7 +99,7 @@ class Joint:
         return mapping
 
     def whole(self, parts: Sequence[tuple[int, int]]) -> memoryview | None:
-        """The leaf whose parts lie at these addresses and have these sizes; None if it was not made here."""
+        """The leaf whose parts have these addresses and sizes; None if it was not made in this slot."""
         places = [self._place(*part) for part in parts]
         if all(place is None for place in places):
             return None
@@ -120,7 +120,7 @@ class Joint:
 
     @undisturbed
     def __del__(self) -> None:
-        # Wherever the last of them lets go, perhaps while the pool is locked: it looks there by itself.
+        # This may run in any thread, even while the pool is locked. So only append: the pool looks there itself.
         slot, self._slot = self._slot, None
         if slot is not None:
             self._pool.returned.append(slot)

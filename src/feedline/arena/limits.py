@@ -1,17 +1,17 @@
-"""How much memory there still is, before a container's limit or the machine's end.
+"""How much memory is left, within a container's limit and the machine's.
 
-Takes: the files the kernel keeps about it. Gives: a `Room` — bytes free, the limit, and whose limit it is.
-Promises: the tightest of the limits that hold for this process (its cgroup and all those around it, version 1 or 2, and
-the machine); never an exception: a file that cannot be read says nothing, and if all say nothing the answer is None.
-Not its job: where the files are (cgroups), what is done when there is too little (segment).
+Takes: the kernel's files about it. Gives: a `Room`: free bytes, the limit, and whose limit it is.
+Promises: the tightest limit for this process (of its cgroup and all parent cgroups, version 1 or 2, and of the
+machine). It never raises: a file that cannot be read is ignored, and if none can be read the answer is None.
+Not its job: where the files are (cgroups), what is done if there is too little (segment).
 
-A cgroup does not refuse memory, it kills: hence a look before asking. What counts as free:
-- The page cache and reclaimable kernel memory, as in the kernel's own MemAvailable: they make room when asked. Counting
-  the inactive half of the cache alone (as `kubectl top` does) would refuse memory to whoever reads a dataset twice.
-- Swap, as far as the machine has some free and the cgroup (version 2: memory.swap.max; version 1: memory.memsw) allows.
-Version 2's memory.high is left out: beyond it a process is slowed down, not killed.
+A cgroup does not refuse memory, it kills the process: so we check before we allocate. What counts as free:
+- The page cache and reclaimable kernel memory, as in the kernel's own MemAvailable: the kernel frees them when needed.
+  Counting only the inactive half of the cache (as `kubectl top` does) would refuse memory if a dataset is read twice.
+- Free swap of the machine, as far as the cgroup allows it (version 2: memory.swap.max; version 1: memory.memsw).
+Version 2's memory.high is ignored: above it a process is slowed down, not killed.
 
-One look takes 80 µs on a machine without limits and 150 µs in a container with one (cgroup v1, Linux 6.18).
+One check takes 80 µs on a machine without limits and 150 µs in a container with one (cgroup v1, Linux 6.18).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from feedline.machine.cgroups import folders, number_of, numbers_of
 
 MACHINE, CONTAINER_V1, CONTAINER_V2 = "machine", "container (cgroup v1)", "container (cgroup v2)"
 NO_LIMIT = 1 << 62
-"""Version 1 writes nearly 2**63 for no limit; no machine has that much."""
+"""Without a limit, version 1 writes nearly 2**63; no machine has that much."""
 
 
 class Room(NamedTuple):
-    """What is left of which limit, in bytes. Swap counts as free, but the limit is the one that was set."""
+    """How many bytes are left, and of which limit. Free swap counts in `free`, but not in `limit`."""
 
     free: int
     limit: int
@@ -35,7 +35,7 @@ class Room(NamedTuple):
 
 
 def room(proc: str = "/proc") -> Room | None:
-    """The least room that any limit leaves this process; None if nothing is known.
+    """The room under the tightest limit of this process; None if nothing is known.
 
     >>> left = room()
     >>> left is None or left.which in (MACHINE, CONTAINER_V1, CONTAINER_V2)
@@ -57,13 +57,13 @@ def _of_cgroups(proc: str, spare_swap: int) -> Iterator[Room]:
 
 
 def _room_v2(folder: str, spare_swap: int) -> Room | None:
-    limit = number_of(f"{folder}/memory.max")  # "max" is none
+    limit = number_of(f"{folder}/memory.max")  # None for "max": no limit
     used = None if limit is None else number_of(f"{folder}/memory.current")
     if limit is None or used is None:
         return None
     cache = numbers_of(f"{folder}/memory.stat", "inactive_file ", "active_file ", "slab_reclaimable ")
     most_swap, used_swap = number_of(f"{folder}/memory.swap.max"), number_of(f"{folder}/memory.swap.current")
-    if used_swap is None:  # not kept account of: count on none
+    if used_swap is None:  # the kernel does not count it: assume none
         spare_swap = 0
     elif most_swap is not None:  # else the file says "max"
         spare_swap = min(spare_swap, max(0, most_swap - used_swap))

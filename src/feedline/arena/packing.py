@@ -1,9 +1,9 @@
-"""How a batch of any shape gets into a slot and out of it again in another process.
+"""Writes a batch of any shape into a slot, and reads it back in another process.
 
 Takes: any picklable object. Gives: a `Packed` (where in the slot it is) and, on the other side, the object with its
 large arrays as views on the slot's memory.
-Promises: an array already in the slot is not copied; any other large array is copied into it once; small ones
-travel inside the pickle. What cannot be pickled raises here, in the caller's own loop.
+Promises: an array already in the slot is not copied; any other large array is copied into it once; small arrays stay
+inside the pickle. What cannot be pickled raises here, in the caller.
 Not its job: who owns the slot (slots), what the object means (workers).
 """
 
@@ -27,14 +27,14 @@ from feedline.datasets import Empty
 from feedline.messages import sent_by_value
 
 Reducers = Mapping[type, Callable[[Any, Empty], Any]]
-"""How a framework's arrays are pickled: what `__reduce__` would give, the bytes as one PickleBuffer."""
+"""How a framework's arrays are pickled: like `__reduce__`, with the bytes as one PickleBuffer."""
 
 
 NONE: Reducers = MappingProxyType({})
 
 
 class Packed(NamedTuple):
-    """Where an object lies in its slot: its head, and how far the slot is filled."""
+    """Where an object's head is in its slot, and the slot's capacity."""
 
     start: int
     size: int
@@ -44,7 +44,7 @@ class Packed(NamedTuple):
 def pack(
     value: Any, slot: Slot, writer: Writer, reducers: Reducers = NONE, elsewhere: RowMemory | None = None
 ) -> Packed:
-    """Put an object into the slot that `writer` has been filling; but what lies in a joint one stays there."""
+    """Write an object into the slot that `writer` has been filling. Rows in a joint slot stay there."""
     leaves: list[int] = []
 
     def out_of_band(buffer: pickle.PickleBuffer) -> bool:
@@ -66,7 +66,7 @@ def pack(
 
 
 def unpack(packed: Packed, slot: Slot, pool: SlotPool, joint: Joint | None = None) -> Any:
-    """The object, its large arrays leased from the slot (or copied out when the user keeps very many)."""
+    """The object, with its large arrays leased from the slot (or copied out if the user keeps very many)."""
     slot.capacity = max(slot.capacity, packed.capacity)
     head = slot.mapped(packed.start + packed.size).view(packed.start, packed.size)
     (count,) = struct.unpack_from("<q", head)
@@ -87,7 +87,7 @@ def _leaf(slot: Slot, pool: SlotPool, joint: Joint | None, start: int, size: int
 def _place(raw: memoryview, writer: Writer, elsewhere: RowMemory | None) -> int:
     source = np.frombuffer(raw, np.uint8)
     if elsewhere is not None and (place := elsewhere.claim(source.ctypes.data, raw.nbytes)) is not None:
-        return -1 - place  # below 0: not in this slot
+        return -1 - place  # negative: in the joint slot, not in this one
     start = writer.claim(source.ctypes.data, raw.nbytes)
     if start is None:
         start, mapping = writer.reserve(raw.nbytes)
@@ -96,7 +96,7 @@ def _place(raw: memoryview, writer: Writer, elsewhere: RowMemory | None) -> int:
 
 
 class _DispatchTable(dict[type, Callable[[Any], Any]]):
-    """copyreg's table, plus arrays: all large ones out of band, and all of them writable on the other side."""
+    """copyreg's table, plus arrays: large ones go out of band, and all are writable on the other side."""
 
     def __init__(self, writer: Writer, reducers: Reducers) -> None:
         super().__init__(copyreg.dispatch_table)
@@ -119,14 +119,14 @@ def _reduce_array(array: np.ndarray[Any, Any], writer: Writer) -> Any:
         array = placed
     if array.nbytes < SMALL_LEAF:
         return _small(array)
-    # As bytes: what no buffer format describes (dates, foreign number types) NumPy would send inside the pickle.
+    # As bytes, because NumPy keeps types without a buffer format (dates, foreign number types) inside the pickle.
     order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
     raw: Any = array.reshape(-1, order=order).view(np.uint8)
     return _array_from, (pickle.PickleBuffer(raw), array.dtype, array.shape, order)
 
 
 def _small(array: np.ndarray[Any, Any]) -> Any:
-    # NumPy's own way pickles the dtype as an object, which takes longer than all the rest of a small batch.
+    # NumPy would pickle the dtype as an object, which takes longer than everything else in a small batch.
     if array.dtype.isbuiltin == 1 and array.flags.c_contiguous:
         return _small_array_from, (bytearray(array.data), array.dtype.str, array.shape)
     return array.__reduce_ex__(5)

@@ -1,13 +1,13 @@
-"""One anonymous shared file (`memfd`), in which every slot has a range of its own.
+"""One anonymous shared file (`memfd`), in which every slot has its own range.
 
 Takes: slot numbers and sizes. Gives: mappings of those ranges, in this process or another that has the descriptor.
-Promises: one descriptor in all, whatever the number of slots; a refusal of memory is `MemoryShortage` when it is asked
-for, never SIGBUS when it is written to, and not SIGKILL where a container's limit is known; nothing in /dev/shm,
-nothing that outlives the processes.
+Promises: one descriptor for any number of slots; lack of memory is a `MemoryShortage` when memory is allocated, never
+SIGBUS when it is written, and not SIGKILL if a container's limit is known; nothing in /dev/shm, nothing that outlives
+the processes.
 Not its job: which slot is free (slots), how much memory there is (limits).
 
-Each slot's range starts a fixed, huge stride after the one before. The file is sparse, so that costs nothing, and any
-process can let a slot grow in place without asking another.
+Slot ranges start at multiples of a huge stride. The file is sparse, so that costs nothing, and any process can let a
+slot grow in place without asking another.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from feedline.arena.limits import room
 from feedline.errors import MemoryShortage, add_note
 from feedline.machine.finalizers import undisturbed
 
-STRIDE = 1 << 38  # 256 GiB of room a slot: more than any machine's batch, and 2**25 slots fit below 2**63
+STRIDE = 1 << 38  # 256 GiB per slot: more than any batch needs, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
 CARGO, BOARD = 0, 1 << 24
-"""Slots with a purpose: what travels to the workers, and what all look at. Batches are in between; after the board come
-the workers' last words."""
+"""Special slots: CARGO holds what is sent to the workers, BOARD the progress rows that all can see. Batches are in
+between; after the board come the workers' stacks (last_words)."""
 
 available = hasattr(os, "memfd_create") and hasattr(os, "posix_fallocate")
-"""Linux has it. Elsewhere batches are made in ordinary memory, and there are no worker processes."""
+"""True on Linux. Elsewhere batches are made in ordinary memory, and there are no worker processes."""
 
 _PROT_READ_WRITE = 1 | 2
 _MAP_SHARED = 1
@@ -42,16 +42,16 @@ _MADV_REMOVE = 9
 _PUNCH_HOLE = 1 | 2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
 LOOK = 1 << 22
-"""After this much growth it is looked whether there is memory for more. Clearing so much takes 1,100 µs and a
-look 80 to 150: new memory costs a tenth more at most, and memory that is used again nothing."""
+"""After this much growth the limits are checked. Clearing this much memory takes 1,100 µs and a check 80 to 150: so new
+memory costs at most a tenth more, and reused memory nothing."""
 UNSEEN = 1 << 16
-"""Smaller growth is not counted: it is what a refusal itself needs in order to be reported."""
+"""Smaller growth is not counted: reporting a lack of memory itself needs this much."""
 STEP = 1 << 24
-"""Memory is taken in steps of this size, with a look before each: workers that ask at the same moment see what the
-others have taken by now."""
+"""Memory is taken in steps of this size, with a check before each, so that workers that allocate at the same time see
+what the others have taken."""
 RESERVE = 1 << 25
-"""Never asked for: two steps, for two workers that looked at the same moment, or the pages that Python touches next.
-More in large containers, where workers are more and larger: 1/64 of the limit, up to eight times this."""
+"""This much memory is left free: two steps, for two workers that checked at the same time, or for the pages that Python
+needs next. Large containers have more and larger workers: there it is 1/64 of the limit, up to eight times this."""
 
 _REMEDY = (
     "Lower batch_size, prefetch_factor or num_workers, keep fewer batches (those you hold on to count), or give the "
@@ -66,9 +66,9 @@ _REMEDIES: dict[int | None, str] = {
 }
 
 mappings: set[int] = set()
-"""Where this process has mappings. The kernel limits how many there may be, of all loaders together."""
+"""The addresses of this process's mappings, of all loaders. The kernel limits their number."""
 
-# mmap.mmap keeps a duplicate of the descriptor for every mapping, which is one descriptor per kept batch: hence libc.
+# libc, because mmap.mmap keeps a duplicate of the descriptor for every mapping: one descriptor per kept batch.
 _libc: Any = ctypes.CDLL(None, use_errno=True) if available else None
 if _libc is not None:
     _libc.mmap.restype = ctypes.c_void_p
@@ -88,8 +88,8 @@ class Segment:
 
     def __init__(self, fd: int | None = None) -> None:
         self._fd = fd
-        self._lock = threading.RLock()  # as the pool's: the garbage collector may close it where it is held
-        self._grown = 0  # since somebody looked; not exact among threads, and need not be
+        self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that holds it
+        self._grown = 0  # since the last check; not exact with several threads, and need not be
 
     @property
     def fd(self) -> int:
@@ -100,13 +100,13 @@ class Segment:
                 made = _create() if self._fd is None else -1
                 if self._fd is None:
                     self._fd = made
-                elif made >= 0:  # it was closed meanwhile, in this very thread
+                elif made >= 0:  # the garbage collector closed it meanwhile, in this thread
                     os.close(made)
                 fd = self._fd
         return fd
 
     def allocate(self, slot: int, start: int, stop: int, keep: bool = False) -> None:
-        """Have memory for bytes start…stop of a slot, now. If all of it is not to be had, `keep` what was."""
+        """Allocate bytes start…stop of a slot now. If memory runs out, free what was allocated unless `keep`."""
         if stop - start >= UNSEEN:
             self._grown += stop - start
         if stop - start < UNSEEN or self._grown < LOOK:
@@ -141,18 +141,18 @@ class Segment:
             _libc.fallocate(self.fd, _PUNCH_HOLE, slot * STRIDE + start, stop - start)
 
     def map(self, slot: int, size: int, private: bool = False) -> Mapping:
-        """The first `size` bytes of a slot as memory of this process; writes to a private one are seen by nobody."""
+        """Map the first `size` bytes of a slot into this process; others do not see writes to a private mapping."""
         return Mapping(self.fd, slot * STRIDE, to_page(size), _MAP_PRIVATE if private else _MAP_SHARED)
 
     def board(self, integers: int, create: bool = False) -> memoryview:
-        """Integers that parent and workers see together."""
+        """Integers that the parent and all workers share."""
         size = to_page(8 * integers)
         if create:
             self.allocate(BOARD, 0, size)
         return self.map(BOARD, size).view(0, size).cast("q")
 
     def close(self) -> None:
-        """Let go of the descriptor; mappings live on."""
+        """Close the descriptor; mappings stay valid."""
         with self._lock:
             fd, self._fd = self._fd, -1
         if fd is not None and fd >= 0:
@@ -163,13 +163,13 @@ def _create() -> int:
     try:
         return os.memfd_create("feedline", os.MFD_CLOEXEC)
     except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):  # those speak for themselves
+        if error.errno not in (errno.EMFILE, errno.ENFILE):  # these need no explanation
             add_note(error, "feedline: batches need memory from memfd_create; `feedline preflight` says what is wrong")
         raise
 
 
 def reserve_of(limit: int) -> int:
-    """How much of a limit is never asked for."""
+    """How much of a limit is left free."""
     return min(max(RESERVE, limit // 64), 8 * RESERVE)
 
 
@@ -191,9 +191,9 @@ def _called(slot: int) -> str:
 
 
 class Mapping:
-    """A stretch of mapped memory, unmapped when the last view on it is gone."""
+    """A range of mapped memory, unmapped when no view of it is left."""
 
-    address = 0  # until there is one: a worker may be told to leave before the first line below
+    address = 0  # for `__del__`, if a worker is told to leave before `__init__` has mapped anything
 
     def __init__(self, fd: int, offset: int, size: int, sharing: int) -> None:
         self.size = size
@@ -205,20 +205,20 @@ class Mapping:
         mappings.add(address)
 
     def view(self, start: int, size: int) -> memoryview:
-        """Part of the memory. It keeps the mapping alive; its `obj` can be weakly referred to."""
-        # A ctypes array of a new length is a new class, which takes 40 µs to make: only powers of two are.
+        """A part of the memory. It keeps the mapping alive, and its `obj` supports weak references."""
+        # Each length of a ctypes array is a new class, which takes 40 µs to make: so only powers of two are used.
         leaf: Any = (ctypes.c_char * (1 << (size - 1).bit_length())).from_address(self.address + start)
         leaf.mapping = self
         return memoryview(leaf).cast("B")[:size]
 
     def discard(self, start: int, stop: int) -> None:
-        """Give the pages from a page boundary on back to the system; nobody may need what is in them."""
+        """Give pages back to the system; `start` is a page boundary, and the contents must not be needed any more."""
         _libc.madvise(self.address + start, to_page(stop) - start, _MADV_REMOVE)
 
     @undisturbed
     def __del__(self, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At the interpreter's end what we need may be gone already; the system unmaps it all in a moment.
+        # When the interpreter exits, what we need may be gone already, and the system unmaps everything anyway.
         if self.address and not is_over():
             mappings.discard(self.address)
-            address, self.address = self.address, 0  # never twice: it may be another's by then
+            address, self.address = self.address, 0  # never twice: the address may belong to another mapping by then
             _libc.munmap(address, self.size)

@@ -1,10 +1,10 @@
-"""Slots: who may write where, and when a place is free again.
+"""Slots: who may write where, and when a slot is free again.
 
-Takes: requests for a slot, and the death of the arrays that were handed out. Gives: `Slot` (a place for one batch),
-`Writer` (memory for its leaves), leases (arrays whose end is noticed).
-Promises: a slot is never written while any array delivered from it lives; a user who keeps every batch gets new slots
-and never a stall; a kept small part does not keep the rest of its batch in memory; at most `MAX_LEASED` slots
-wait for the user, older ones give back what is not in use.
+Takes: requests for a slot, and the end of arrays that were handed out. Gives: `Slot` (memory for one batch), `Writer`
+(memory for its leaves), leases (which notice the end of an array).
+Promises: a slot is never written while an array delivered from it exists; a user who keeps every batch gets new slots
+and never waits; a small part that is kept does not keep the rest of its batch in memory; the user holds at most
+`MAX_LEASED` whole slots, and of older ones only the arrays still in use.
 Not its job: what is in a batch (packing), how many tasks may be out (loader).
 """
 
@@ -29,15 +29,15 @@ from feedline.machine.finalizers import undisturbed
 SMALL_LEAF = 1 << 16
 """Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
 MAX_LEASED = 8
-"""Slots the user may hold before the oldest is taken out of circulation; a loop holds two at most."""
+"""How many slots the user may hold before the oldest is retired; an ordinary loop holds at most two."""
 MAX_MAPPED = 32768
-"""With more mappings than this, batches are copied out: Linux allows a process 65,530."""
+"""With more mappings than this, batches are copied out: Linux allows 65,530 per process."""
 LEAST_ROOM = 1 << 15
-"""A slot is never smaller, so that a worker refused memory for a batch can still say so in it."""
+"""The smallest size of a slot, so that a worker that gets no memory for a batch can still report that in it."""
 
 
 class Slot:
-    """A place for one batch: a range of the segment, its mapping here, and the leases on it."""
+    """Memory for one batch: a range of the segment, its mapping in this process, and the leases on it."""
 
     __slots__ = ("capacity", "id", "leases", "mapping", "owner", "retired", "segment", "small")
 
@@ -52,9 +52,9 @@ class Slot:
         self.owner = os.getpid()
 
     def room(self, size: int, shared: bool = False) -> Mapping:
-        """A mapping of at least `size` bytes, all of them allocated. Grows in place; older views stay valid.
+        """A mapping of at least `size` allocated bytes. The slot grows in place; older views stay valid.
 
-        Where others may be at work in it (`shared`), nothing is given back should there be too little memory.
+        If others may be writing to it (`shared`), nothing is freed when memory runs out.
         """
         if size > self.capacity:
             least = to_page(max(size, LEAST_ROOM))
@@ -64,7 +64,7 @@ class Slot:
             except MemoryShortage:
                 if wanted == least:
                     raise
-                wanted = least  # no room to be generous
+                wanted = least  # memory is short: take no more than needed
                 self.segment.allocate(self.id, self.capacity, wanted, keep=shared)
             self.capacity = wanted
         return self.mapped(size)
@@ -76,7 +76,7 @@ class Slot:
         return self.mapping
 
     def lease(self, start: int, size: int) -> memoryview:
-        """A buffer on part of the slot; the slot is not written again before it is gone."""
+        """A buffer on part of the slot; the slot is not written again while this buffer exists."""
         mapping = self.mapped(start + size)
         leaf = mapping.view(start, size)
         lease = Lease(leaf.obj, _ended)
@@ -86,14 +86,14 @@ class Slot:
         return leaf
 
     def retire(self) -> None:
-        """Never to be written again: give back all but what the user still holds."""
+        """This slot is never written again: free everything except what the user still holds."""
         self.retired = True
         self.mapping = None
         end = 0
         for lease in sorted(self.leases, key=lambda lease: lease.start):
             self.segment.free(self.id, end, lease.start)
             end = lease.stop
-        self.segment.free(self.id, end, STRIDE)  # a worker may have let it grow unbeknown to us
+        self.segment.free(self.id, end, STRIDE)  # a worker may have let it grow without our knowledge
         self.capacity = 0
 
 
@@ -105,33 +105,33 @@ class Lease(weakref.ref[Any]):
     mapping: Mapping
     start: int
     stop: int
-    # A weak reference compares and hashes as what it refers to; a lease is itself.
+    # A weak reference compares and hashes like its referent; a lease must compare by identity.
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
-_live: set[Lease] = set()  # a weak reference must itself be alive for its end to be noticed
+_live: set[Lease] = set()  # a weak reference calls back only if it is itself alive
 
 
 @undisturbed
 def _ended(lease: Lease, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
-    # Runs wherever the last view dies, in any thread: only single, atomic steps.
-    if is_over():  # what we need may be gone already, and the system takes all memory back in a moment
+    # Runs where the last view is dropped, in any thread: so only single, atomic steps.
+    if is_over():  # what we need may be gone already, and the system frees all memory anyway
         return
     _live.discard(lease)
-    if lease.slot.owner == os.getpid():  # a forked child's copy of a batch says nothing about ours
-        if lease.slot.retired and lease in lease.slot.leases:  # else that is done, and the place may be another's
+    if lease.slot.owner == os.getpid():  # not the end of a forked child's copy
+        if lease.slot.retired and lease in lease.slot.leases:  # else its pages are freed, and may be used again
             lease.mapping.discard(lease.start, lease.stop)
         lease.slot.leases.discard(lease)
 
 
 class HandedOut:
-    """Arrays that lie in a slot, found again by their addresses when they are sent."""
+    """Arrays in a slot, which are recognised by their addresses when they are sent."""
 
     __slots__ = ("_leaves", "_mappings")
 
     def __init__(self) -> None:
-        self._mappings: list[Mapping] = []  # more than one when the slot grew meanwhile
+        self._mappings: list[Mapping] = []  # more than one if the slot has grown
         self._leaves: dict[int, int] = {}
 
     def _lies(self, mapping: Mapping, start: int, size: int) -> None:
@@ -140,7 +140,7 @@ class HandedOut:
         self._leaves[start] = size
 
     def claim(self, address: int, size: int) -> int | None:
-        """Where in the slot a leaf made by `empty` lies; None for any other memory. A leaf is claimed once."""
+        """The offset in the slot of a leaf made by `empty`; None for any other memory. A leaf can be claimed once."""
         for mapping in self._mappings:
             start = address - mapping.address
             if self._leaves.get(start) == size and start + size <= mapping.size:
@@ -150,10 +150,10 @@ class HandedOut:
 
 
 class Writer(HandedOut):
-    """Hands out memory for the leaves of one batch, one after the other, in a slot.
+    """Hands out memory in a slot for the leaves of one batch, one after another.
 
-    Leased for arrays that go to the user as they are (threads, in-process); unleased in a worker process, where the
-    consumer's process holds the leases.
+    `leased` is true for arrays that go to the user directly (threads, in-process), and false in a worker process: there
+    the main process makes the leases.
     """
 
     __slots__ = ("_leased", "_slot", "end")
@@ -165,7 +165,7 @@ class Writer(HandedOut):
         self.end = 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """An uninitialised array: in the slot if it is large, else an ordinary one."""
+        """An uninitialised array: in the slot if it is large, else in ordinary memory."""
         dtype = np.dtype(dtype)  # users write np.float32, as np.empty allows
         size = prod(shape) * dtype.itemsize
         if size < SMALL_LEAF or dtype.hasobject:
@@ -176,7 +176,7 @@ class Writer(HandedOut):
         return np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
 
     def reserve(self, size: int) -> tuple[int, Mapping]:
-        """Take `size` bytes of the slot, from a page boundary on, so that each leaf can be given back alone."""
+        """Take `size` bytes of the slot, starting at a page boundary, so that each leaf can be freed alone."""
         start = to_page(self.end)
         mapping = self._slot.room(start + size)
         self.end = start + size
@@ -190,8 +190,8 @@ class SlotPool:
         self.segment = Segment()
         self._lock = threading.RLock()  # the garbage collector may close the pool in a thread that holds it
         self._free: list[Slot] = []
-        self._small: list[Slot] = []  # free, too
-        self._lent: list[Slot] = []  # small ones with leases: not the user's, but of pieces that wait for others
+        self._small: list[Slot] = []  # free small slots
+        self._small_leased: list[Slot] = []  # small slots of pieces that wait to be joined, not held by the user
         self._out: set[Slot] = set()
         self._leased: list[Slot] = []
         self._retired: list[Slot] = []
@@ -199,15 +199,15 @@ class SlotPool:
         self._spare_numbers: list[int] = []
         self._numbers = CARGO + 1
         self.returned: deque[Slot] = deque()
-        """Slots that several workers have filled (arena.joint), and none does any more."""
+        """Joint slots (arena.joint) that no worker fills any more."""
         self._closed = False
         self._owner = os.getpid()
 
     def take(self, small: bool = False) -> Slot:
-        """A slot nobody uses: the one freed last, whose pages are warm, or a new one.
+        """A free slot: the one freed last, whose pages are warm, or a new one.
 
-        Small ones are for pieces of batches. There are many, and a slot never shrinks: if whole batches were made in
-        them now and then, each would grow to the size of one.
+        Small slots are for pieces of batches. There are many of them, and a slot never shrinks: if whole batches were
+        sometimes made in them, each would grow to the size of a batch.
         """
         with self._lock:
             self._collect()
@@ -217,7 +217,7 @@ class SlotPool:
             return slot
 
     def put(self, slot: Slot) -> None:
-        """The slot's batch is delivered or discarded: free at once, or when its leases have ended."""
+        """The slot's batch is delivered or discarded: the slot is free now, or when its leases have ended."""
         with self._lock:
             self._put(slot)
 
@@ -226,12 +226,12 @@ class SlotPool:
         if self._closed:
             slot.retire()
         elif slot.leases:
-            (self._lent if slot.small else self._leased).append(slot)
+            (self._small_leased if slot.small else self._leased).append(slot)
         else:
             (self._small if slot.small else self._free).append(slot)
 
     def give_back_small(self) -> None:
-        """Nothing is made in pieces any more: let go of the memory of small slots that are free."""
+        """No batch is in pieces any more: release the memory of free small slots."""
         if self.inherited:  # see close
             return
         with self._lock:
@@ -242,33 +242,33 @@ class SlotPool:
             self._small = []
 
     def occupancy(self) -> tuple[int, int, int]:
-        """Slots being filled or delivered, held by the user, and free."""
+        """How many slots are being filled or delivered, are held by the user, and are free."""
         with self._lock:
             self._collect()
-            return len(self._out) + len(self._lent), len(self._leased), len(self._free) + len(self._small)
+            return len(self._out) + len(self._small_leased), len(self._leased), len(self._free) + len(self._small)
 
     @property
     def crowded(self) -> bool:
-        """So many batches are kept that further ones had better be copied out."""
+        """Are so many batches kept that further ones should be copied out?"""
         return len(mappings) >= MAX_MAPPED
 
     @property
     def inherited(self) -> bool:
-        """This is a forked child's copy: what it takes for free memory is its parent's and its siblings', too."""
+        """Is this a forked child's copy? Then its parent and siblings use the same memory, even if it looks free."""
         return self._owner != os.getpid()
 
     def close(self) -> None:
-        """Give back everything but what the user still holds."""
-        if self.inherited:  # not ours to give back; and some thread of the parent's may hold the lock for ever
+        """Release everything except what the user still holds."""
+        if self.inherited:  # the memory is the parent's; and a thread that exists only there may hold the lock
             self.segment.close()
             return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            for slot in (*self._free, *self._small, *self._leased, *self._lent, *self._out):
+            for slot in (*self._free, *self._small, *self._leased, *self._small_leased, *self._out):
                 slot.retire()
-            self._free, self._small, self._leased, self._lent, self._retired = [], [], [], [], []
+            self._free, self._small, self._leased, self._small_leased, self._retired = [], [], [], [], []
             self.segment.close()
 
     def _collect(self) -> None:
@@ -276,8 +276,8 @@ class SlotPool:
             self._put(self.returned.popleft())
         if self._leased:
             self._leased = _still_leased(self._leased, self._free)
-        if self._lent:
-            self._lent = _still_leased(self._lent, self._small)
+        if self._small_leased:
+            self._small_leased = _still_leased(self._small_leased, self._small)
 
     def _new(self, small: bool) -> Slot:
         while len(self._leased) > MAX_LEASED:
@@ -292,10 +292,10 @@ class SlotPool:
         return Slot(self.segment, self._numbers - 1, small)
 
     def _sweep(self) -> None:
-        # Only when the list has doubled: a user who keeps everything must not pay for a scan per batch.
+        # Only when the list has doubled: if the user keeps everything, a scan per batch would be too slow.
         ended = {slot for slot in self._retired if not slot.leases}
         for slot in ended:
-            # A leaf that ended while its slot was being retired may have given nothing back: neither knew of the other.
+            # If a leaf ended while its slot was being retired, neither of the two may have freed its pages.
             self.segment.free(slot.id, 0, STRIDE)
             self._spare_numbers.append(slot.id)
         self._retired = [slot for slot in self._retired if slot not in ended]
@@ -303,7 +303,7 @@ class SlotPool:
 
 
 def _still_leased(slots: list[Slot], free: list[Slot]) -> list[Slot]:
-    """Those of them; the others go to the free ones."""
+    """The slots that still have leases. Slots whose leases have ended become free."""
     ended = [slot for slot in slots if not slot.leases]
     free.extend(ended)
     return [slot for slot in slots if slot not in ended] if ended else slots
@@ -316,24 +316,24 @@ class LocalMemory:
         self._pool = pool
         self._small = small
         self.slot: Slot | None = None
-        """Where the batch lies that is being made, if it has a large leaf."""
+        """The slot of the batch that is being made, if it has a large leaf."""
         self._writer: Writer | None = None
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array that the user may keep."""
         if self._writer is None:
-            if prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF or not self._can_lend():
+            if prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF or not self._may_use_slots():
                 return np.empty(shape, dtype)
             assert self._pool is not None
             self.slot = self._pool.take(self._small)
             self._writer = Writer(self.slot, leased=True)
         return self._writer.empty(shape, dtype)
 
-    def _can_lend(self) -> bool:
+    def _may_use_slots(self) -> bool:
         return self._pool is not None and not self._pool.crowded and not self._pool.inherited
 
     def finish(self) -> None:
-        """The batch is made; its slot is free as soon as its arrays are gone."""
+        """The batch is made; its slot becomes free when its arrays no longer exist."""
         if self._pool is not None and self.slot is not None:
             slot, self.slot, self._writer = self.slot, None, None
             self._pool.put(slot)

@@ -1,1 +1,1 @@
-"""One epoch after another: what is out, who makes it, and what to do when that goes wrong."""
+"""Runs epochs: which batches are out, which worker makes them, and what to do when that fails."""

@@ -1,11 +1,11 @@
-"""Batches that several workers make together: when, in which parts, and put together again.
+"""Batches that several workers make together: decides when, divides them into parts, and joins the parts.
 
-Takes: entries of the ledger that are to be sent, and those whose parts are all back. Gives: how many parts an entry is
-to have and their tasks; the whole outcome, or that the batch has to be made once more by one worker.
+Takes: entries of the ledger before they are sent, and when all their parts are back. Gives: the number of parts and
+their tasks; the whole outcome, or the answer that one worker has to make the batch again.
 Promises: the same batches and errors as without it. A batch whose parts do not fit together, or that draws from a
 global generator, is made by one worker.
-Not its job: sending (loop), deaths (recovery), how many parts pay (division), making one (workers.piecework), the
-arrays (collate.pieces).
+Not its job: sending (loop), deaths (recovery), how many parts are worth it (division), making a part
+(workers.piecework), joining arrays (collate.pieces).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from feedline.messages.task import Task
 from feedline.workers.job import Job
 
 TIMED = 64
-"""From this part on only after every 64th is it looked up what a sample takes: that costs 5 µs."""
+"""Before this part the time per sample is updated after each part, then only after every 64th: that costs 5 µs."""
 
 
 def may_split(job: Job) -> bool:
-    """Could several workers make one batch of this job, as far as can be seen without reading a sample?"""
+    """Could several workers make one batch of this job together? This is decided without reading a sample."""
     plain = job.batched and not job.stream and job.collate_fn is None and job.on_error == "raise" and not job.in_turn
     if not plain or job.num_workers < 2 or job.registrations or not job.dialect.pieces.are_plain():
         return False
-    if job.fetch_threads or awaits(job.dataset):  # a worker reads as many at a time as a batch has
+    if job.fetch_threads or awaits(job.dataset):  # one worker reads all samples of a batch at the same time
         return False
     return not job.dialect.reads_many(job.dataset) and job.dialect.batch_reader(job.dataset) is None
 
 
 class Splitting:
-    """One set of workers'."""
+    """Splits the batches of one set of workers."""
 
     def __init__(self, pieces: Pieces, division: Division, ledger: Ledger, workers: Workers) -> None:
         self._joins = pieces.join
@@ -50,23 +50,23 @@ class Splitting:
         self._spent = workers.traits.spent
         self._race = Race()
         self._in_order = True
-        self._begun = 0  # parts sent in this run before any came back; -1 if one has
+        self._begun = 0  # parts sent in this run before the first came back; then -1
         self._used_small = False
         self._largest = self._seen = self._samples = self._look_at = 0
         self.idle = False
-        """No batch is worth it: there is nothing to decide or to look at. (That would be 5 µs a batch.)"""
+        """No batch is worth splitting, so nothing is decided or measured. (That would cost 5 µs per batch.)"""
         self.holds = False
-        """Has an entry been kept back until more is known?"""
+        """Has an entry been held back until more is known about samples?"""
 
     def begin(self, in_order: bool, goes_on: bool) -> None:
-        """A run begins; `goes_on` if some of its batches were sent early, so that workers are at it already."""
+        """A run begins; `goes_on` if some of its batches were sent early, so that workers are busy already."""
         self._in_order = in_order
         self._begun = -1 if goes_on else 0
         self.idle = self.holds = False
         self._race.begin()
 
     def parts_for(self, task: Task, workers: int) -> int:
-        """In how many parts the task goes out; 0: not yet."""
+        """The number of parts for this task; 0 means that it should wait."""
         if self.idle:
             return 1
         size = _size(task)
@@ -98,8 +98,8 @@ class Splitting:
         return list(self._ledger.divide(entry, tasks, joint))
 
     def refuses(self, part: Part, workers: int) -> bool:
-        """A part is back; the ledger has not taken it yet. Does it say that no batch of this loader can be
-        made in parts? Also keeps up what a sample takes."""
+        """A part is back, and the ledger has not taken it yet. Does it say that no batch of this loader can be made in
+        parts? Also updates the time per sample."""
         if self.idle:
             self._count(self._largest)
             return False
@@ -132,30 +132,30 @@ class Splitting:
         self.idle = whole and not self._ledger.has_divided and not self.holds
 
     def rest(self) -> None:
-        """Nothing is to be done at the moment: let go of memory that only parts of batches need."""
+        """The loop is about to wait: release memory that only divided batches need."""
         if self._used_small and not self._ledger.has_divided:
             self._used_small = False
             if self._pool is not None:
                 self._pool.give_back_small()
 
     def joined(self, entry: Entry) -> Outcome | None:
-        """The whole of an entry whose parts are all back; None if one worker has to make it."""
+        """The outcome of an entry whose parts are all back; None if one worker has to make it again."""
         outcomes = [part.outcome for part in entry.parts if part.outcome is not None]
         marks = tuple(each for one in outcomes if one.notice is not None for each in one.notice.marks)
         drawing = tuple(each for one in outcomes if one.notice is not None for each in one.notice.drawing)
         notice = Notice(marks=marks, drawing=drawing) if marks or drawing else None
         failed = next((one for one in outcomes if one.failure is not None), None)
         if failed is not None and failed.failure is not None:
-            if failed.failure.name == MemoryShortage.__name__:  # one worker at a time may have enough
+            if failed.failure.name == MemoryShortage.__name__:  # memory may suffice for one worker at a time
                 self._division.never = True
                 return None
-            # The first of them, as whoever reads one sample after the other would have met it.
+            # The error of the first part, because one worker alone would have met that error first.
             return failed._replace(notice=notice)
         if any(one.notice is not None and one.notice.apart is not None for one in outcomes):
             return None
         try:
             batch = self._join([one.batch for one in outcomes], entry)
-        except Exception:  # a Misfit, or no memory: whoever makes it whole will say so
+        except Exception:  # a Misfit, or no memory: the worker that makes it whole will report it
             self._division.never = True
             return None
         return Outcome(entry.task.seq, batch, _size(entry.task), notice=notice)
@@ -171,7 +171,7 @@ class Splitting:
 
 
 def _some(task: Task, rows: Rows) -> Task:
-    """The task for some of its rows."""
+    """The task with some of its rows."""
     assert task.indices is not None
     first = task.first + rows.start * task.stride if task.first >= 0 else -1
     return task._replace(indices=task.indices[rows.start : rows.stop], first=first, rows=rows)

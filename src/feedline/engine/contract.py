@@ -1,8 +1,8 @@
-"""What is asked of any kind of worker. Ten members; tests/engine/worker_contract.py is what a new kind has to pass.
+"""What every kind of worker must provide: ten members. A new kind has to pass tests/engine/worker_contract.py.
 
 Takes: parts of batches (engine.ledger). Gives: the same parts with their outcomes, in any order, and deaths.
-Promises: every part sent has an answer sooner or later, or is among those a death has lost; no call but `receive`
-blocks on a worker.
+Promises: every part that was sent gets an answer sooner or later, or is listed as lost by a death; no call except
+`receive` blocks on a worker.
 Not its job: order and limits (ledger, loop), what a task does (workers.body), what to do about a death (recovery) or a
 stall (waiting).
 """
@@ -24,15 +24,15 @@ CLOSED_MEANWHILE = (
 
 
 class Traits(NamedTuple):
-    """What is true of a set of workers as long as it is there."""
+    """Facts about a set of workers that never change."""
 
     pool: SlotPool | None
-    """Where batches lie, if there is shared memory."""
+    """Where batches are stored, if there is shared memory."""
     spent: Callable[[], Spent]
-    """What they have spent their time on since they were started, those that have died since included. Like `stop` it
-    holds nothing of the job, so that a job which refers to its own loader does not keep that alive."""
+    """What the workers have spent their time on since the start, including those that have died. Like `stop`, it holds
+    no reference to the job, so that a job which refers to its own loader does not keep the loader alive."""
     forked: bool = False
-    """Are they copies of this process, which share its memory as long as neither writes?"""
+    """Are they forked copies of this process, which share its memory until one side writes?"""
     work_ahead: bool = True
     """Do they work while the user's loop computes? Else `receive` makes the batch."""
 
@@ -43,31 +43,31 @@ class Workers(Protocol):
     traits: Traits
 
     def resize(self, count: int) -> None:
-        """Have so many from now on, of those the job allows for; who is dismissed does what was sent before. The first
-        call starts them. With a stream, or if they are given batches in turn, the number stays what it is."""
+        """Have this many workers from now on, at most the job's number. A dismissed worker first finishes what was sent
+        to it. The first call starts them. With a stream, or with batches given in turn, the number does not change."""
 
     def send(self, part: Part, first: bool = False) -> None:
-        """Hand out a part; before all that nobody has taken yet, if `first`."""
+        """Hand out a part; if `first`, before all parts that no worker has taken yet."""
 
     def drop_before(self, run: int) -> None:
-        """Parts of earlier runs need not be made: their consumer has left. Each has its answer all the same."""
+        """Parts of earlier runs need not be made: their consumer has left. Each still gets an answer."""
 
     def receive(self, timeout: float | None) -> Sequence[Part | Death]:
-        """What is there, or else the next to come; empty if nothing came within `timeout` seconds. A part has its
-        outcome now; none if it was of a run that nobody wanted any more, and so was not made. A `WorkerError` if
+        """The answers and deaths that are there, or else the next to come; empty if none came within `timeout` seconds.
+        Each part has its outcome now, or None if it was not made because its run is over. Raises `WorkerError` if
         another thread calls `stop` meanwhile."""
 
     def standing(self) -> list[Standing]:
-        """Where each worker is."""
+        """What each worker is doing now."""
 
     def stacks(self, ask: bool = False) -> dict[int, str]:
-        """What workers have written of their stacks since they were last asked; `ask` has them write, soon."""
+        """The stacks that workers have written since they were last asked; `ask` makes them write again, soon."""
 
     def kill(self, number: int) -> None:
-        """End that worker, whatever it is at; `receive` will give its death."""
+        """End that worker, whatever it is doing; `receive` will report its death."""
 
     def revive(self, number: int, elsewhere: bool) -> None:
         """Put a new worker in the place of a dead one, by another start method if `elsewhere`."""
 
     def stop(self) -> None:
-        """End them and give everything back. May be called twice, and in any state."""
+        """End the workers and release everything. May be called twice, and in any state."""

@@ -1,9 +1,9 @@
-"""From the plan to the workers and back: batches are sent out as far as there is room, and their answers taken in.
+"""From the plan to the workers and back: sends out batches while there is room, and takes in their answers.
 
 Takes: an epoch's tasks, the ledger, workers. Gives: entries that have an outcome, in the ledger.
-Promises: no more is out than there is room for; what was sent early for this epoch is taken over if it is what the
-epoch begins with, and dropped if not; a sampler's error comes after the batches before it.
-Not its job: delivering (loop), deaths (recovery), waiting (waiting), in how many parts a batch goes out (splitting).
+Promises: no more batches are out than there is room for; batches sent early for this epoch are used if the epoch does
+begin with them, and dropped if not; a sampler's error is raised after the batches before it.
+Not its job: delivering (loop), deaths (recovery), waiting (waiting), the number of parts of a batch (batch_splitting).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from feedline.supervise.watch import Death
 
 
 class Dispatch:
-    """One epoch's."""
+    """Sends and receives the batches of one epoch."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class Dispatch:
         self._begun = False
         self._more = True
         self.sampler_error: Exception | None = None
-        """Why there are no more tasks, if it is not the end."""
+        """The error that ended the tasks; None if they came to their end."""
         self.held = 0
-        """Batches that have left ahead of the user: each keeps its place until it is asked for."""
+        """How many batches were taken before the user asked: each keeps its place until the user asks for it."""
 
     def fill(self) -> None:
-        """Send out batches as far as there is room."""
+        """Send out batches while there is room."""
         crew, ledger, queue = self._crew, self._ledger, self._ledger.queue
         if not self._begun:
             self._begin()
@@ -69,7 +69,7 @@ class Dispatch:
                 crew.workers.send(ledger.plan(task, self._tasks.sampler_state()))
             else:
                 self._send(ledger.add(task, self._tasks.sampler_state()))
-        # Places that are free from now on are the next epoch's.
+        # Places that become free from now on are used for the next epoch.
         if not self._more and self._foresee is not None and crew.works_ahead:
             while len(queue) + len(ledger.early) < room:
                 following = self._next_epoch.following(self._foresee)
@@ -86,13 +86,13 @@ class Dispatch:
                 workers.send(part)
 
     def _begin(self) -> None:
-        """Take over what the epoch before has sent early for this one, if it is what this one begins with."""
+        """Use the batches that the last epoch sent early for this one, if this epoch does begin with them."""
         self._begun, early = True, self._ledger.early
         if not early:
             return
         self._recovery.tell_of_early_deaths(self._crew.untold)
         tasks: list[tuple[Task, Any]] = []
-        if not self._passed.came_ahead:  # else it goes on in its middle, which nobody has foreseen
+        if not self._passed.came_ahead:  # else it resumes in its middle, which was not predicted
             while len(tasks) < len(early) and (task := self._next_task()) is not None:
                 tasks.append((self._recovery.careful(task), self._tasks.sampler_state()))
         if self._next_epoch.is_right([entry.task for entry in early], [task for task, _ in tasks]):
@@ -107,7 +107,7 @@ class Dispatch:
         self._ledger.early = []
         for entry, (task, state) in zip(early, tasks, strict=True):
             self._ledger.adopt(entry, task, state)
-        for entry in reversed(self._ledger.unsent()):  # their worker died; the first of them is to be the very first
+        for entry in reversed(self._ledger.unsent()):  # their worker died; each goes before those sent so far
             self._recovery.send_first(entry)
 
     def _next_task(self) -> Task | None:
@@ -126,7 +126,7 @@ class Dispatch:
         return None
 
     def take(self, events: Sequence[Part | Death]) -> None:
-        """Take in what workers say."""
+        """Take in answers and deaths."""
         for event in events:
             if isinstance(event, Death):
                 for entry in self._recovery.after(event):
@@ -161,7 +161,7 @@ class Dispatch:
         self._note(entry)
 
     def _note(self, entry: Entry) -> None:
-        """Take in, as soon as it is known, what an outcome says of its stream and its worker."""
+        """Note what an outcome says about its stream and its worker, as soon as it arrives."""
         assert entry.outcome is not None
         if self._ends is not None:
             self._recovery.note(entry.outcome)

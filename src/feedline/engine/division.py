@@ -1,12 +1,13 @@
 """Into how many pieces a batch is divided among workers.
 
-Takes: what is known of a loader's samples and of how its tasks come back. Gives: a number of pieces, 1 for the whole.
-Promises: decided from facts alone; samples that take next to no time are never divided once that is known.
-Not its job: sending parts out and putting them together (splitting).
+Takes: what is known about a loader's samples and the order in which its tasks come back. Gives: a number of pieces; 1
+means that the batch stays whole.
+Promises: it decides from facts alone; once samples are known to be very fast, their batches are never divided.
+Not its job: sending parts out and joining them (batch_splitting).
 
-A batch is divided where somebody would wait for one worker while others could help: the first batches of an epoch,
-before which nothing has been made ahead, and all batches while some tasks take much longer than others. A steady flow
-of equal batches gains nothing from it.
+A batch is divided if the loop would otherwise wait for one worker while others could help. That is so for the first
+batches of an epoch, because nothing was prefetched, and while some tasks take much longer than others. A steady flow of
+equal batches gains nothing.
 """
 
 from __future__ import annotations
@@ -17,38 +18,38 @@ from itertools import pairwise
 from typing import NamedTuple
 
 PIECE_SECONDS = 0.002
-"""A piece takes at least that long: to send one out and take it in costs about 0.15 ms, less than a tenth of it. Not
-chosen by a benchmark: in benchmarks/stragglers.py all pieces are longer."""
+"""A piece takes at least this long: sending one and taking it in costs about 0.15 ms, less than a tenth of this. No
+benchmark chose it: in benchmarks/stragglers.py all pieces are longer."""
 PER_WORKER = 2
-"""Pieces for each worker while tasks are uneven, so that whoever is not held up takes over: of 1, 2 and 4 the best in
-benchmarks/stragglers.py, by little."""
+"""Pieces for each worker while tasks are uneven, so that fast workers take over from slow ones. The best of 1, 2 and 4
+in benchmarks/stragglers.py, by little."""
 UNKNOWN = 4
-"""Pieces for each worker that go out before the first has come back, when nothing is known of the samples."""
+"""Pieces for each worker that go out before the first comes back, while nothing is known about the samples."""
 JOINING_SHARE = 0.1
-"""Of the time in which all workers together make a batch, the most that joining it may take the user's process.
-Large leaves are in their place already; a copy of small ones takes 0.12 ms a megabyte."""
+"""Joining a batch in the user's process may take at most this share of the time that all workers together need to make
+it. Large leaves are in their place already; copying small ones takes 0.12 ms per megabyte."""
 REMEMBERED = 256
-"""Tasks after one that was overtaken for which that counts."""
+"""After a task was overtaken, this many further tasks count as uneven."""
 
 
 class DivisionFacts(NamedTuple):
-    """What a division follows from."""
+    """The facts that decide into how many pieces a batch is divided."""
 
     size: int
     """Samples in the batch."""
     workers: int
     seconds: float | None
-    """What a sample takes, as far as it is known."""
+    """How long a worker needs for a sample, if that is known."""
     begun: int
-    """Pieces (and whole batches) sent out in this epoch before any came back; -1 if one has."""
+    """Pieces (and whole batches) sent out in this epoch before the first came back; then -1."""
     uneven: bool
-    """Has a task lately taken so long that others overtook it, in a loop that wants its batches in order?"""
+    """Have later tasks recently overtaken a slow one, in a loop that wants its batches in order?"""
     joining: float = 0.0
-    """Seconds that putting a batch together takes, for each sample, as far as it is known."""
+    """Seconds per sample that joining a batch takes; 0 if that is not known."""
 
 
 def pieces_for(facts: DivisionFacts) -> int:
-    """How many; 0 if the batch had better wait until one has come back.
+    """The number of pieces; 0 if the batch should wait until the first piece of this epoch is back.
 
     >>> pieces_for(DivisionFacts(size=64, workers=4, seconds=None, begun=0, uneven=False))
     4
@@ -73,7 +74,7 @@ def pieces_for(facts: DivisionFacts) -> int:
 
 
 def is_small(size: int, seconds: float) -> bool:
-    """Is a batch of so many samples never worth dividing?
+    """Is a batch of this many samples never worth dividing?
 
     >>> is_small(8, 0.000_01), is_small(64, 0.001)
     (True, False)
@@ -82,12 +83,12 @@ def is_small(size: int, seconds: float) -> bool:
 
 
 def _worth(size: int, seconds: float) -> int:
-    """Pieces that all take long enough."""
+    """The most pieces that all take long enough."""
     return int(size * seconds / PIECE_SECONDS)
 
 
 def bounds(size: int, pieces: int) -> list[tuple[int, int]]:
-    """Where each piece begins and ends; none is more than a sample longer than another.
+    """Where each piece begins and ends; their lengths differ by at most one sample.
 
     >>> bounds(10, 3)
     [(0, 3), (3, 6), (6, 10)]
@@ -98,23 +99,23 @@ def bounds(size: int, pieces: int) -> list[tuple[int, int]]:
 
 @dataclass
 class Division:
-    """What a loader knows of dividing its batches, for all its epochs."""
+    """What a loader has learnt about dividing its batches, in all its epochs."""
 
     never: bool = False
-    """It has been found that its batches have to be made whole."""
+    """Batches of this loader turned out not to be divisible."""
     seconds: float | None = None
-    """What a sample takes a worker."""
+    """How long a worker needs for a sample, on average."""
     quickest: float = math.inf
-    """…in the piece that took the least: with more workers than CPUs the others have mostly waited for one. (16 workers
-    with nothing to do, benchmarks/growth.py: 1 ms a sample on average, and so pieces of batches that take 0.5 ms.)"""
+    """Seconds per sample in the fastest piece: with more workers than CPUs, the others mostly waited for a CPU. (16
+    idle workers in benchmarks/growth.py: 1 ms a sample on average, so batches of 0.5 ms would be divided.)"""
     joining: float | None = None
-    """What putting a batch together takes at best, for each sample: the first time memory is new, which costs more."""
+    """Seconds per sample for joining a batch, at best: the first time costs more, because its memory is new."""
 
 
 class Race:
-    """Parts sent out one after the other: does one of them take much longer than those around it?
+    """Does one of the parts that are out take much longer than those sent just before and after it?
 
-    Workers finish equal parts about in order: while one takes one part, each of the others takes one, too.
+    Workers finish equal parts about in order: while one worker makes a part, each of the others makes one too.
 
     >>> race = Race()
     >>> race.back(was_first=False, workers=2); race.is_uneven
@@ -133,7 +134,7 @@ class Race:
             self._uneven_for -= 1
 
     def back(self, was_first: bool, workers: int) -> None:
-        """One is back; was it, of those that were out, the one that was sent first?"""
+        """A part is back. `was_first`: was it sent before all others that are out?"""
         if was_first:
             self._past = 0
             return
@@ -142,10 +143,10 @@ class Race:
             self._uneven_for = REMEMBERED
 
     def begin(self) -> None:
-        """A run begins; what has been found stays."""
+        """A run begins; whether tasks are uneven is remembered."""
         self._past = 0
 
     @property
     def is_uneven(self) -> bool:
-        """Has one been overtaken lately?"""
+        """Has a part been overtaken recently?"""
         return self._uneven_for > 0

@@ -1,8 +1,8 @@
-"""Batches that the loop makes itself (num_workers=0), watched: one that does not come is explained, or given up.
+"""Watches batches that the loop makes itself (num_workers=0): explains one that does not come, or gives it up.
 
-Takes: the inline workers, the user's wishes (`ErrorPolicy`, `timeout`). Gives: warnings, and `WorkerTimeout`.
-Promises: the same report as with workers, made by the watchdog's thread, which looks on while the loop is stuck; time
-spent at a debugger's prompt does not count; a batch pays for none of it unless there is a `timeout`.
+Takes: the inline workers, the user's settings (`ErrorPolicy`, `timeout`). Gives: warnings, and `WorkerTimeout`.
+Promises: the same report as with workers, made by the watchdog's thread while the loop is stuck; time spent at a
+debugger's prompt does not count; it costs a batch nothing unless there is a `timeout`.
 Not its job: the thread (supervise.watchdog), the sentences (supervise.telling).
 """
 
@@ -24,13 +24,13 @@ from feedline.workers.inline import InlineWorkers
 
 Warn = Callable[[str, FrameType | None], None]
 AGAIN_SECONDS = 1.0
-"""Until what was interrupted and is still there is interrupted again."""
+"""A batch that goes on after an interrupt is interrupted again after this long."""
 DEBUGGERS = frozenset(["bdb", "pdb", "ipdb", "pudb", "pydevd", "_pydevd_bundle", "debugpy"])
-"""Modules; who stands in one of these stands at a prompt."""
+"""Modules of debuggers: a thread whose stack is in one of them is at a debugger's prompt."""
 
 
 class InlineWatch:
-    """One iteration's."""
+    """Watches one iteration."""
 
     def __init__(
         self, workers: InlineWorkers, error_policy: ErrorPolicy, timeout: float, describe: telling.Describe, warn: Warn
@@ -43,12 +43,12 @@ class InlineWatch:
         self._interrupt = Interrupt()
         self._patience: Patience | None = None
         self._of = 0
-        """The batch that patience is for: when it began."""
+        """When the batch began that `_patience` belongs to."""
         self._error = ""
         workers.entry.watch(self.look, min(filter(None, (error_policy.stall_warning, timeout))))
 
     def receive(self) -> Sequence[Part | Death]:
-        """Have a batch made within `timeout`; without one, there is no need to ask here."""
+        """Have a batch made within `timeout`. Only called if there is a timeout."""
         interrupt, outcome = self._interrupt, None
         try:
             try:
@@ -57,7 +57,7 @@ class InlineWatch:
             finally:
                 interrupt.close()
         except TimeIsUp:
-            if not interrupt.sent:  # it is that of a loader whose sample reads from this one
+            if not interrupt.sent:  # another loader sent it: one of its samples reads from this loader
                 raise
         if interrupt.sent or outcome is None:
             raise WorkerTimeout(self._error) from None
@@ -68,7 +68,7 @@ class InlineWatch:
         self._workers.entry.leave()
 
     def look(self, entry: WatchedLoop, now: float, stood_still: float) -> float:
-        """In the watchdog's thread, while a batch is under way: when to look again."""
+        """Called in the watchdog's thread while a batch is being made. Returns when to look again."""
         began = entry.began
         if began != self._of or self._patience is None:
             self._of, self._error = began, ""
@@ -105,14 +105,14 @@ class InlineWatch:
         )
 
     def _say(self, text: str, entry: WatchedLoop, frame: FrameType | None) -> None:
-        if entry.began == self._of:  # else it has come meanwhile
+        if entry.began == self._of:  # else the batch has come meanwhile
             self._warn(text, frame)
 
 
 def watch_for(
     workers: object, error_policy: ErrorPolicy, timeout: float, describe: telling.Describe, warn: Warn
 ) -> InlineWatch | None:
-    """Who watches these workers if nobody else does, and the user wants it."""
+    """The watch for these workers; None if they do not need one or the user does not want one."""
     if (
         not isinstance(workers, InlineWorkers)
         or not workers.may_be_stuck
@@ -123,7 +123,7 @@ def watch_for(
 
 
 def _is_debugged(frame: FrameType | None) -> bool:
-    """Does that thread stand at a debugger's prompt, which was opened in the user's code that we call?"""
+    """Is that thread at a debugger's prompt that was opened in user code called by us?"""
     while frame is not None:
         root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if root == "feedline":

@@ -1,15 +1,15 @@
-"""The ledger: every batch that is out, written down once.
+"""The ledger: the one record of all batches that are out.
 
-Takes: tasks as they are planned, the outcomes of their parts as they come, and who has died. Gives: what is next to
-deliver, whether an answer is still wanted, what a dead worker had, which batches have not been sent yet, and which of
-the next epoch are out already.
-Promises: each batch is delivered once, in order (or as they come), whatever was made twice, comes late or is of a run
-that is over. It is pure: it starts no process, reads no clock and calls nobody.
-Not its job: sending (loop), deciding about a death (recovery), into how many parts a batch is divided (splitting).
+Takes: tasks as they are planned, the outcomes of their parts as they arrive, and deaths of workers. Gives: the next
+batch to deliver, whether an answer is still wanted, which parts a dead worker had, which batches have not been sent
+yet, and which batches of the next epoch are already out.
+Promises: each batch is delivered once, in order (or as batches arrive), even if an answer comes twice, late, or from a
+run that is over. It is pure: it starts no process, reads no clock and calls no other part of the engine.
+Not its job: sending (loop), deciding about a death (recovery), how many parts a batch has (batch_splitting).
 
 The life of an entry: `add` (planned) → `whole` or `divide` (its parts are out) → `take` (each part's answer) → `settle`
-(it has an outcome) → `deliver`. A death or a misfit sends it back to planned (`recall`). A new run drops all of them,
-but for those that were sent early for it.
+(it has an outcome) → `deliver`. After a death or a misfit the entry is planned again (`recall`). A new run drops all
+entries except those that were sent early for it.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from feedline.messages.outcome import Outcome
 from feedline.messages.task import Task
 
 ANYBODY = -1
-"""Instead of a worker's number: whoever is free reads it."""
+"""Instead of a worker's number: any free worker may read the part."""
 
 
 class Part:
-    """Some rows of a batch, usually all of them, that are out. It is out until its answer or its worker's death."""
+    """Rows of a batch, usually all of them, sent to a worker. A part is out until its answer or its worker's death."""
 
-    # What most parts never have is the class's: to set it for each costs more than all else that is done with one.
+    # Defaults are class attributes, because setting them for each part would cost more than everything else here.
     outcome: Outcome | None = None
     """Its answer; set by the workers."""
     worker = ANYBODY
-    """Who reads it, if that is fixed; set by the workers."""
+    """The worker that reads it, if that is fixed; set by the workers."""
     slot: Any = None
-    """The place in shared memory that it was sent in, if there is one; set by the workers."""
+    """The slot in shared memory that it was sent in, if there is one; set by the workers."""
     joint: Any = None
-    """The place that all parts of its batch are written to, if there is one (arena.joint)."""
+    """The slot that all parts of its batch are written to, if there is one (arena.joint)."""
     is_wanted = True
     is_missing = False
-    """Nobody is known to have it since a worker died."""
+    """A worker has died, and no living worker is known to have this part."""
     suspects: Mapping[int, Any] = MappingProxyType({})
-    """Then: who might still have it, by what they were at."""
+    """For a missing part: the workers that might have it → what each was doing at that death."""
 
     def __init__(self, serial: int, entry: Entry, task: Task, start: int = 0) -> None:
         self.serial = serial
         self.entry = entry
         self.task = task
-        """What the worker is told: the entry's task, or the same for some of its rows."""
+        """What the worker is told: the entry's task, or that task with some of its rows."""
         self.start = start
 
     def place(self, place: int) -> int:
-        """A sample's place in the batch, from its place in this part; what is no place stays what it is."""
+        """A sample's place in the batch, from its place in this part; a negative code (no sample) stays as it is."""
         return place + self.start if place >= 0 else place
 
 
@@ -66,17 +66,17 @@ class Entry:
     parts: Sequence[Part] = ()
     outcome: Outcome | None = None
     deaths: tuple[int, ...] = ()
-    """The places at which workers have died with it."""
+    """The places of the samples at which workers have died while making this batch."""
 
     def __init__(self, task: Task, run: int, sampler_state: Any = None) -> None:
         self.task = task
         self.run = run
         self.sampler_state = sampler_state
-        """What the sampler said of its place after this task."""
+        """The sampler's state after this task."""
 
 
 class Ledger:
-    """Of one set of workers, for all the runs (epochs) they serve.
+    """The ledger of one set of workers, for all runs (epochs) they serve.
 
     >>> ledger = Ledger()
     >>> ledger.begin()
@@ -90,45 +90,46 @@ class Ledger:
 
     def __init__(self) -> None:
         self.out: dict[int, Part] = {}
-        """Parts by serial number, in the order they were sent; also those that nobody wants any more."""
+        """Parts by serial number, in the order they were sent, including parts that are no longer wanted."""
         self.run = 0
         self.early: list[Entry] = []
-        """Batches of the next run that are out already, or were, and their worker died."""
+        """Batches of the next run that were sent already, even if their worker has died since."""
         self.back = 0
-        """Entries of this run that have an outcome and are not delivered."""
+        """How many entries of this run have an outcome and are not delivered."""
         self._in_order = True
         self.queue: deque[Entry] = deque()
-        """This run's batches that are not delivered, in the order of their tasks. To be looked at only."""
-        self._arrived: deque[Entry] = deque()  # those of them that have an outcome, as they came, if that is the order
+        """This run's batches that are not delivered, in the order of their tasks. Other modules only read it."""
+        self._arrived: deque[Entry] = deque()  # unless in order: entries of `queue` with an outcome, as they arrived
         self._serial = 0
         self._divided = 0
 
     def begin(self, in_order: bool = True) -> None:
-        """A run begins: what is out is of no use any more, but for what was sent early."""
+        """A run begins: batches that are out are no longer wanted, except those sent early."""
         self._in_order = in_order
         self.end()
         if self.early:
             self.run += 1
 
     def end(self) -> None:
-        """This run is over, whatever of it is out. What was sent early for the next one stays what it is."""
+        """This run is over, whatever is still out. Batches sent early for the next run stay early."""
         for entry in self.queue:
             self.recall(entry)
         self.queue.clear()
         self._arrived.clear()
         self.back = 0
-        if self.early and self.early[0].run == self.run:  # for this one, which has not come so far as to take it over
+        if self.early and self.early[0].run == self.run:  # sent early for this run, which never used them
             self.drop_early()
         elif not self.early:
             self.run += 1
 
     def let_go_later(self) -> Callable[[], None]:
-        """What drops the batches of this run if nobody can ask for them any more. It does nothing to a later run, and
-        does not keep the ledger: an error in it may, by its traceback, refer to whoever is to be noticed as gone."""
+        """A function that drops this run's batches, for when nobody can ask for them any more. It leaves later runs
+        alone. It does not keep the ledger alive: an error in the ledger may refer, through its traceback, to the
+        iterator whose end calls this function."""
         return partial(_let_go, weakref.ref(self), self.run)
 
     def clear(self) -> None:
-        """The workers are gone, and no answer will come."""
+        """The workers have ended, and no answer will come."""
         self.drop_early()
         self.end()
         self.out.clear()
@@ -156,14 +157,14 @@ class Ledger:
         return entry
 
     def adopt(self, entry: Entry, task: Task, sampler_state: Any) -> None:
-        """The run that has begun begins with this batch, which was sent early for it."""
+        """The new run does begin with this batch, which was sent early for it."""
         entry.task, entry.sampler_state = task, sampler_state
         self.queue.append(entry)
         if entry.outcome is not None:
             self._has_arrived(entry)
 
     def drop_early(self) -> None:
-        """What was sent early will not do."""
+        """The batches sent early are the wrong ones: drop them."""
         for entry in self.early:
             self.recall(entry)
         self.early = []
@@ -177,7 +178,7 @@ class Ledger:
         return part
 
     def divide(self, entry: Entry, tasks: Iterable[tuple[int, Task]], joint: Any = None) -> Sequence[Part]:
-        """The batch goes out in parts: the first row of each, and its task. All write to the joint place, if any."""
+        """The batch goes out in parts; `tasks` has each part's first row and task. All write to `joint`, if given."""
         entry.parts = [self._part(entry, task, start) for start, task in tasks]
         for part in entry.parts:
             part.joint = joint
@@ -190,9 +191,9 @@ class Ledger:
         return part
 
     def take(self, part: Part) -> Entry | None:
-        """A part is back. The entry, if all its parts are now; None too if this one is not wanted (any more).
+        """A part is back. Returns its entry if all parts are back; None if not, or if the part is not wanted.
 
-        An entry of one part is settled by it; the parts of any other are to be joined by whoever asks.
+        An entry of one part is settled here; several parts have to be joined by the caller.
         """
         if self.out.pop(part.serial, None) is None:
             return None
@@ -209,11 +210,11 @@ class Ledger:
         return entry
 
     def is_wanted(self, part: Part) -> bool:
-        """Does anybody wait for it, now or in the next run?"""
+        """Is the part needed, in this run or the next?"""
         return part.is_wanted and part.entry.run >= self.run
 
     def settle(self, entry: Entry, outcome: Outcome) -> None:
-        """The batch has an outcome; answers of parts that are still out do not count any more."""
+        """The batch has an outcome; answers of its parts that are still out no longer count."""
         self.recall(entry)
         entry.outcome = outcome
         if entry.run == self.run and entry not in self.early:
@@ -225,18 +226,18 @@ class Ledger:
             self._arrived.append(entry)
 
     def recall(self, entry: Entry) -> None:
-        """Have none of its parts out, as far as anybody waits for them: it is planned once more."""
+        """Answers of its parts no longer count: the entry is planned again."""
         for part in entry.parts:
             part.is_wanted = False
             if part.outcome is not None or part.serial not in self.out:
-                # Nobody writes there for this part any more. What it holds would be in the way of the next try: whoever
-                # has received several at once still has it in hand.
+                # No worker writes for this part any more. Its slot must be free for the next try, although a caller
+                # that received several parts at once still refers to this one.
                 part.joint = part.outcome = None
         entry.parts = ()
 
     @property
     def following(self) -> Entry | None:
-        """The batch that is to be delivered now, if there is one."""
+        """The batch to deliver now, if there is one."""
         if not self._in_order:
             return self._arrived[0] if self._arrived else None
         if self.queue and self.queue[0].outcome is not None:
@@ -244,16 +245,16 @@ class Ledger:
         return None
 
     def oldest(self) -> float:
-        """The number of the first batch of this run that is not delivered; infinite if all that are planned are."""
+        """The number of this run's first batch that is not delivered; infinite if all planned batches are delivered."""
         return self.queue[0].task.seq if self.queue else math.inf
 
     @property
     def awaited(self) -> int | None:
-        """The number of the batch that is waited for, if it matters which comes."""
+        """The number of the batch that the loop waits for; None if it takes any batch."""
         return self.queue[0].task.seq if self.queue and self._in_order else None
 
     def deliver(self, entry: Entry) -> float:
-        """The batch leaves. The number of the first one now that has not; infinite if all that are planned have."""
+        """The batch is delivered. Returns what `oldest` says afterwards."""
         if self._in_order:
             self.queue.popleft()
         else:
@@ -263,33 +264,34 @@ class Ledger:
         return self.queue[0].task.seq if self.queue else math.inf
 
     def unsent(self) -> list[Entry]:
-        """Batches of this run that are planned, and not out."""
+        """Batches of this run that are planned but not out."""
         return [entry for entry in self.queue if not entry.parts and entry.outcome is None]
 
     def divided(self) -> list[Entry]:
-        """Batches of this run of which several parts are out."""
+        """Batches of this run that went out in several parts."""
         return [entry for entry in self.queue if len(entry.parts) > 1]
 
     @property
     def has_divided(self) -> bool:
-        """Is a part out that is not a whole batch, wanted or not?"""
+        """Is a part of a divided batch out, wanted or not?"""
         return self._divided > 0
 
     def is_first(self, part: Part) -> bool:
-        """Was no part that is still wanted sent before this one, which is out?"""
+        """Is this part the oldest of the wanted parts that are out?"""
         return next((each for each in self.out.values() if self.is_wanted(each)), None) is part
 
     def held_by(self, worker: int) -> list[Part]:
-        """All that was sent to this worker alone; it is not out any more."""
+        """All parts that were sent to this worker alone. They are no longer out."""
         return [self._pop(part) for part in list(self.out.values()) if part.worker == worker]
 
     def missing(self, own: int, unread: Iterable[int], at: dict[int, tuple[Any, int]]) -> tuple[list[Part], list[Part]]:
-        """A worker died that read what anybody might. Nobody works on the parts returned first, as far as is known.
+        """A worker died that shared a pipe with others. Returns lost parts, and parts whose slots are free.
 
-        `own` is what it was at, `unread` are those that nobody has read and that have been taken back, and `at` says of
-        each living worker who it is and what it is at. Perhaps one of them has just read a part and is about to say so:
-        then that is made twice, and the place it was sent in stays its own until all who might have it are at something
-        else. The parts returned second are nobody's for sure, and not out any more.
+        `own` is the part it was making, `unread` are parts that were taken back before any worker read them, and `at`
+        says which part each living worker is making. A lost part is one that no worker is known to have. But a living
+        worker may have read it a moment ago, without saying so yet: then the part is made twice, and its slot stays in
+        use until all workers that might have it are making something else. Parts returned second are certainly with no
+        worker, and are no longer out.
         """
         known = {serial for _, serial in at.values()}
         lost = [part for serial, part in self.out.items() if serial not in known and not part.is_missing]
@@ -304,7 +306,7 @@ class Ledger:
         return lost, freed
 
     def abandon(self, part: Part) -> None:
-        """Its worker cannot be ended, and may yet write to its place: that is nobody else's, ever."""
+        """Its worker cannot be ended and may still write to the slot, so that slot is never used again."""
         self._pop(part)
 
     def _pop(self, part: Part) -> Part:
@@ -314,7 +316,7 @@ class Ledger:
 
     @undisturbed
     def __del__(self) -> None:
-        # An entry and its parts refer to each other: batches that nobody gets must not wait for the garbage collector.
+        # An entry and its parts refer to each other, and undelivered batches must not wait for the garbage collector.
         for entry in (*self.queue, *self.early):
             entry.parts = ()
 

@@ -1,10 +1,10 @@
 """The loop, written once for every kind of worker and every front.
 
 Takes: a session, an epoch's tasks. Gives: an iterator over batches.
-Promises: at most `prefetch_factor × num_workers` batches out; every batch once; an error is raised by `next()` and
-nowhere else; whatever way the loop is left, nothing is left behind.
-Not its job: what is out (ledger), deaths (recovery), stalls (waiting, inline_watch), what lasts longer than an epoch
-(session), what a stream's outcomes tell (streams), anything a stop on the line does.
+Promises: at most `prefetch_factor × num_workers` batches are out; every batch comes once; errors are raised by `next()`
+and nowhere else; however the loop is left, no resource stays behind.
+Not its job: which batches are out (ledger), deaths (recovery), stalls (waiting, inline_watch), what lasts longer than
+an epoch (session), what a stream's outcomes say (streams), how a batch is made (reading, collate).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ B = TypeVar("B", covariant=True)
 
 
 class State(Enum):
-    """Of an epoch; the text is what `next()` says to whoever asks for more."""
+    """The state of an epoch; the text is the error that `next()` raises in this state."""
 
     RUNNING = "it goes on"
     FINISHED = "all batches have been delivered"
@@ -61,7 +61,7 @@ class State(Enum):
 
 
 class BatchIterator(Iterator[B]):
-    """One epoch under way."""
+    """Iterates over the batches of one epoch."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class BatchIterator(Iterator[B]):
         crew: WorkerSet,
         foresee: Foresee | None = None,
     ) -> None:
-        self._session = session  # keeps it, and with it persistent workers, alive while the loop runs
+        self._session = session  # keeps the session and its persistent workers alive while the loop runs
         self._options = options
         self._passed = passed
         self._length = length
-        self._crew = crew  # not `_workers`: whoever finds that name has torch's iterator, they think (Ultralytics)
+        self._crew = crew  # not `_workers`: Ultralytics takes an object with that name for torch's iterator
         self._ledger = crew.ledger
         self._recording = session.recording
         self._meter = session.new_meter(Meter(passed.epoch, crew.count, crew.spent()))
@@ -94,7 +94,7 @@ class BatchIterator(Iterator[B]):
         self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
         self._inside: Inside = {}
         self._state = State.RUNNING
-        self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
+        self._error = ""  # what ended the epoch; raised once, so that a loop that catches all errors ends
         self._passes_over = error_policy.on_error != "raise"
         self._says_more = self._passes_over or self._ends is not None
         self._batched = options.batched
@@ -102,9 +102,9 @@ class BatchIterator(Iterator[B]):
         self._dropped = 0
         self._is_whole = passed.place.batches == 0
         self.samples_given: int | None = None
-        """How many the latest batch was made of; None if the dataset gives batches of its own."""
+        """How many samples the latest batch has; None if the dataset gives whole batches."""
         self._setting = MemorySetting(options.dataset, options.stream, workers.traits.forked)
-        # Called once: by us, by the garbage collector or at the interpreter's end, whoever is first.
+        # Called once: by us, by the garbage collector or at the interpreter's exit, whichever is first.
         leave = crew.ledger.let_go_later() if options.persistent_workers else crew.stop
         self._end = weakref.finalize(self, _end, self._meter, crew.spent, leave, weakref.ref(session))
 
@@ -124,12 +124,12 @@ class BatchIterator(Iterator[B]):
             self._meter.asked(self._ledger.back)
             try:
                 outcome = self._next_outcome()
-            except BaseException as error:  # Ctrl-C, a timeout, no memory: whatever state that left, drop it
+            except BaseException as error:  # Ctrl-C, a timeout, no memory: the state is unknown, so drop it
                 was_running = self._state is State.RUNNING
                 self._abandon(error)
                 if was_running or isinstance(error, WorkerError) or not isinstance(error, Exception):
                     raise
-                raise WorkerError(CLOSED_MEANWHILE) from error  # it came upon workers that were no more
+                raise WorkerError(CLOSED_MEANWHILE) from error  # it met workers that had already ended
             if outcome is None:
                 self._passed.finished = self._dispatch.sampler_error is None
                 self._finish()
@@ -147,22 +147,22 @@ class BatchIterator(Iterator[B]):
                 self._inside.clear()
 
     def _next_outcome(self) -> Outcome | None:
-        """What comes next for the user; None at the end of the epoch."""
+        """The next outcome for the user; None at the end of the epoch."""
         ledger, fill = self._ledger, self._dispatch.fill
         while True:
             fill()
             while (entry := ledger.following) is None:
                 if ledger.queue:
                     self._receive()
-                # Another thread may have closed the loader and so emptied the ledger, which is not the end of the
-                # epoch; or it has begun another epoch on the same workers, whose batches are not for this one.
+                # Another thread may have closed the loader and emptied the ledger: that is not the end of the epoch.
+                # Or it has begun another epoch on the same workers, whose batches are not for this loop.
                 if self._state is not State.RUNNING:
                     raise WorkerError(CLOSED_MEANWHILE)
                 if not ledger.queue:
                     return None
-            # The batch leaves; its place is free again, and the run stands after it.
+            # The batch is delivered: its place is free again, and the run has passed it.
             self._passed.delivered(entry, ledger.deliver(entry))
-            self._waiting.since = None  # the next wait is another one
+            self._waiting.since = None  # the next wait counts from its own start
             outcome = entry.outcome
             assert outcome is not None
             if self._says_more or outcome.notice is not None:
@@ -173,11 +173,11 @@ class BatchIterator(Iterator[B]):
                 return outcome
 
     def fill(self) -> None:
-        """Send out batches as far as there is room; `next()` does this by itself."""
+        """Send out batches while there is room; `next()` does this itself."""
         self._dispatch.fill()
 
     def _receive(self) -> None:
-        """Wait for workers, and take in what they say; without workers, have the batch made."""
+        """Wait for workers and take in their answers; without workers, make the batch."""
         began = clock()
         if self._crew.works_ahead:
             self._look_at_memory()
@@ -191,7 +191,7 @@ class BatchIterator(Iterator[B]):
         self._meter.blocked += clock() - began
 
     def _note(self, outcome: Outcome) -> None:
-        """Take note of what is said beside the batch."""
+        """Take in what the outcome says apart from the batch."""
         if outcome.notice is not None:
             self._session.note(outcome.notice)
             self._dropped += outcome.dropped
@@ -201,7 +201,7 @@ class BatchIterator(Iterator[B]):
             self._ends.left(outcome)
 
     def _follow(self, outcome: Outcome) -> None:
-        """A batch has been given: write that down, or see whether there should be more workers."""
+        """A batch has been given: record it, and decide whether there should be more workers."""
         if self._recording is not None:
             self._record(self._recording, outcome)
         if self._crew.scaling is not None:
@@ -234,33 +234,33 @@ class BatchIterator(Iterator[B]):
         return entry.outcome.size > 0 or entry.outcome.failure is not None
 
     def hold(self) -> None:
-        """The next batch is taken ahead of the user. Its place stays taken: what is sent out, and so what workers make
-        of an epoch that is left, follows from how many batches the user has asked for, and not from timing."""
+        """The next batch is taken before the user asks. It keeps its place, so that the number of batches sent out (and
+        made, if the epoch is left) depends on how many the user has asked for, not on timing."""
         self._dispatch.held = 1
 
     def let_go(self) -> None:
-        """The user has asked for the batch that was taken ahead."""
+        """The user has asked for the batch that was taken early (`hold`)."""
         self._dispatch.held = 0
         if self._state is State.RUNNING:
             with self._abandoned_by_errors():
                 self.fill()
 
     def processes(self) -> list[tuple[int, int]]:
-        """Number and pid of the worker processes there are."""
+        """Number and pid of each worker process."""
         return self._crew.processes()
 
     def flow(self) -> EpochStats:
-        """How this epoch goes."""
+        """Statistics of this epoch so far."""
         if self._state is State.RUNNING:
             self._meter.take(self._crew.spent())
         return self._meter.flow()
 
     def started(self, nanoseconds: int) -> None:
-        """Workers were started for it; so long the user has waited before asking."""
+        """Starting its workers took this long; the user waited for that."""
         self._meter.starting = nanoseconds
 
     def moved(self, nanoseconds: int) -> None:
-        """A further step between us and the user has kept the user waiting."""
+        """A further step after this loop (pinning, a device transfer) made the user wait this long."""
         self._meter.moved(nanoseconds)
 
     def close(self) -> None:
@@ -268,9 +268,9 @@ class BatchIterator(Iterator[B]):
         self._leave(State.CLOSED)
 
     def give_up(self) -> bool:
-        """A newer iteration takes over the persistent workers. Does another thread still use them for this one?"""
+        """A newer iteration takes over the persistent workers. Is another thread still using them in this one?"""
         if self._state is State.RUNNING:
-            self._state = State.GIVEN_UP  # first: whoever enters next() from now on is turned away
+            self._state = State.GIVEN_UP  # first, so that a thread that calls next() now gets an error
             by_hand(self._end)
             self._take_leave()
         return is_used_elsewhere(self, __name__)
@@ -283,12 +283,12 @@ class BatchIterator(Iterator[B]):
         if self._watch is not None:
             self._watch.end()
         self._take_leave()
-        self._ledger.end()  # batches made ahead are nobody's any more
+        self._ledger.end()  # nobody will ask for the prefetched batches
         by_hand(self._end)
         if self._options.persistent_workers:
             self._crew.workers.drop_before(self._ledger.run)
         else:
-            self._ledger.clear()  # or what came too late would stay as long as somebody has this iterator
+            self._ledger.clear()  # else late batches would stay in memory as long as this iterator
 
     def _take_leave(self) -> None:
         self._crew.untold += self._recovery.untold
@@ -335,11 +335,11 @@ class BatchIterator(Iterator[B]):
 def _end(
     meter: Meter, spent: Callable[[], Spent], leave: Callable[[], None], session: Callable[[], Session | None]
 ) -> None:
-    """Count up an iteration that is over, end its workers if they are its own (`leave`; else what they have made for
-    it is dropped), and have the recordings written.
+    """Complete the statistics of an iteration that is over, call `leave` (it ends the workers, or drops the batches of
+    persistent ones), and write the recordings.
 
-    A loop that was left by `break` gets here when its iterator is collected, so nothing here refers to that, and
-    nothing to what lasts: persistent workers may, through their dataset, refer to the loader.
+    After a `break` this is called when the iterator is garbage-collected. So no argument may refer to the iterator, nor
+    to persistent workers, which may refer to the loader through their dataset.
     """
     meter.gave_none()
     meter.take(spent())

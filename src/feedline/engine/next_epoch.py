@@ -1,10 +1,10 @@
-"""The next epoch's first batches, made by persistent workers while this epoch's last ones are consumed.
+"""The next epoch's first batches, made by persistent workers while the user consumes this epoch's last ones.
 
-Takes: the tasks the next epoch is foreseen to begin with, then those it does begin with. Gives: which tasks to send
-early; whether those that were sent are the right ones.
-Promises: a batch is a function of its task and of what its worker was started with, so tasks are compared: what was
-foreseen wrong is never delivered. An epoch that could not be foreseen is not foreseen again soon.
-Not its job: foreseeing (order.foreseeing, fronts), whether it may be done at all (session), which are out (ledger).
+Takes: the tasks that the next epoch is predicted to begin with, then those it does begin with. Gives: which tasks to
+send early; whether the tasks sent early were the right ones.
+Promises: a batch depends only on its task and on what its worker was started with, so comparing tasks is enough: a
+wrongly predicted batch is never delivered. After a wrong prediction some epochs are not predicted.
+Not its job: predicting (order.foreseeing, fronts), whether it is allowed at all (session), which are out (ledger).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from feedline.messages.task import Task
 from feedline.order.plan import Tasks
 
 Foresee = Callable[[], Tasks | None]
-"""The tasks of the next epoch, as far as can be known; None if they cannot. It changes nothing."""
+"""Predicts the tasks of the next epoch; None if they cannot be known. It has no side effects."""
 
 LONGEST_REST = 64
-"""Epochs; work in vain every 64th costs nothing that could be measured, and who began to draw elsewhere may stop."""
+"""Epochs without a prediction, at most. A wrong prediction every 64th epoch has no measurable cost, and a program that
+draws from the sampler's generator elsewhere may stop doing so."""
 
 
 class NextEpoch:
-    """One loader's, for all its epochs."""
+    """Predicts the next epoch's tasks, for all epochs of one loader."""
 
     def __init__(self) -> None:
         self._tasks: Tasks | None = None
@@ -35,30 +36,30 @@ class NextEpoch:
         self.is_outdated = False
 
     def begin(self) -> None:
-        """An epoch begins: there is another one to be foreseen."""
+        """An epoch begins: the one after it can be predicted now."""
         self._tasks, self._has_looked = None, False
 
     def following(self, foresee: Foresee) -> Task | None:
-        """All tasks of this epoch are out: the one that the next epoch begins with, then the one after it."""
+        """All tasks of this epoch are out: returns the next epoch's first task, then its second, and so on."""
         if not self._has_looked:
             self._has_looked = True
             if self._rest.over():
-                with contextlib.suppress(Exception):  # the sampler's, which it will raise again when its epoch begins
+                with contextlib.suppress(Exception):  # the sampler will raise it again when its epoch begins
                     self._tasks = foresee()
         if self._tasks is None:
             return None
         try:
             return next(self._tasks)
-        except Exception:  # the end, or an error of the sampler's, as above
+        except Exception:  # the end, or an error of the sampler, as above
             self._tasks = None
             return None
 
     def outdate(self) -> None:
-        """Something else is wanted of the next epoch's batches, so those sent so far will not do."""
+        """The next epoch's batches must be made in another way, so those sent early cannot be used."""
         self.is_outdated = True
 
     def is_right(self, sent: list[Task], tasks: list[Task]) -> bool:
-        """The epoch begins with these tasks: are they those that were sent early?"""
+        """The epoch begins with `tasks`: are they the same as those sent early?"""
         is_same = len(sent) == len(tasks) and all(map(same, sent, tasks))
         self._rest.foreseen(is_same)
         outdated, self.is_outdated = self.is_outdated, False
@@ -66,7 +67,7 @@ class NextEpoch:
 
 
 class Rest:
-    """How long nothing is foreseen: after each mistake twice as long as after the one before.
+    """For how many epochs nothing is predicted: after each mistake in a row, twice as many as before.
 
     >>> rest = Rest()
     >>> rest.foreseen(right=False); [rest.over() for _ in range(3)]
@@ -82,18 +83,18 @@ class Rest:
         self._left = 0
 
     def foreseen(self, right: bool) -> None:
-        """An epoch was foreseen; right or wrong."""
+        """An epoch was predicted, rightly or wrongly."""
         self._length = 0 if right else min(LONGEST_REST, self._length * 2 or 1)
         self._left = self._length
 
     def over(self) -> bool:
-        """Asked once for every epoch that might be foreseen: is it?"""
+        """Called once for each epoch that could be predicted: should it be?"""
         self._left -= 1
         return self._left < 0
 
 
 def same(one: Task, other: Task) -> bool:
-    """Do they make the same batch? Only what can be compared at a glance is: whole numbers.
+    """Do they make the same batch? Only indices that are cheap to compare (whole numbers) are compared.
 
     >>> a, b = (Task(0, 1, 7, np.arange(3)), Task(0, 1, 7, np.arange(3)))
     >>> same(a, b), same(a, b._replace(epoch=2)), same(a, b._replace(indices=[0, 1, 2]))

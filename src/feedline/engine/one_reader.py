@@ -1,9 +1,9 @@
-"""An iterator is read by one thread at a time: a second one gets an error instead of a batch of the first one's.
+"""One thread at a time reads an iterator: a second thread gets an error, not a batch that belongs to the first.
 
-Takes: the mark that a call of `next()` leaves while it is inside. Gives: an error that names who is inside; to whoever
-wants its workers, whether somebody is.
-Promises: Ctrl-C in the moment in which a call was about to leave shuts nobody out.
-Not its job: what is done inside (loop).
+Takes: the mark that a call of `next()` sets while it runs. Gives: an error that names the thread inside `next()`;
+whether another thread is inside.
+Promises: if Ctrl-C comes just as a call is about to return, later calls still work.
+Not its job: what `next()` does (loop).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import threading
 from types import FrameType
 
 Inside = dict[int, object]
-"""The mark of the call that is under way, if one is, under 0; entered and left in single steps."""
+"""Key 0 → the mark of the call that runs, if there is one. It is set and removed in single (atomic) steps."""
 
 
 def enter(inside: Inside, mine: object, iterator: object) -> None:
-    """Another call of `next()` is under way: an error, unless it has left without saying so."""
+    """Another call of `next()` has set its mark: raise an error, unless that call ended without removing it."""
     while (theirs := inside.setdefault(0, mine)) is not mine:
         if (ident := _who_is_inside(iterator, sys._getframe(1))) is not None:
             raise RuntimeError(_taken_by(ident))
-        if inside.get(0) is theirs:  # it was so all the time that we looked, and nobody is there
+        if inside.get(0) is theirs:  # the mark did not change while we looked, and no thread is inside
             inside.clear()
 
 
 def is_used_elsewhere(iterator: object, module: str) -> bool:
-    """Is another thread in one of the methods that the iterator has from that module?"""
+    """Is another thread running a method of the iterator that is defined in that module?"""
     for ident, frame in sys._current_frames().items():
         at: FrameType | None = None if ident == threading.get_ident() else frame
         while at is not None:

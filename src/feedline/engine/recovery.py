@@ -1,10 +1,10 @@
-"""After a worker has died: its batches are made by others, the sample that did it is found, its place is filled again.
+"""After a worker has died: others make its batches, the sample that killed it is found, and a new worker is started.
 
-Takes: deaths, the ledger, the user's wishes (`ErrorPolicy`). Gives: the entries that end in an error because of it; all
-others are sent out again.
+Takes: deaths, the ledger, the user's settings (`ErrorPolicy`). Gives: the entries that end in an error because of a
+death; all others are sent out again.
 Promises: every batch still has exactly one outcome; a sample that kills worker after worker is named, and left out if
-the user wants that; what is said is said once.
-Not its job: noticing a death (workers), ending who is stuck (waiting), the decision about a batch (supervise.policy),
+the user wants that; each warning is given once.
+Not its job: noticing a death (workers), ending stuck workers (waiting), the decision about a batch (supervise.policy),
 the sentences (supervise.telling).
 """
 
@@ -35,11 +35,11 @@ from feedline.workers.main_guard import EXPLANATION, UNGUARDED
 Warn = Callable[[str], None]
 ANEW = " What the dataset had kept in the old one (a counter, a cache, a generator made there) begins anew."
 AGAIN_SECONDS = 1.0
-"""Until a worker that could not be started is tried again."""
+"""Seconds until a worker that could not be started is tried again."""
 
 
 class Recovery:
-    """One iteration's."""
+    """Handles the deaths of one iteration."""
 
     def __init__(
         self,
@@ -58,23 +58,23 @@ class Recovery:
         self._describe = describe
         self._warn = warn
         self.quarantine = quarantine
-        """Samples that are known to be deadly, and why."""
+        """Samples that are known to kill workers, and what happened."""
         self._meter = meter
         self.may_be_unborn = True
-        """Are there new workers? Then it is to be seen whether they come to life."""
+        """Are there new workers that may not be ready yet? Then `waiting` checks whether they become ready."""
         self.ended: dict[int, str] = {}
         """Workers that we have ended, and why."""
         self.untold: list[str] = []
-        """What is said of deaths at batches of the next epoch, when it begins: perhaps it never does."""
-        self._places = places  # of a stream
+        """Warnings about deaths at batches of the next epoch. They wait until it begins, which it may never do."""
+        self._places = places  # only for a stream
         self.died_unborn: dict[int, int] = {}
-        """A worker's number → how many died there before their first task, since somebody has made a batch."""
-        self._empty: dict[int, bool] = {}  # places without a worker, and whether it is to be started in another way
+        """A worker's number → how many such workers died before their first task since the last batch was made."""
+        self._empty: dict[int, bool] = {}  # number of a missing worker → whether to use another start method
         self.again_at = math.inf
-        """When empty places are to be filled."""
+        """When to start the missing workers."""
 
     def careful(self, task: Task) -> Task:
-        """The task, told which of its samples are known to be deadly."""
+        """The task with a note of which of its samples are known to kill workers."""
         if not self.quarantine or task.indices is None:
             return task
         known = dict(task.avoid)
@@ -89,31 +89,31 @@ class Recovery:
     def _known(self, index: Any) -> str:
         try:
             return self.quarantine.get(_key(index), "")
-        except Exception:  # it cannot be a key
+        except Exception:  # the index is not hashable
             return ""
 
     def tell_of_early_deaths(self, untold: list[str]) -> None:
-        """Now that their epoch begins."""
+        """Give the warnings that waited for this epoch to begin."""
         for told in untold:
             self._warn(told)
         untold.clear()
 
     def note(self, outcome: Outcome) -> None:
-        """Somebody has made a batch; to be called for a stream's batches, and after deaths (`died_unborn`)."""
+        """A worker has made a batch. Called for each batch of a stream, and after deaths (`died_unborn`)."""
         self.died_unborn.clear()
         if self._places is not None:
             self._places.note(outcome)
 
     def after(self, death: Death) -> list[Entry]:
-        """Put a new worker in its place, see to its batches, and say so. Gives those that are settled by an error."""
+        """Start a new worker in its place, send its batches again, and warn. Returns batches that end in an error."""
         why = self.ended.pop(death.worker, None)
         first = place_among(death.place)
-        if first is not None:  # one that is stuck is known; which of several has killed its worker is not
+        if first is not None:  # several were read at once: a stuck one is known, a deadly one is not
             death = death._replace(place=AT_ONCE if why is None else first)
         told = self._told(death, why)
         had_begun = death.pid is not None and death.place not in (SETTING_UP, INITIALISING)
         taken = TAKEN if self._places is None else self._places.lost(death.worker)
-        if had_begun:  # threads share one dataset, which has what it had
+        if had_begun:  # only processes: threads share one dataset, which keeps its state
             taken += ANEW
         entries = list(dict.fromkeys(part.entry for part in death.lost if self._ledger.is_wanted(part)))
         own = death.part.entry if death.part is not None else None
@@ -133,7 +133,7 @@ class Recovery:
         return settled
 
     def _send_again(self, entries: list[Entry], own: Entry | None, failed: Outcome | None) -> list[Entry]:
-        """All that the dead worker had, before anything else; early batches only when their epoch begins."""
+        """Send the dead worker's batches before all others; early batches wait until their epoch begins."""
         settled: list[Entry] = []
         entries = sorted(entries, key=lambda entry: entry.task.seq)
         for entry in entries:
@@ -154,20 +154,19 @@ class Recovery:
         return settled
 
     def _is_over(self, entry: Entry, own: Entry | None, failed: Outcome | None) -> bool:
-        """Is there nothing more to come of its part of a stream?"""
+        """Has its part of the stream nothing more to give?"""
         if failed is not None and failed.ended and own is not None and entry.task.shard == own.task.shard:
-            return True  # its new reader would come past that element again
+            return True  # a new reader would meet the deadly element again
         return self._places is not None and self._places.has_ended(entry.task)
 
     def send_first(self, entry: Entry) -> None:
-        """Have one worker make the batch, before all that nobody has taken yet."""
+        """Have one worker make the batch, before all batches that no worker has taken yet."""
         self._ledger.recall(entry)
         entry.task = self.careful(entry.task)
         self.workers.send(self._ledger.whole(entry), first=True)
 
     def fill_places(self) -> None:
-        """New workers for empty places, if there are any. Where the system refuses one, the others go on, and it is
-        tried again."""
+        """Start missing workers. If the system refuses to start one, the others go on, and that one is tried again."""
         if not self._empty or time.monotonic() < self.again_at:
             return
         self.again_at = math.inf
@@ -207,7 +206,7 @@ class Recovery:
             )
 
     def _blamed(self, entry: Entry, death: Death, why: str | None) -> tuple[Outcome | None, str]:
-        """What becomes of the batch in a dead worker's hands: an error instead of it, if any, and what to say."""
+        """What happens to the batch that a dead worker was making: an error in its place, or None; and what to say."""
         entry.deaths += (death.place,)
         task = entry.task
         size = 1 if task.indices is None else len(task.indices)
@@ -229,9 +228,9 @@ class Recovery:
         reason = f"{counted(deaths, 'worker')} ended at it; the last {last}"
         if death.instead is not None:
             reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
-        with contextlib.suppress(Exception):  # an index that cannot be a key is found out anew each time
+        with contextlib.suppress(Exception):  # an unhashable index is found again each time
             self.quarantine[_key(task.indices[place] if death.instead is None else death.instead)] = reason
-        if death.instead is not None:  # what stood in for it did it: named twice, it is not replaced again
+        if death.instead is not None:  # the replacement killed it; a place named twice is not replaced again
             entry.task = task._replace(avoid=(*task.avoid, (place, reason), (place, reason)))
             return f"dataset[{death.instead}], read in its stead, is left out from now on, and so is this one here."
         avoid = {place: reason, **self._avoided(task), **dict(task.avoid)}
@@ -257,7 +256,7 @@ class Recovery:
 
 
 def _deaths_at(place: int, entry: Entry) -> int:
-    """How many have ended at that sample, or read it with others then; which are forgotten with all the others."""
+    """How many workers died at that sample, alone or while reading several at once. Forgets all deaths of the entry."""
     places, entry.deaths = entry.deaths, ()
     return len(places) if place < 0 else places.count(place) + places.count(AT_ONCE)
 

@@ -1,10 +1,10 @@
-"""The number of workers, followed from batch to batch (`num_workers="auto"`).
+"""The number of workers, adjusted from batch to batch (`num_workers="auto"`).
 
-Takes: the moments at which batches are asked for and had (the meter's), what workers have spent, the machine's limits.
-Gives: other numbers of workers, and of batches ahead; what was chosen, and why.
-Promises: what was learnt lasts over epochs; a window of batches is all of one setting, and begins when its workers are
-ready; a batch costs one call and some additions, 2 µs.
-Not its job: deciding (supervise.pace), having workers (worker_set).
+Takes: when batches were asked for and given (from the meter), the workers' time, the machine's limits.
+Gives: new numbers of workers and of prefetched batches; what was chosen, and why.
+Promises: what was learnt is kept for later epochs; a window of batches has a single setting and begins when its workers
+are ready; the cost for a batch is one call and some additions, 2 µs.
+Not its job: deciding (supervise.pace), owning workers (worker_set).
 """
 
 from __future__ import annotations
@@ -28,54 +28,54 @@ from feedline.supervise.worker_memory import measure
 from feedline.workers.job import Job
 
 KEPT = 100
-"""Changes that are kept."""
+"""How many changes are kept."""
 SECONDS, FIRST_SECONDS = 0.25, 0.05
-"""How long a window lasts at least: shorter ones differed by more than a tenth on two busy cores. The first is shorter:
-whether a batch is cheap shows at once (benchmarks/auto_workers.py)."""
+"""The shortest length of a window: shorter windows differed by more than a tenth on two busy cores. The first window is
+shorter, because a cheap batch is recognised at once (benchmarks/auto_workers.py)."""
 ROUNDS = 4
-"""How often each worker has its turn in a window; how much these rounds differ says how far the window may be off."""
+"""How many batches each worker makes in a window; the differences between these rounds give the window's error."""
 STEPS = 1000
-"""Of so many steps of a window the median is taken: a pause (a validation, a checkpoint) is no step."""
+"""The median of at most this many steps of a window is used: a pause (a validation, a checkpoint) is not a step."""
 UNKNOWN_WORKER = 1 << 26
-"""Bytes: what a worker is taken to need before one has been measured; with NumPy it is half of that, forked less."""
+"""Bytes that a worker is assumed to need before one is measured; a worker with NumPy needs half, a forked one less."""
 MEASURED = 2
-"""So many workers are weighed when there might be more of them: it takes 16 ms for one of 320 MB."""
+"""The memory of this many workers is measured before more are started: a worker of 320 MB takes 16 ms."""
 
 
 class CannotHire(Exception):
-    """There are no more workers to be had; why."""
+    """No more workers can be started; the message says why."""
 
 
 class Scaled(Protocol):
-    """What is asked of workers whose number changes (worker_set)."""
+    """What scaling needs from a set of workers (worker_set)."""
 
     @property
     def count(self) -> int:
-        """How many there are to be."""
+        """How many workers there should be."""
 
     def spent(self) -> Spent:
-        """What they have spent their time on."""
+        """What the workers have spent their time on."""
 
     def processes(self) -> list[tuple[int, int]]:
-        """Number and pid of each."""
+        """Number and pid of each worker process."""
 
     def ready(self) -> int:
-        """How many have got as far as their first task."""
+        """How many workers are ready for tasks, or at work."""
 
     def resize(self, count: int) -> None:
-        """Have so many, or `CannotHire`."""
+        """Have this many workers, or raise `CannotHire`."""
 
     def tidy(self) -> None:
-        """It stays so."""
+        """The number does not change: clean up after workers that have left."""
 
 
 class Scaling:
-    """One loader's, for all its epochs."""
+    """Scales the workers of one loader, in all its epochs."""
 
     def __init__(self, pace: Pace, most: int) -> None:
         self._pace = pace
         self.most = most
-        """Workers there may ever be."""
+        """The most workers that there may ever be."""
         cpus = look()
         self._cpus, self._usable = cpus.workers, cpus.usable
         self._worker_bytes = 0
@@ -89,33 +89,33 @@ class Scaling:
 
     @property
     def setting(self) -> Setting:
-        """What holds now."""
+        """The setting in use."""
         return self._pace.setting
 
     def chosen(self) -> AutoWorkers:
-        """What holds now, and why."""
+        """The setting in use, and why it was chosen."""
         pace = self._pace
         return AutoWorkers(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
 
     def begin(self, workers: Scaled) -> None:
-        """An epoch begins with these; its first batches show how it begins, and not how it goes on."""
-        if self._unfinished:  # the last one was left, nobody knows when
+        """An epoch begins with these workers. Its first batches are not counted: they are not typical."""
+        if self._unfinished:  # the last epoch was left before its end, at an unknown moment
             self._clear()
         self._began = self._total
-        # Where epochs are so short that nothing would be left of them, only the first batch is not counted.
+        # If epochs are so short that no batch would be counted, only the first batch is skipped.
         self._skip = 1 if self._is_short else 1 + workers.count
         self._unfinished = True
         self._look(workers)
 
     def end(self, workers: Scaled) -> None:
-        """The epoch is over; a window that has begun goes on in the next."""
+        """The epoch is over; a window that has begun continues in the next one."""
         if not self._skip:
             self._add(workers)
         self._is_short = self._total - self._began <= 1 + workers.count
         self._unfinished = False
 
     def gave(self, meter: Meter, workers: Scaled) -> bool:
-        """The loop has had a batch. Has the setting changed?"""
+        """The loop got a batch. Has the setting changed?"""
         self._total += 1
         if self._skip:
             self._pass_over(workers)
@@ -148,7 +148,7 @@ class Scaling:
         self._skip = 1
         self._unfinished = False
         self._round = self._pace.setting.workers
-        self._rounds = [0]  # when each was over
+        self._rounds = [0]  # when each round was over
         self._least = ROUNDS * self._round
         self._least_time = 1e9 * (FIRST_SECONDS if self._is_first else SECONDS)
 
@@ -159,7 +159,7 @@ class Scaling:
         return self._follow(before, meter, workers)
 
     def _follow(self, before: AutoWorkers, meter: Meter, workers: Scaled) -> bool:
-        """Have as many workers as was decided; a new window begins. Has the setting changed?"""
+        """Have as many workers as was decided, and begin a new window. Has the setting changed?"""
         try:
             if self.setting.workers != workers.count:
                 workers.resize(self.setting.workers)
@@ -176,23 +176,23 @@ class Scaling:
         self._look(workers)
         if has_changed:
             meter.staff(workers.count)
-            # What is under way was made under the setting before; and each has a first batch.
+            # Batches that are out belong to the old setting, and the first batch of each worker is not typical.
             self._skip = before.prefetch_factor * before.workers + workers.count + 1
         return has_changed
 
     def _look(self, workers: Scaled) -> None:
-        """From now on what is spent counts."""
+        """Time that workers spend counts from now on."""
         self._before, self._cpu_before = workers.spent(), self._cpu_time(workers)
 
     def _add(self, workers: Scaled) -> None:
-        """Up to now."""
+        """Add the time that workers have spent up to now."""
         self._spent += sum(workers.spent().minus(self._before))
         now = self._cpu_time(workers)
         if now is not None and self._cpu_before is not None:
             self._computed += max(0.0, now - self._cpu_before)
 
     def _cpu_time(self, workers: Scaled) -> float | None:
-        """Of this process and its workers, while it matters: to look takes 30 µs a worker."""
+        """CPU time of this process and its workers, until the setting is settled: reading it takes 30 µs per worker."""
         if self._pace.settled:
             return None
         return time.process_time() + sum(cpu_time(f"/proc/{pid}") for _, pid in workers.processes())
@@ -221,32 +221,32 @@ class Scaling:
 
 
 def _error_of(times: npt.NDArray[np.int64]) -> float:
-    """How far their mean may be off, as a share of it."""
+    """The standard error of their mean, as a share of the mean."""
     return float(np.std(times, ddof=1) / np.mean(times) / len(times) ** 0.5) if len(times) > 1 and times.any() else 0.0
 
 
 def scaling_for(options: Options) -> Scaling:
-    """As these options begin."""
+    """The scaling that a loader with these options begins with."""
     assert isinstance(options.num_workers, AutoCount)
     most = most_workers(look().workers)
     return Scaling(Pace(Setting(1, options.prefetch_factor), most, options.num_workers.prefetches), most)
 
 
 def of_a_stream(options: Options) -> AutoWorkers:
-    """What there is to say where the number must not change."""
+    """The report for a stream, whose number of workers must not change."""
     why = "one for each CPU; a stream is shared out by the number of workers, so that stays what it is"
     return AutoWorkers(options.num_workers, options.prefetch_factor, why, settled=True)
 
 
 def in_memory() -> AutoWorkers:
-    """What there is to say where no worker is needed."""
+    """The report for data in memory, which needs no worker."""
     why = "rows of arrays in memory: the loop gathers them in less time than a worker takes to hand them over"
     return AutoWorkers(0, 0, why, settled=True)
 
 
 def needs_no_workers(options: Options, job: Job) -> bool:
-    """Is a batch nothing but rows of arrays in memory? Then making it runs no code of the user's, and the loop makes as
-    many itself as it could take from workers (benchmarks/auto_workers.py, in memory: 1.01 and 0.92 to 1.04)."""
+    """Is a batch only rows of arrays in memory? Then making it runs no user code, and the loop alone is as fast as with
+    workers (benchmarks/auto_workers.py, in memory: 1.01 and 0.92 to 1.04)."""
     if options.timeout or options.error_policy.on_stall == "restart" or job.on_error != "raise":
         return False
     if job.stream or not job.batched or job.collate_fn is not None:

@@ -1,10 +1,9 @@
-"""A loader's session: what lasts as long as the loader, and the epochs one after another.
+"""A loader's session: everything that lasts as long as the loader. It begins the epochs.
 
 Takes: checked options, an epoch's tasks, a job for workers. Gives: iterators over batches, statistics, recordings.
-Promises: persistent workers serve one epoch at a time, the latest; they end with their loader, and never in a forked
-child of its process; a warning is said once, as if from the line of the user's loop; closing ends whatever is under
-way.
-Not its job: what happens in an epoch (loop), what the options mean (loader and fronts), having workers (worker_set).
+Promises: persistent workers serve one epoch at a time, the latest; they end with their loader, and a forked child of
+its process never ends them; a warning is given once, at the line of the user's loop; closing ends all iterations.
+Not its job: what happens in an epoch (loop), what the options mean (loader and fronts), owning workers (worker_set).
 """
 
 from __future__ import annotations
@@ -49,37 +48,38 @@ from feedline.workers.held_generators import Repeats, not_in_a_state
 from feedline.workers.job import Job
 
 KEPT = 100
-"""Epochs that are kept one by one."""
+"""How many epochs have statistics of their own."""
 
 
 class Session:
-    """One loader's."""
+    """The session of one loader."""
 
     def __init__(self) -> None:
         self.quarantine: dict[Any, str] = {}
-        """Samples that have cost several workers their lives, and how."""
+        """Samples that have killed several workers, and how."""
         self.bad_samples = BadSamples()
         self.memory = MemoryWatch()
         self.next_epoch = NextEpoch()
         self.scaling: Scaling | None = None
-        """With num_workers="auto", of data with indices: how many workers there are."""
+        """Decides how many workers there are, with num_workers="auto" and data that has indices."""
         self.chosen: Callable[[], AutoWorkers | None] = lambda: None
         self._division = Division()
         self._collated = Collated()
         self._repeats = Repeats()
         self._loaded = Loaded()
         self._warned: dict[str, object] = {}
-        self._kind = ""  # of the workers; empty if there are none
+        self._kind = ""  # the kind of workers; empty if there are none
         self._meters: deque[Meter] = deque(maxlen=KEPT)
-        self._flow_before = EpochStats()  # of all epochs whose meters are not kept any more
+        self._flow_before = EpochStats()  # the sum of epochs whose meters are no longer kept
         self._recorders: list[Recorder] = []
-        # In the same thread, too, if the garbage collector ends an iteration that is recorded while it is held.
-        self._lock = threading.RLock()  # a loader may be read, and asked for its stats, in several threads at once
+        # Several threads may read a loader and ask for its stats. Reentrant, because the garbage collector may end a
+        # recorded iteration in a thread that holds the lock.
+        self._lock = threading.RLock()
         self._beginning = threading.RLock()
         self._owner = os.getpid()
         self._kept: WorkerSet | None = None
         self._stop_kept: weakref.finalize[..., Any] | None = None
-        self._marks = False  # do the workers that are kept mark what they do, for a recording?
+        self._marks = False  # do the persistent workers mark what they do, for a recording?
         self._may_work_ahead = False
         self._latest: Callable[[], BatchIterator[Any] | None] = lambda: None
         self._iterators: weakref.WeakSet[BatchIterator[Any]] = weakref.WeakSet()
@@ -94,7 +94,7 @@ class Session:
         kind: type[BatchIterator[Any]] = BatchIterator[Any],
         foresee: Foresee | None = None,
     ) -> BatchIterator[Any]:
-        """Start an iteration; with persistent workers one still under way on them is given up."""
+        """Start an iteration; it replaces one that still runs on the same persistent workers."""
         began = clock()
         options, job = self._scale(options, job)
         loaded = None if job.num_workers else self._loaded
@@ -105,17 +105,17 @@ class Session:
                 self.tell_once(message)
         if (untold := not_in_a_state(job, passed.place.batches)) is not None:
             self.tell_once(untold)
-        # Of two threads that begin at once, the second is to find what the first has begun on the same workers.
+        # If two threads begin at once, the second must see the iteration that the first began on the same workers.
         with self._beginning if options.persistent_workers else contextlib.nullcontext():
             kept = self._kept_for(options, job) if options.persistent_workers else None
             workers = kept or WorkerSet(job, options, self._division, self.scaling)
             workers.begin(options.in_order)
-            # Somebody is there to end the workers before there are any: Ctrl-C may come at any moment.
+            # The iterator, which ends the workers, exists before they do: Ctrl-C may come at any moment.
             iterator = kind(self, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None)
             self._iterators.add(iterator)
             self._latest = weakref.ref(iterator)
             self._start(iterator, workers, has_to=kept is None)
-        if workers.processes():  # the start of threads is nothing to speak of
+        if workers.processes():  # starting threads takes no time worth counting
             iterator.started(clock() - began)
         return iterator
 
@@ -131,8 +131,8 @@ class Session:
             raise
 
     def _scale(self, options: Options, job: Job) -> tuple[Options, Job]:
-        """With num_workers="auto": how many there are to be, and whether that number changes."""
-        if not isinstance(options.num_workers, AutoCount):  # perhaps no longer: torch's loaders can be told another
+        """With num_workers="auto": decide how many workers there should be, and whether that number may change."""
+        if not isinstance(options.num_workers, AutoCount):  # perhaps not any more: in torch's loaders it can be set
             self.scaling, self.chosen = None, lambda: None
         elif options.stream:
             self.chosen = partial(of_a_stream, options)
@@ -147,9 +147,9 @@ class Session:
 
     def _kept_for(self, options: Options, job: Job) -> WorkerSet:
         if (latest := self._latest()) is not None and latest.give_up():
-            self.drop_workers()  # each thread would take answers that the other waits for
+            self.drop_workers()  # each thread would take answers meant for the other
         if job.marked and not self._marks:
-            self.drop_workers()  # those there are were told to mark nothing
+            self.drop_workers()  # the present workers were started without marks
         if self.kept is not None and self.kept.out_of_step:
             self.drop_workers()
         self._marks = job.marked
@@ -162,7 +162,7 @@ class Session:
         self._may_work_ahead = may and changeable(job) is None
         with self._lock:
             self._kept = kept
-            self._stop_kept = weakref.finalize(self, undisturbed(kept.stop))  # whatever becomes of the loader
+            self._stop_kept = weakref.finalize(self, undisturbed(kept.stop))  # whatever happens to the loader
         try:
             kept.start()
         except BaseException:
@@ -175,11 +175,11 @@ class Session:
         """The persistent workers, if there are any."""
         if self._owner != os.getpid():  # a forked child: the workers are the parent's
             self._kept, self._owner = None, os.getpid()
-            self._beginning = threading.RLock()  # it may be held by a thread that is not there
+            self._beginning = threading.RLock()  # a thread of the parent may hold the old one
         return self._kept
 
     def drop_workers(self, those: WorkerSet | None = None) -> None:
-        """End the persistent workers; only if they are `those`, if that is said: another thread may have others."""
+        """End the persistent workers; if `those` is given, only if it is that set: another thread may use a new one."""
         with self._lock:
             if those is not None and those is not self._kept:
                 return
@@ -190,13 +190,13 @@ class Session:
             kept.ledger.clear()
 
     def close(self) -> None:
-        """End all workers and give back their memory."""
+        """End all workers and release their memory."""
         for iterator in list(self._iterators):
             iterator.close()
         self.drop_workers()
 
     def say(self, message: str, frame: FrameType | None = None) -> None:
-        """Warn of something that has happened, which is part of a recording; as if from that frame's loop."""
+        """Warn about an event and add it to the recording. `frame` shows where the user's loop is."""
         if (recording := self.recording) is not None:
             recording.happened(message)
         if frame is None:
@@ -205,13 +205,13 @@ class Session:
             tell_of(message, frame)
 
     def tell_once(self, message: str) -> None:
-        """Warn, unless that has been said before."""
+        """Warn, unless this warning was given before."""
         mine = object()
-        if self._warned.setdefault(message, mine) is mine:  # in one step: of two threads one says it
+        if self._warned.setdefault(message, mine) is mine:  # one atomic step: only one of two threads warns
             tell(message)
 
     def note(self, notice: Notice) -> None:
-        """Take in what a worker said beside its batch."""
+        """Take in what a worker sent apart from its batch."""
         if notice.marks and (recording := self.recording) is not None:
             for marks in notice.marks:
                 recording.made(marks)
@@ -219,7 +219,7 @@ class Session:
             self.tell_once(notice.warning)
         if notice.ranks:
             self.tell_once(notice.ranks)
-        # One that takes a dead one's place begins as that began: there is no other copy.
+        # A worker that replaces a dead one begins in the same state, but no second copy is in use.
         replaced = notice.drawing and any(meter.restarts for meter in list(self._meters))
         if not replaced and (repeated := self._repeats.take(notice.drawing)) is not None:
             self.tell_once(repeated)
@@ -227,7 +227,7 @@ class Session:
             tell(hint)
 
     def new_meter(self, meter: Meter) -> Meter:
-        """The next epoch's."""
+        """Keep the next epoch's meter."""
         with self._lock:
             if len(self._meters) == KEPT:
                 self._flow_before = self._flow_before.plus(self._meters[0].flow())
@@ -245,7 +245,7 @@ class Session:
         """How the loader is doing."""
         latest, kept = self._latest(), self.kept
         processes = latest.processes() if latest is not None else kept.processes() if kept is not None else []
-        ended = not processes and self._kind == "thread"  # those there may have been are none of the workers
+        ended = not processes and self._kind == "thread"  # what was measured last is not theirs
         with self._lock:
             before, meters = self._flow_before, list(self._meters)
         epochs = [meter.flow() for meter in meters]
@@ -272,26 +272,26 @@ class Session:
 
     def _record(self, path: str | os.PathLike[str], render: Render) -> Recorder:
         if self.recording is None and self.kept is not None and self.kept.ledger.early:
-            self.next_epoch.outdate()  # what is made already is no part of a recording that begins now
+            self.next_epoch.outdate()  # batches already made have no marks for the new recording
         recorder = Recorder(path, self.recording or Recording(), render, self._known)
         self._recorders.append(recorder)
         return recorder
 
     def _known(self) -> Known:
-        """What a recording does not have."""
+        """Facts for a report that are not in the recording."""
         return Known(self.stats(), self.errors)
 
     @property
     def recording(self) -> Recording | None:
-        """Where to write down what happens, if somebody wants to know."""
+        """The recording that events are written to, if there is one."""
         self._recorders = [recorder for recorder in self._recorders if recorder.on]
         return self._recorders[0].recording if self._recorders else None
 
     def write_recordings(self) -> None:
-        """An epoch is over: have the files there, whatever becomes of the process."""
+        """An epoch is over: write the files now, in case the process ends later without doing so."""
         for recorder in self._recorders:
             try:
                 if recorder.on:
                     recorder.write()
-            except Exception as error:  # a full disk, or a fault of ours: no reason to end a training
+            except Exception as error:  # a full disk, or a bug of ours: no reason to end the training
                 self.tell_once(f"the recording could not be written to {recorder.path}: {error!r}")

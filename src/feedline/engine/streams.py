@@ -1,13 +1,13 @@
-"""What the engine knows of a stream: where it ends, whether all workers read the same, and where its parts stand.
+"""What the engine knows about a stream: where it ends, whether all workers read the same, and where its parts are.
 
-Takes: an epoch's tasks as they are planned; outcomes, as soon as they are known and when they leave; deaths. Gives:
-errors, and at the end what to warn of: a length that is wrong, ranks that share the stream out and have nothing for
-this one. For a part whose worker has died, tasks that say where it is to be opened, and in words what becomes of it.
-Promises: a stream that workers read in different ways, or that ends elsewhere in each, is an error and loses nothing
-in silence. A dead worker's part goes on from a state that is complete; any other is read from where this epoch began,
-also where the worker died with nothing in its hands. Workers that may no longer agree on the order serve no further
-epoch.
-Not its job: reading it, opening a part and comparing what is read again (reading.stream_reader), which tasks are
+Takes: an epoch's tasks as they are planned; outcomes, when they arrive and again when they are delivered; deaths.
+Gives: errors; warnings at the end (a wrong length, a rank that got no elements). For a part whose worker has died:
+tasks that say where to open it again, and a sentence that says so to the user.
+Promises: if workers read a stream in different ways, or find different ends, that is an error: no element is lost
+silently. A dead worker's part continues from its saved state if that is complete; otherwise it is read again from
+where this epoch began, even if the worker died without a task. Workers that may disagree on the order serve no
+further epoch.
+Not its job: reading a stream, opening a part, comparing what is read again (reading.stream_reader), which tasks are
 left (plan).
 """
 
@@ -41,19 +41,19 @@ FEW_BATCHES = "it has fewer batches than there are ranks"
 
 
 class StreamEnds:
-    """One epoch's."""
+    """Where the stream ends in one epoch, and whether workers agree on it."""
 
     def __init__(self, options: Options, passed: Passed) -> None:
         self._options = options
         self._passed = passed
         self._samples = passed.place.samples
         self._read_whole: set[bool] = set()
-        self._last, self._latest = sys.maxsize, -1  # of a stream read whole: its last batch, the latest seen
+        self._last, self._latest = sys.maxsize, -1  # if each worker reads it whole: last batch, latest batch seen
         self._ended_by = ""
-        self._counts: set[int] = set()  # of such a stream: how many elements workers found in it
+        self._counts: set[int] = set()  # if each worker reads it whole: how many elements they found
 
     def note(self, outcome: Outcome, tasks: Tasks) -> None:
-        """An outcome has come."""
+        """An outcome has arrived."""
         if outcome.ended:
             tasks.ended(outcome.seq)
         if outcome.whole is not None:
@@ -65,7 +65,7 @@ class StreamEnds:
                 raise RuntimeError(DISAGREE)
 
     def left(self, outcome: Outcome) -> None:
-        """It leaves."""
+        """An outcome is delivered."""
         if True in self._read_whole:
             self._check(outcome)
         self._samples += outcome.size + outcome.dropped
@@ -73,8 +73,8 @@ class StreamEnds:
             self._samples += len(outcome.bad)
 
     def _check(self, outcome: Outcome) -> None:
-        """Of a stream that every worker reads whole no batch comes after one that is the last for another worker, and
-        all find the same number of elements."""
+        """Every worker reads this stream whole, so no batch may come after another worker's last one, and all must find
+        the same number of elements."""
         if outcome.ended:
             self._last = min(self._last, outcome.seq)
             if outcome.notice is not None and outcome.notice.ended_by:
@@ -88,29 +88,29 @@ class StreamEnds:
             raise RuntimeError(ENDED_BY.format(error=self._ended_by) if self._ended_by else UNEQUAL)
 
     def warnings(self) -> Iterator[str]:
-        """At the end: what the user should know."""
+        """Warnings for the user at the end of the epoch."""
         for warning in (self._nothing_here(), self._wrong_length()):
             if warning is not None:
                 yield warning
 
     def _nothing_here(self) -> str | None:
         ranks, rank = self._passed.place.ranks
-        if ranks == 1 or self._samples:  # of the whole epoch, if it was resumed
+        if ranks == 1 or self._samples:  # `_samples` also counts those before a resume
             return None
         why = FEW_BATCHES if True in self._read_whole else NO_SHARE.format(shards=self._passed.shards)
         return NOTHING_HERE.format(rank=rank, ranks=ranks, why=why)
 
     def _wrong_length(self) -> str | None:
-        """What to say of a dataset that has another length than it says."""
+        """The warning about a dataset whose `__len__` is wrong."""
         options, passed = self._options, self._passed
         if passed.is_shared:
-            return None  # how many the other ranks had is not known here
+            return None  # this rank does not know how many samples the others had
         short_batches = (options.batch_size or 1) * max(1, passed.shards) if options.drop_last else 0
         if self._samples + short_batches < passed.total:
             return FEWER.format(now=self._samples, then=passed.total, epoch=passed.epoch)
         try:
             said = len(options.dataset)
-        except Exception:  # it has no length, or none that can be had
+        except Exception:  # it has no length, or `__len__` raises
             return None
         if said - short_batches < self._samples <= said or self._samples == said:
             return None
@@ -136,24 +136,24 @@ ALL_ANEW = " For the next epoch all workers are started anew, so that they agree
 
 
 class StreamPlaces:
-    """One epoch's, on so many workers; `is_first`: have they served no other?"""
+    """Where each part of the stream is in one epoch, on this many workers; `is_first`: is it their first epoch?"""
 
     def __init__(self, workers: int, is_first: bool) -> None:
         self._workers = max(1, workers)
         self._is_first = is_first
-        self._begun: dict[int, tuple[int, Record | None]] = {}  # a part → its worker, where it stood at the beginning
-        self._latest: dict[int, Record] = {}  # a part → where it stands after its latest outcome
-        self._unopened: set[int] = set()  # parts whose worker has died: the next task is to say where they stand
+        self._begun: dict[int, tuple[int, Record | None]] = {}  # a part → its worker, where it was at the beginning
+        self._latest: dict[int, Record] = {}  # a part → where it is after its latest outcome
+        self._unopened: set[int] = set()  # parts whose worker has died: the next task says where they are
         self.out_of_step = False
-        """Has a worker taken the place of one that had read earlier epochs, or the end of this one?"""
+        """Has a new worker replaced one that had read earlier epochs, or the end of this one?"""
 
     def note(self, outcome: Outcome) -> None:
-        """Somebody has made a batch."""
+        """A worker has made a batch."""
         if outcome.stream is not None:
             self._latest[outcome.stream[0]] = outcome.stream[1]
 
     def placed(self, task: Task) -> Task:
-        """The task, which says where its part stands if nobody has that open."""
+        """The task; it says where its part is if no worker has that part open."""
         _, begun = self._begun.setdefault(task.shard, (task.lane % self._workers, task.place))
         if task.shard not in self._unopened:
             return task
@@ -161,11 +161,11 @@ class StreamPlaces:
         return task._replace(place=again(begun, self._latest.get(task.shard)))
 
     def has_ended(self, task: Task) -> bool:
-        """Is there nothing left of its part?"""
+        """Has the part of the stream that this task reads ended?"""
         return bool(task.shards) and "ended" in self._latest.get(task.shard, ())
 
     def lost(self, worker: int) -> str:
-        """A worker has died: what becomes of its parts."""
+        """A worker has died. Returns a sentence about what happens to its parts."""
         parts = {part: begun or {} for part, (of, begun) in self._begun.items() if of == worker}
         latest = [self._latest.get(part, begun) for part, begun in parts.items()]
         self._unopened |= parts.keys()
@@ -179,5 +179,5 @@ def _said(records: list[Record], is_behind: bool) -> str:
     unfinished = [record for record in records if "ended" not in record]
     if not all(goes_on(record) for record in unfinished):
         return READ_AGAIN + BEHIND if is_behind else READ_AGAIN
-    # A dataset that has one beside its iterator's may count its epochs, and once more now.
+    # A dataset with a state of its own, beside its iterator's, may count epochs, and it counts one more now.
     return FROM_STATE if any({"complete", "dataset"} & record.keys() for record in unfinished) else TAKEN

@@ -1,10 +1,10 @@
-"""Waiting for workers: whoever waits long is told why, and who is stuck is ended if the user wants that.
+"""Waiting for workers: explains a long wait to the user, and ends stuck workers if the user wants that.
 
-Takes: workers, the user's wishes (`ErrorPolicy`, `timeout`). Gives: what workers have to say, as it comes; else
+Takes: workers, the user's settings (`ErrorPolicy`, `timeout`). Gives: answers and deaths as they come; otherwise
 warnings, and `WorkerTimeout`.
-Promises: a wait that lasts is explained; a worker that does not come to life is replaced; time in which this process
-could not run itself is nobody's fault.
-Not its job: what follows from a death (recovery), when to do what (supervise.policy), the sentences
+Promises: a long wait is explained; a worker that does not become ready is replaced; time in which this process itself
+was stopped does not count.
+Not its job: what to do after a death (recovery), when to do what (supervise.policy), the sentences
 (supervise.telling), batches that the loop makes itself (inline_watch).
 """
 
@@ -24,11 +24,11 @@ from feedline.supervise.policy import Patience, Step, birth_due, stuck, unborn, 
 from feedline.supervise.watch import Death, Standing, with_state
 
 OVERSLEPT = 1.0
-"""Seconds; a wait that ends later than that was not ours to end: the whole process had been stopped."""
+"""Seconds; if a wait ends this much too late, the whole process had been stopped."""
 
 
 class Waiting:
-    """One iteration's."""
+    """Waits for the workers of one iteration."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class Waiting:
 
     @property
     def workers(self) -> Workers:
-        """Those that are waited for."""
+        """The workers that are waited for."""
         return self._recovery.workers
 
     def be_patient(self, timeout: float) -> None:
-        """So many seconds for each batch; 0: for ever."""
+        """Wait at most this many seconds for each batch; 0 means no limit."""
         self._timeout, self.since = timeout, None
         self._limit = timeout or (self._policy.stall_warning if self._restarts else 0.0)
         self._first_due = Patience(0.0, self._policy.stall_warning, self._limit).due
 
     def receive(self, seq: int | None) -> Sequence[Part | Death]:
-        """What workers say; `seq` is the batch that is waited for. Empty if it is time to look again."""
+        """Answers and deaths; `seq` is the batch that is waited for. Empty if nothing came before a check was due."""
         now = time.monotonic()
         if self.since is None:
             self.since, self._patience = now, None
@@ -71,7 +71,7 @@ class Waiting:
         seconds = None if due == math.inf else max(0.0, due - now)
         found = self._recovery.workers.receive(seconds)
         if not found:
-            if self._patience is None:  # most waits are over before anything is due
+            if self._patience is None:  # created late, because most waits end before anything is due
                 self._patience = Patience(self.since, self._policy.stall_warning, self._limit)
             self._look_again(self._patience, 0.0 if seconds is None else time.monotonic() - now - seconds, seq)
         return found
@@ -121,7 +121,7 @@ class Waiting:
         patience.limit_again(now + max(0.05, until_stuck(standings, limit)))
 
     def _birth_due(self) -> float:
-        """When a worker that is being started should be ready; looked at only until all have been."""
+        """When the next starting worker should be ready; not checked again once all are ready."""
         if not self._recovery.may_be_unborn or not self.workers.traits.forked:
             return math.inf
         seconds = birth_due(self.workers.standing())

@@ -1,7 +1,7 @@
-"""The workers a loader has, with their ledger: of the kind and number that the options ask for.
+"""A loader's workers and their ledger, of the kind and number that the options ask for.
 
-Takes: a job, options. Gives: workers that keep the contract, what is out at them, how many batches may be out.
-Promises: which batches come is the same for every kind and number.
+Takes: a job, options. Gives: workers that fulfil the contract, their ledger, how many batches may be out.
+Promises: the batches are the same for every kind and number of workers.
 Not its job: how many there should be (scaling), sending and receiving (loop), how long they are kept (session).
 """
 
@@ -31,18 +31,18 @@ class WorkerSet:
         self.scaling = scaling
         job = job if scaling is None else replace(job, num_workers=scaling.most)
         self.count = options.num_workers if scaling is None else scaling.setting.workers
-        """How many workers there are to be; 0 if the loop works alone."""
+        """How many workers there should be; 0 if the loop makes the batches."""
         self.untold: list[str] = []
-        """What is to be said of deaths when the next epoch begins."""
+        """Warnings about deaths, to be given when the next epoch begins."""
         self.runs = 0
-        """How many epochs they have served, this one among them."""
+        """How many epochs they have served, including this one."""
         self.out_of_step = False
-        """Has one of a stream's workers not read all that the others have? Then these serve no further epoch."""
+        """Has one worker of a stream read less than the others? Then this set serves no further epoch."""
         self._prefetch = options.prefetch_factor
         self.workers = _workers(job, options, self.ledger)
         self.works_ahead = self.workers.traits.work_ahead
-        """Does anybody work while the user's loop computes?"""
-        # Of the workers, and nothing of ours: whoever is to end them must not keep the job alive.
+        """Are batches made while the user's loop computes?"""
+        # These are the workers' own, not bound to `self`: the finalizer that calls them must not keep the job alive.
         self.spent, self.stop = self.workers.traits.spent, self.workers.stop
         self.room = self._room()
         """How many batches may be out at once."""
@@ -54,11 +54,11 @@ class WorkerSet:
         return self.count * (self._prefetch if self.scaling is None else self.scaling.setting.prefetch) or 1
 
     def start(self) -> None:
-        """Have them ready to take tasks."""
+        """Start the workers."""
         self.workers.resize(self.count)
 
     def begin(self, in_order: bool) -> None:
-        """A run begins: whatever is out is of no use any more, but for what was sent early."""
+        """A run begins: batches that are out are no longer wanted, except those sent early."""
         self.runs += 1
         self.ledger.begin(in_order)
         if self.splitting is not None:
@@ -66,19 +66,19 @@ class WorkerSet:
         self.workers.drop_before(self.ledger.run)
 
     def leave(self) -> None:
-        """A run is over, or left."""
+        """A run is over, or was left before its end."""
         if self.scaling is not None:
             self.scaling.end(self)
 
     def scale(self, meter: Meter) -> bool:
-        """The loop has had a batch. Has the number of workers, or of batches ahead, changed?"""
+        """The loop got a batch. Has the number of workers, or of prefetched batches, changed?"""
         assert self.scaling is not None
         has_changed = self.scaling.gave(meter, self)
         self.room = self._room()
         return has_changed
 
     def resize(self, count: int) -> None:
-        """Have so many from now on; `CannotHire` if there is a reason against more."""
+        """Have this many workers from now on; raises `CannotHire` if the system refuses more."""
         try:
             self.workers.resize(count)
             self.count = count
@@ -89,16 +89,16 @@ class WorkerSet:
             raise CannotHire(f"the system refused more: {error}") from error
 
     def tidy(self) -> None:
-        """The number stays as it is: see to workers that have left."""
+        """The number does not change: clean up after workers that have left."""
         if len(self.workers.standing()) > self.count:
             self.workers.resize(self.count)
 
     def processes(self) -> list[tuple[int, int]]:
-        """Number and pid of the worker processes there are."""
+        """Number and pid of each worker process."""
         return processes(self.workers.standing()) if self.works_ahead else []
 
     def ready(self) -> int:
-        """How many have got as far as their first task."""
+        """How many workers are ready for tasks, or at work."""
         return ready(self.workers.standing())
 
 

@@ -1,1 +1,1 @@
-"""What the machine and its surroundings offer: CPUs, control groups, the GIL, and which rank this process is."""
+"""What the machine and its environment offer: CPUs, control groups, the GIL, and which rank this process is."""

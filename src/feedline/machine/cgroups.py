@@ -1,9 +1,9 @@
-"""Where the kernel keeps this process's limits: the folders of its cgroup and of those around it.
+"""Where the kernel keeps this process's limits: the folders of its cgroup and the parent cgroups.
 
-Takes: a controller's name (memory, cpu, pids). Gives: folders, ours first and the mount last for each mount that has
-the controller, with the version of each; and what stands in small files.
-Promises: version 1, version 2 and both at once; mounts that show a part of the hierarchy, as in a container; a process
-that is moved; never an exception: a file that cannot be read says nothing.
+Takes: a controller's name (memory, cpu, pids). Gives: for each mount with the controller, its folders from ours up to
+the mount, each with its version; and the contents of small files.
+Promises: it handles version 1, version 2 and both at once; mounts that show only a part of the hierarchy, as in a
+container; a process that is moved. It never raises: a file that cannot be read counts as empty.
 Not its job: what the files mean (arena/limits for memory, diagnose/preflight_checks for the rest).
 """
 
@@ -22,7 +22,7 @@ class GroupFolder(NamedTuple):
 
 
 def folders(controller: str, proc: str = "/proc") -> list[GroupFolder]:
-    """The folders that may limit this process; an outer one's limit holds for the inner ones.
+    """The folders that may limit this process; a parent's limit also holds for its children.
 
     >>> all(folder.version in (1, 2) for folder in folders("cpu"))
     True
@@ -30,7 +30,7 @@ def folders(controller: str, proc: str = "/proc") -> list[GroupFolder]:
     return _folders(controller, text_of(f"{proc}/self/cgroup"), f"{proc}/self/mountinfo")
 
 
-@lru_cache(maxsize=24)  # keyed by what says where we are: a process may be moved, mounts hardly are
+@lru_cache(maxsize=24)  # keyed by our cgroup, because a process may be moved; mounts rarely change
 def _folders(controller: str, own: str, mountinfo: str) -> list[GroupFolder]:
     paths = _own_paths(controller, own)
     found: list[GroupFolder] = []
@@ -61,7 +61,7 @@ def _own_paths(controller: str, own: str) -> dict[str, str]:
 
 
 def _upwards(mount: str, root: str, path: str) -> list[str]:
-    """From our folder up to the mount; inside a container our path may not be there, and the mount is ours."""
+    """From our folder up to the mount. Inside a container our path may be missing; then the mount is our folder."""
     below = os.path.relpath(path, root) if os.path.isabs(path) and os.path.isabs(root) else ".."
     folder = os.path.normpath(os.path.join(mount, below))
     if below.split("/")[0] == "..":
@@ -80,7 +80,7 @@ def _unescaped(text: str) -> str:
 
 
 def numbers_of(path: str, *names: str) -> dict[str, int]:
-    """Of a file of lines with a name and a number, those asked for: the whole of it takes longer to take apart."""
+    """The wanted numbers from a file with a name and a number per line. (Parsing the whole file takes longer.)"""
     text, found = "\n" + text_of(path), {}
     for name in names:
         _, _, rest = text.partition("\n" + name)
@@ -91,7 +91,7 @@ def numbers_of(path: str, *names: str) -> dict[str, int]:
 
 
 def number_of(path: str) -> int | None:
-    """What stands in a file of one number; None for anything else, such as "max"."""
+    """The number in a file that has only one; None for anything else, such as "max"."""
     text = text_of(path).strip()
     return int(text) if text.isdecimal() else None
 

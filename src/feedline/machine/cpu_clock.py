@@ -1,7 +1,7 @@
-"""A clock that stands still while this thread waits for a CPU that others have.
+"""A clock that does not count the time in which this thread waits for a CPU.
 
-Gives: `now` and `since`, in seconds. Promises: a busy machine does not make work seem longer than it is, where the
-kernel says how long a thread has waited for a CPU; elsewhere it is an ordinary clock.
+Gives: `now` and `since`, in seconds. Promises: a busy machine does not make work seem longer, if the kernel says how
+long a thread has waited for a CPU; otherwise it is an ordinary clock.
 Not its job: how many CPUs there are (cpus).
 """
 
@@ -13,7 +13,7 @@ from feedline.machine.cgroups import text_of
 
 
 def now() -> float:
-    """It may seem to go back, if the wait comes between its two looks.
+    """The time now. It may go back a little if the thread has to wait between the two readings.
 
     >>> now() - now() < 1
     True
@@ -23,7 +23,7 @@ def now() -> float:
 
 
 def since(began: float) -> float:
-    """Seconds of that clock.
+    """Seconds of that clock since `began`.
 
     >>> since(now() + 60)
     0.0

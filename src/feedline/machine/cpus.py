@@ -1,9 +1,9 @@
 """How many CPUs this process may really use.
 
-Takes: affinity, cgroup quotas, the machine's count. Gives: `Cpus`, and how many workers follow from it.
-Promises: the tightest of all that holds: affinity (which cpusets narrow) and the quota of our cgroup and of every one
-around it, version 1 or 2; never an exception.
-Not its job: what is said about it (diagnose/machine/processors, observe/report).
+Takes: affinity, cgroup quotas, the machine's count. Gives: `Cpus`, and how many workers they allow.
+Promises: the tightest of all limits: affinity (which includes cpusets), and the quotas of our cgroup and all its parent
+cgroups, version 1 or 2. It never raises.
+Not its job: what is reported about it (diagnose/machine/processors, observe/report).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAST_QUOTA = 0.01
 
 @dataclass(frozen=True)
 class Cpus:
-    """CPUs: the host's, those this process may run on, and how much of their time it may have.
+    """The host's CPUs, those this process may run on, and how much of their time it may use.
 
     >>> Cpus(host=64, allowed=64, quota=2.5).workers
     2
@@ -29,17 +29,17 @@ class Cpus:
 
     host: int
     allowed: int
-    """By affinity: taskset, cpusets, `docker run --cpuset-cpus`."""
+    """CPUs allowed by affinity: taskset, cpusets, `docker run --cpuset-cpus`."""
     quota: float | None = None
     """In CPUs: `docker run --cpus`, a pod's limit. None: no limit."""
     version: int = 0
-    """Of the cgroup with the quota."""
+    """The version of the cgroup with the quota."""
     throttled: float | None = None
-    """The share of the quota's periods in which it was used up, since that cgroup was made."""
+    """The share of periods in which the quota was used up, since that cgroup was made."""
 
     @property
     def usable(self) -> float:
-        """How many can be busy for this process at once, on average."""
+        """How many CPUs this process can keep busy at once, on average."""
         return self.allowed if self.quota is None else min(self.allowed, self.quota)
 
     @property
@@ -49,7 +49,7 @@ class Cpus:
 
 
 def look(proc: str = "/proc") -> Cpus:
-    """What holds for this process now.
+    """The CPUs of this process now.
 
     >>> look().usable > 0
     True
@@ -61,7 +61,7 @@ def look(proc: str = "/proc") -> Cpus:
 
 def _host() -> int:
     try:
-        return max(1, os.sysconf("SC_NPROCESSORS_ONLN"))  # os.cpu_count() can be told to lie: PYTHON_CPU_COUNT
+        return max(1, os.sysconf("SC_NPROCESSORS_ONLN"))  # PYTHON_CPU_COUNT changes what os.cpu_count() says
     except (ValueError, OSError, AttributeError):
         return os.cpu_count() or 1
 
@@ -89,7 +89,7 @@ def _throttled(path: str) -> float:
 
 
 def cpu_time(process: str) -> float:
-    """What that process (`/proc/…`) and all its threads have used so far; in hundredths of a second, 0 once it is gone.
+    """Seconds of CPU time that a process (`/proc/…`) with all its threads has used, to a hundredth; 0 if it has ended.
 
     >>> cpu_time("/proc/self") >= 0
     True

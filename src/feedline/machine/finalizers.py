@@ -1,12 +1,12 @@
 """For code that the garbage collector runs: `__del__`, `weakref.finalize`, callbacks of weak references.
 
-Python runs it at any moment, in any thread, while that thread may hold any lock: `threading`'s own, too. So whatever
-such code reaches waits for no lock but a reentrant one (`RLock`, `SimpleQueue`), starts no `threading.Thread`, and
-joins daemons only, for a limited time: of others CPython's `join` and `is_alive` take `threading._shutdown_locks_lock`.
-Takes: functions that are run there. Gives: the same, which Ctrl-C does not disturb.
-Promises: Python prints and forgets what such a function raises (and what is raised in hooks around a fork), but Ctrl-C
-is not lost: it comes again, outside.
-Not its job: what is to be done at the end (arena, engine, workers, sources).
+Python runs it at any moment, in any thread, while that thread may hold any lock, even one of `threading`. So such code
+waits only for reentrant locks (`RLock`, `SimpleQueue`), starts no `threading.Thread`, and joins only daemon threads,
+for a limited time: for other threads CPython's `join` and `is_alive` take `threading._shutdown_locks_lock`.
+Takes: functions that are run there. Gives: the same functions, protected from Ctrl-C.
+Promises: Python prints and drops what such a function raises (and what is raised in hooks around a fork), but Ctrl-C is
+not lost: it is sent again after the function.
+Not its job: what has to be released (arena, engine, workers, sources).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any, TypeVar
 Work = TypeVar("Work", bound=Callable[..., None])
 
 LOOK_SECONDS = 0.01
-"""Between two looks at where the main thread is."""
+"""Seconds between two checks of where the main thread is."""
 
 
 def undisturbed(work: Work) -> Work:
-    """A function for the garbage collector, which may be run twice: a Ctrl-C that interrupts it comes after it."""
+    """Protects a function for the garbage collector: if Ctrl-C interrupts it, it runs again, and Ctrl-C comes later."""
 
     @functools.wraps(work)
     def call(*args: Any) -> None:
@@ -38,14 +38,14 @@ def undisturbed(work: Work) -> Work:
             work(*args)
         except KeyboardInterrupt:
             _send_again()
-            work(*args)  # what is left of it
+            work(*args)  # finish the work
 
     _CODES.add(call.__code__)  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
 def by_hand(finalizer: weakref.finalize[..., Any]) -> None:
-    """Do now, once, what the garbage collector would do later. A Ctrl-C that interrupts it is raised here, after it."""
+    """Run a finalizer now instead of later, once. If Ctrl-C interrupts it, it is finished before Ctrl-C is raised."""
     found = finalizer.detach()
     if found is None:
         return
@@ -61,7 +61,7 @@ _CODES = {weakref.finalize.__call__.__code__, by_hand.__code__}
 
 
 def is_within(frame: FrameType | None) -> bool:
-    """Is that a place inside one of them? What is raised there comes to nothing, and work would be left half done."""
+    """Is that frame inside such a function? An exception raised there is lost, and leaves the work half done."""
     while frame is not None:
         if frame.f_code in _CODES:
             return True
@@ -70,8 +70,8 @@ def is_within(frame: FrameType | None) -> bool:
 
 
 def _send_again() -> None:
-    # By a thread: Python would handle the signal in this very function, and what it raises here is forgotten.
-    with contextlib.suppress(RuntimeError):  # no thread is to be had: the interpreter ends anyway
+    # In a new thread: otherwise Python would handle the signal in this function, and drop what the handler raises.
+    with contextlib.suppress(RuntimeError):  # no thread can be started: the interpreter exits anyway
         start_new_thread(_interrupt_outside, ())
 
 
@@ -82,7 +82,7 @@ def _interrupt_outside() -> None:
     was_at = _place_of(main)
     _interrupt(main)
     time.sleep(LOOK_SECONDS)
-    if _place_of(main) == was_at:  # Python does not notice a signal that comes just before a thread goes to sleep
+    if _place_of(main) == was_at:  # Python misses a signal that comes just before a thread begins to wait
         _interrupt(main)
 
 
@@ -92,14 +92,14 @@ def _place_of(thread: int) -> tuple[FrameType | None, int]:
 
 
 def _interrupt(main: int) -> None:
-    if not callable(signal.getsignal(signal.SIGINT)):  # meanwhile somebody wants no Ctrl-C
+    if not callable(signal.getsignal(signal.SIGINT)):  # Ctrl-C has been disabled meanwhile
         return
     if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(main, signal.SIGINT)  # which also ends a wait, as Ctrl-C itself does
+        signal.pthread_kill(main, signal.SIGINT)  # also interrupts a wait, as Ctrl-C does
     else:
         interrupt_main()
 
 
 def is_main_thread() -> bool:
-    """Does the main thread ask? Unlike `threading.current_thread()`, this takes no lock in threads of a library."""
+    """Is this the main thread? Unlike `threading.current_thread()`, this takes no lock in a library's threads."""
     return threading.get_ident() == threading.main_thread().ident

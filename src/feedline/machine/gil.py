@@ -1,11 +1,11 @@
-"""How much of its time a thread holds the GIL, the lock that lets one thread at a time run Python.
+"""Measures the share of its time that a thread holds the GIL, the lock that lets one thread at a time run Python.
 
-Takes: the moments at which the thread begins and ends its work. Gives: `Looks`: how often it was looked, how often the
-GIL was held, how long the work took and how much of that was on a CPU.
-Promises: a look needs no clock, so a busy machine hardly changes what is seen. A rival thread sleeps, wakes at a
-moment that has nothing to do with the work, and asks for the GIL. If it had to wait for that, the kernel counts one
-more switch than the sleep alone costs. A look costs about 10 µs, and the thread at work one switch of threads.
-Not its job: what follows from it (the doctor).
+Takes: when the thread begins and ends its work. Gives: `Looks`: how many checks there were, how often the GIL was held,
+how long the work took and how much of that was on a CPU.
+Promises: a check needs no clock, so a busy machine hardly changes the result. A rival thread sleeps, wakes at a moment
+that is independent of the work, and requests the GIL. If it has to wait, the kernel counts one more context switch than
+for the sleep alone. A check costs about 10 µs, and the working thread one context switch.
+Not its job: what it means (the doctor).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import NamedTuple
 from feedline.machine.cpu_clock import now, since
 
 SHORTEST, LONGEST = 0.0003, 0.0023
-"""Seconds between two looks: 32 of them take 45 ms beside work that releases the GIL, and 210 ms beside work that holds
-it, since Python's own interval for a switch (5 ms) is then waited for (benchmarks/kinds_of_workers.py)."""
+"""Seconds between two checks: 32 checks take 45 ms beside work that releases the GIL, and 210 ms beside work that holds
+it, because each then waits for Python's switch interval (5 ms) (benchmarks/kinds_of_workers.py)."""
 LEAST_LOOKS = 8
-"""On fewer nothing is built."""
+"""With fewer checks no conclusion is drawn."""
 MOST_WANTED = 0.5
-"""Of the GIL's time, by all workers together: from there on they wait for one another, and the training loop for them
-(benchmarks/kinds_of_workers.py)."""
+"""The share of the GIL's time that all workers together may need: above it they wait for one another, and the training
+loop for them (benchmarks/kinds_of_workers.py)."""
 _RARELY = 0.01
 _GOLDEN = 0.6180339887498949
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 
 
 class Looks(NamedTuple):
-    """What was seen of a thread at work.
+    """What was measured of a working thread.
 
     >>> both = Looks(30, 3, 2.0, 1.0).plus(Looks(10, 1, 2.0, 1.0))
     >>> both.held_share, both.on_cpu
@@ -42,24 +42,24 @@ class Looks(NamedTuple):
 
     looked: int = 0
     held: int = 0
-    """Looks at which it held the GIL."""
+    """How many checks found that it held the GIL."""
     seconds: float = 0.0
-    """At work; waiting for a CPU that others have does not count."""
+    """Seconds of work; waiting for a busy CPU does not count."""
     computing: float = 0.0
-    """Of these, on a CPU: it, or threads of its process that it waits for."""
+    """How many of these it, or threads of its process that it waits for, were on a CPU."""
 
     @property
     def held_share(self) -> float:
-        """The share of its time that it holds the GIL; 0 if nobody has looked."""
+        """The share of its time that it holds the GIL; 0 if there was no check."""
         return self.held / self.looked if self.looked else 0.0
 
     @property
     def on_cpu(self) -> float:
-        """The share of its time that it computes; the rest it waits, for a disk or a network."""
+        """The share of its time that it computes; in the rest it waits, for a disk or a network."""
         return min(1.0, self.computing / self.seconds) if self.seconds else 0.0
 
     def plus(self, other: Looks) -> Looks:
-        """Both together."""
+        """The sum of both."""
         return Looks(
             self.looked + other.looked,
             self.held + other.held,
@@ -69,7 +69,7 @@ class Looks(NamedTuple):
 
 
 def gil_is_on() -> bool:
-    """Does one thread at a time run Python? Not in a free-threaded build, unless a module has switched it on.
+    """Can only one thread at a time run Python? Not in a free-threaded build, unless a module has enabled the GIL.
 
     >>> gil_is_on() or sys.version_info >= (3, 13)
     True
@@ -78,7 +78,7 @@ def gil_is_on() -> bool:
 
 
 def wanted(looks: Looks, workers: int, cpus: float) -> float:
-    """The share of the GIL's time that so many workers want together, were they threads: of those that compute at once.
+    """The share of the GIL's time that this many workers would need as threads. Only those that run at once count.
 
     >>> wanted(Looks(20, 5, seconds=1.0, computing=1.0), workers=8, cpus=2)
     0.5
@@ -88,7 +88,7 @@ def wanted(looks: Looks, workers: int, cpus: float) -> float:
 
 
 class Rival:
-    """Looks on while the thread that made it is at work.
+    """Checks the GIL while the thread that made this object works.
 
     >>> rival = Rival()
     >>> rival.begin()
@@ -104,10 +104,10 @@ class Rival:
         self._at_work = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
-        self._seen = self._taken = (0, 0)  # looks, and those at which it was held; replaced whole, by the rival alone
+        self._seen = self._taken = (0, 0)  # checks, and how many found it held; only the rival replaces the tuple
         self._seconds = self._computing = 0.0
         self._began = (0.0, 0.0)
-        self._times = (math.inf, -math.inf)  # when work last began, and ended; replaced whole, by the worker alone
+        self._times = (math.inf, -math.inf)  # when work last began and ended; only the worker replaces the tuple
 
     def begin(self) -> None:
         """Work begins."""
@@ -119,7 +119,7 @@ class Rival:
         self._at_work.set()
 
     def end(self) -> None:
-        """Work ends, for the time being."""
+        """Work ends for now."""
         self._at_work.clear()
         self._times = self._times[0], time.monotonic()
         began, computed = self._began
@@ -128,18 +128,18 @@ class Rival:
 
     @property
     def looked(self) -> int:
-        """How often, so far."""
+        """How many checks there were so far."""
         return self._seen[0]
 
     def take(self) -> Looks:
-        """What was seen since it was last asked for."""
+        """The measurements since the last call."""
         before, self._taken = self._taken, self._seen
         looks = Looks(self._taken[0] - before[0], self._taken[1] - before[1], self._seconds, self._computing)
         self._seconds = self._computing = 0.0
         return looks
 
     def stop(self) -> None:
-        """No more looks."""
+        """End the checks."""
         self._stopped = True
         self._at_work.set()
         if self._thread is not None:
@@ -161,7 +161,7 @@ class Rival:
 
 
 def counts(due: float, began: float, ended: float) -> bool:
-    """Was it looked while there was work? What holds the GIL between two tasks is none.
+    """Was the check during work? Code that holds the GIL between two tasks does not count.
 
     >>> counts(3, began=2, ended=1), counts(3, began=2, ended=4), counts(3, began=4, ended=2)
     (True, True, False)
@@ -170,13 +170,13 @@ def counts(due: float, began: float, ended: float) -> bool:
 
 
 def _had_to_wait(seconds: float) -> bool:
-    """Sleep, and then: was the GIL held?"""
+    """Sleep; was the GIL held when the sleep ended?"""
     before = _switches()
     time.sleep(seconds)
     return _switches() - before > 1
 
 
 def _switches() -> int:
-    """How often this thread has let go of its CPU of itself."""
+    """The number of voluntary context switches of this thread."""
     assert _THREAD is not None
     return resource.getrusage(_THREAD).ru_nvcsw

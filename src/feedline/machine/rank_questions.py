@@ -1,13 +1,13 @@
-"""Has a stream asked which of several ranks it is read on? Then it shares itself out over them.
+"""Has a stream asked for its rank and the number of ranks? Then it divides itself among them.
 
 Takes: the stream's code, while it runs. Gives: whether it asked for its rank, and for the number of ranks.
-Promises: nothing of the user's, or of a framework's, is changed. A profile function sees the calls of one thread while
-a stream gives its first batch (200,000 calls and returns at most, and none where somebody else profiles).
-Not its job: which rank this is (world), what follows from it (workers.rank_sharing).
+Promises: no object of the user or a framework is changed. A profile function sees the calls of one thread while a
+stream gives its first batch (at most 200,000 calls and returns, and none if another profiler is active).
+Not its job: which rank this is (this_rank), what to do about it (workers.rank_sharing).
 
-Seen are torch.distributed, JAX, mpi4py, the variables that launchers set, and our own sources. Whoever asks before the
-stream is opened, or in a thread of its own, is not seen. JAX remembers how many processes it has, without a call: of a
-stream that asks it for both, only the question for its rank is seen.
+It sees questions to torch.distributed, JAX, mpi4py, launchers' variables, and our own sources. It does not see
+questions asked before the stream is opened, or in another thread. JAX stores its number of processes and needs no call
+to give it: if a stream asks JAX for both numbers, only the question for its rank is seen.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # before SLURM: mpirun may have been started by sbatch or srun
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # before SLURM, because sbatch or srun may have started mpirun
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
-    ("SLURM_PROCID", "SLURM_NTASKS"),  # set by hand; in a job this is what sbatch was asked for (world)
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # set by hand; in a job this is what sbatch was asked for (this_rank)
 )
-"""In which a launcher says which rank a process is, and how many there are. The first pair that is set counts."""
+"""Pairs of variables in which a launcher gives the rank and the number of ranks. The first pair that is set counts."""
 MOST_EVENTS = 200_000
-"""Calls and returns looked at: a tenth of a second on a free CPU. Who asks later is not seen."""
+"""How many calls and returns are watched: a tenth of a second on a free CPU. Later questions are not seen."""
 _FUNCTIONS = {"get_rank": 0, "get_world_size": 1, "process_index": 0, "process_count": 1}
 _METHODS = {"Get_rank": 0, "Get_size": 1}
 _LIBRARIES = ("torch.distributed", "jax")
@@ -40,7 +40,7 @@ _WALK = type(os.environ).__iter__.__code__
 
 
 class Questions:
-    """What has been asked while it watched.
+    """The questions asked while this was watching.
 
     >>> questions = Questions()
     >>> with questions.watched():
@@ -53,7 +53,7 @@ class Questions:
         self.rank = False
         self.count = False
         self._left = MOST_EVENTS
-        self._walked: deque[str] = deque()  # names of variables that somebody goes through, and will look up next
+        self._walked: deque[str] = deque()  # names from an iteration over all variables, looked up next
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -65,7 +65,7 @@ class Questions:
         try:
             yield
         finally:
-            if profiles and sys.getprofile() == self._see:  # else the user's code has begun to profile
+            if profiles and sys.getprofile() == self._see:  # else user code has started a profiler
                 sys.setprofile(None)
             _thread.questions = before
 
@@ -85,7 +85,7 @@ class Questions:
             self._note(_METHODS[name])
 
     def _look_up(self, name: str, frame: FrameType) -> None:
-        """To copy all variables, for a child process say, is no question; nor is what a library does at its import."""
+        """Copying all variables (for a child process) is no question, and neither is a lookup during an import."""
         if self._walked and self._walked[0] == name:
             self._walked.popleft()
             return
@@ -98,7 +98,7 @@ class Questions:
 
 
 def _is_librarys(frame: FrameType | None) -> bool:
-    """JAX asks itself whenever it computes, which a stream may do that knows nothing of ranks."""
+    """Is the call from a library itself? JAX asks itself whenever it computes, even for a stream without ranks."""
     return frame is not None and str(frame.f_globals.get("__name__")).startswith(_LIBRARIES)
 
 
@@ -118,6 +118,6 @@ _thread = _Thread()
 
 
 def note_sharing(ranks: int) -> None:
-    """Something of ours shares itself out over so many ranks."""
+    """One of our own sources divides itself among this many ranks."""
     if ranks > 1 and _thread.questions is not None:
         _thread.questions.rank = _thread.questions.count = True

@@ -1,9 +1,9 @@
-"""Which of several processes that train together is this, and how many are there?
+"""Which rank is this, of the processes that train together, and how many ranks are there?
 
-Takes: what the user says. Gives: (how many, which): else from torch.distributed if it is initialised, else from
-jax.distributed if that is, else from the variables that launchers set.
-Promises: a framework is asked only if it has been imported, and JAX for its processes only if the user has begun them:
-it would look for its devices. Not its job: sharing anything out (order/ranks, sources).
+Takes: what the user says. Gives: (number of ranks, this rank), from the user; else from torch.distributed if it is
+initialised; else from jax.distributed if that is initialised; else from the variables that launchers set.
+Promises: a framework is asked only if it has been imported, and JAX only if the user has initialised jax.distributed:
+otherwise JAX would look for its devices. Not its job: dividing data (order/ranks, sources).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from feedline.errors.foreign import ask
 from feedline.machine.rank_questions import VARIABLES
 
 RANKS = ("shard", "all")
-"""What a stream under several ranks can be told: share its elements out, or each rank reads all it has."""
+"""How several ranks can read a stream: they divide its elements, or each rank reads all of them."""
 UNEVEN = ("pad", "drop", "exact")
-"""What becomes of what cannot be divided by the ranks: some comes again, some is left out, or some ranks have less."""
+"""If the ranks cannot divide the samples evenly: repeat some, leave some out, or give some ranks fewer."""
 
 
 def ranks(count: int | None, rank: int | None, alone: bool = False) -> tuple[int, int]:
-    """How many ranks there are, and which this is. With `alone`, nothing said and nothing found means one.
+    """How many ranks there are, and which this is. With `alone`, there is one rank if nothing was given or found.
 
     >>> ranks(4, 1)
     (4, 1)
@@ -57,13 +57,13 @@ def _found() -> tuple[int, int] | None:
 
 
 def _is_begun(jaxs: Any) -> bool:
-    """Has jax.distributed been initialised? Versions that cannot say so, and a half-imported one, count as not."""
+    """Has jax.distributed been initialised? No, if the version cannot say or is not completely imported."""
     asked = ask(jaxs, "is_initialized")
     return asked is not None and bool(asked())
 
 
 def _is_only_asked_for(count: str) -> bool:
-    """In a job SLURM_NTASKS is what sbatch was asked for; how many srun has started is in SLURM_STEP_NUM_TASKS."""
+    """In a job SLURM_NTASKS is what sbatch was asked for; SLURM_STEP_NUM_TASKS is how many srun has started."""
     return count == "SLURM_NTASKS" and "SLURM_JOB_ID" in os.environ
 
 

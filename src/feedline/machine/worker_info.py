@@ -1,10 +1,10 @@
-"""Which worker is this? — for dataset code that wants to know.
+"""Tells dataset code which worker it runs in.
 
-Takes: what the worker's body sets. Gives: `get_worker_info()`, and a call when somebody looks at the number of workers:
-a stream that does reads a share of its own, and a `worker_init_fn` that does shares the data out. Nobody can share
-without knowing how many there are; to ask which worker it is, for a log line say, is no sharing.
-Promises: in a worker process all threads get the same answer, those of the dataset's own too; a worker thread has its
-own. Not its job: starting workers.
+Takes: what the worker's body sets. Gives: `get_worker_info()`, and a call when user code reads the number of workers: a
+stream that reads it picks its own share, and a `worker_init_fn` that reads it divides the data. Data cannot be divided
+without that number; reading only the worker's id, for a log line, does not count.
+Promises: in a worker process all threads get the same answer, including the dataset's own; a worker thread has its own.
+Not its job: starting workers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 TELLING = ("num_workers", "__dict__")
-"""Who looks at these knows how many workers there are."""
+"""Attributes that show how many workers there are."""
 
 
 @dataclass(frozen=True, repr=False)
 class WorkerInfo:
-    """What a worker knows of itself: torch's four fields."""
+    """What a worker knows about itself: torch's four fields."""
 
     id: int
     num_workers: int
@@ -36,7 +36,7 @@ class WorkerInfo:
             note_naming()
         return super().__getattribute__(name)
 
-    def __repr__(self) -> str:  # printing it is no looking
+    def __repr__(self) -> str:  # printing does not count as reading the number
         number = object.__getattribute__(self, "id")
         return f"WorkerInfo(id={number}, num_workers={count_of(self)}, seed={self.seed}, dataset={self.dataset!r})"
 
@@ -64,9 +64,9 @@ def _here() -> _Place:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker this code runs in, or None in the main process: the same as torch's function of that name.
+    """The worker this code runs in, or None in the main process, like torch's function of that name.
 
-    An `IterableDataset` whose `__iter__` looks at its `num_workers` is taken to read its own share of the data.
+    An `IterableDataset` whose `__iter__` reads `num_workers` is assumed to pick its own share of the data.
 
     >>> get_worker_info() is None
     True
@@ -75,17 +75,17 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def of_this_thread() -> WorkerInfo | None:
-    """The worker that this thread alone is; asking so is no question of the dataset's."""
+    """The worker info of this thread alone. This call does not count as a question of the dataset."""
     return None if _own.place is None else _own.place.info
 
 
 def in_worker() -> bool:
-    """Is this a worker, the process or this thread of it? Asking so is no question of the dataset's."""
+    """Is this process or this thread a worker? This call does not count as a question of the dataset."""
     return _here().info is not None
 
 
 def note_counting() -> None:
-    """Somebody has looked at how many workers there are."""
+    """User code has read the number of workers."""
     here = _here()
     here.counted += 1
     if here.when_counted is not None:
@@ -93,12 +93,12 @@ def note_counting() -> None:
 
 
 def note_naming() -> None:
-    """Somebody has looked at which of the workers this is."""
+    """User code has read which worker this is."""
     _here().named += 1
 
 
 def set_worker_info(info: WorkerInfo | None, own_process: bool) -> None:
-    """From now on this process, or else this thread, is that worker."""
+    """From now on this process (if `own_process`) or this thread is that worker."""
     global _process
     if own_process:
         _process = _Place(info)
@@ -107,12 +107,12 @@ def set_worker_info(info: WorkerInfo | None, own_process: bool) -> None:
 
 
 def place_of_thread() -> Any:
-    """What makes this thread the worker it is, for `work_for`."""
+    """This thread's worker, for `work_for` in another thread."""
     return _own.place
 
 
 def work_for(place: Any) -> None:
-    """From now on this thread is one of those by which that worker reads."""
+    """From now on this thread reads samples for that worker."""
     _own.place = place
 
 
@@ -120,13 +120,13 @@ def _be_nobody() -> None:
     _own.place = None
 
 
-if hasattr(os, "register_at_fork"):  # a process that a worker thread has forked is not that thread
+if hasattr(os, "register_at_fork"):  # a process that a worker thread forks is not a worker
     os.register_at_fork(after_in_child=_be_nobody)
 
 
 @contextlib.contextmanager
 def watch_for_counting(when_counted: Callable[[], None] | None) -> Iterator[None]:
-    """While this lasts, have a function called whenever this worker's code looks at the number of workers."""
+    """Within this context, call a function whenever this worker's code reads the number of workers."""
     here = _here()
     before, here.when_counted = here.when_counted, when_counted
     try:
@@ -137,7 +137,7 @@ def watch_for_counting(when_counted: Callable[[], None] | None) -> Iterator[None
 
 @contextlib.contextmanager
 def acting_as(info: WorkerInfo) -> Iterator[None]:
-    """While this lasts, be that worker: a stream's part may be read by whoever is there.
+    """Within this context, be that worker, because any worker may read any part of a stream.
 
     >>> with acting_as(WorkerInfo(2, 3, 0, None)):
     ...     print(get_worker_info())
@@ -146,7 +146,7 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
     True
     """
     here = _here()
-    if here.info is None:  # the main process: its other threads are no workers meanwhile
+    if here.info is None:  # the main process: its other threads must not appear as workers
         here = _own.place = _Place()
     before, here.info = here.info, info
     try:
@@ -158,22 +158,22 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
 
 
 def countings() -> int:
-    """How often this worker's code has looked at the number of workers."""
+    """How often this worker's code has read the number of workers."""
     return _here().counted
 
 
 def namings() -> int:
-    """How often this worker's code has looked at which worker it is."""
+    """How often this worker's code has read which worker it is."""
     return _here().named
 
 
 def is_one_of_many() -> bool:
-    """Is this thread one of several workers? Asking so is no question of the dataset's."""
+    """Is this thread one of several workers? This call does not count as a question of the dataset."""
     info = _here().info
     return info is not None and count_of(info) > 1
 
 
 def count_of(info: WorkerInfo) -> int:
-    """Its number of workers, without having looked at it."""
+    """The number of workers, read without being counted as a question of the dataset."""
     count: int = object.__getattribute__(info, "num_workers")
     return count

@@ -1,1 +1,1 @@
-"""What travels along the line: tasks out, outcomes back, and where each worker is."""
+"""What the engine and the workers exchange: tasks out, outcomes back, and what each worker is doing."""

@@ -1,6 +1,6 @@
-"""When a worker came to each place of a task: kept only while somebody records.
+"""When a worker reached each place of a task: kept only during a recording.
 
-Takes: a worker's row. Gives: `Marking`, the same row with a memory, and `Marks`, a batch's worth of it.
+Takes: a worker's row. Gives: `Marking`, a row that remembers what is written to it, and `Marks`, the marks of a batch.
 Not its job: collecting them (recording).
 """
 
@@ -17,21 +17,21 @@ class Marks(NamedTuple):
     seq: int
     epoch: int
     worker: int | None
-    """None where the loop does the work itself."""
+    """None if the loop itself makes the batches."""
     began: int
     made: int
     indices: tuple[Any, ...] | None
     """None for a stream."""
     places: tuple[int, ...]
-    """Places in the batch (or one of progress's other places), in the order they were come to…"""
+    """Places in the batch (or codes of messages.progress), in the order they were reached."""
     times: tuple[int, ...]
-    """…and when."""
+    """When each of these places was reached."""
     indices_left: int = 0
-    """Indices that are not kept."""
+    """How many indices are not kept."""
 
 
 class Marking:
-    """A row that remembers.
+    """A row that remembers the places written to it.
 
     >>> row = Marking([0] * 8)
     >>> row[PLACE] = 3; row[SINCE] = 99
@@ -49,17 +49,17 @@ class Marking:
 
     def __setitem__(self, item: int, value: int, /) -> None:
         self._row[item] = value
-        if item == SINCE:  # the place is written before it
+        if item == SINCE:  # PLACE is always written before SINCE
             place = self._row[PLACE]
             if place_among(place) is None:
                 self._places.append(place)
                 self._times.append(value)
-            elif AT_ONCE not in self._places:  # of several at a time it is not known here how long each takes
+            elif AT_ONCE not in self._places:  # with several at a time, how long each takes is not known here
                 self._places.append(AT_ONCE)
                 self._times.append(value)
 
     def take(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What has been marked since the last time."""
+        """The marks since the last call."""
         found = tuple(self._places), tuple(self._times)
         self._places, self._times = [], []
         return found

@@ -1,7 +1,7 @@
-"""How a task went: a batch, a failure, or nothing; and what a worker has to say beside it. Plain values.
+"""The result of a task: a batch, a failure, or nothing; and what else a worker reports. Plain values.
 
-Promises: an outcome says everything about how a task went, the same for every kind of worker.
-Not its job: how it is carried (workers), what to do about a failure (engine).
+Promises: an outcome says everything about the result of a task, the same for every kind of worker.
+Not its job: how it is sent (workers), what to do about a failure (engine).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from feedline.messages.task import Task
 
 LONGEST_ERROR = 1_000
 LONGEST_TRACE = 10_000
-"""Characters kept of a bad sample's message and traceback: thousands of them may be kept, and some quote the data."""
+"""How many characters of a bad sample's message and traceback are kept: there may be thousands, and some quote data."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception on its way to the consumer."""
+    """An exception that is sent to the consumer."""
 
     name: str
     message: str
@@ -37,7 +37,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, same_process: bool) -> Failure:
-        """Take down an exception; across processes as a pickle if it survives one, and always as text."""
+        """Store an exception; for another process as text, and also as a pickle if that works."""
         noted = getattr(error, "__notes__", ())
         notes = tuple(map(_text_of, noted)) if isinstance(noted, (list, tuple)) else ()
         name, message = type(error).__qualname__, _text_of(error)
@@ -47,7 +47,7 @@ class Failure:
         return cls(name, message, notes, trace, _pickle_exception(error))
 
     def exception(self) -> BaseException:
-        """The exception to raise at the consumer: the original's type where that can be rebuilt."""
+        """The exception to raise at the consumer, of the original type if that can be rebuilt."""
         if self.original is not None:
             return self.original
         error = self._rebuilt()
@@ -71,16 +71,16 @@ class Failure:
 
 
 class BadSample(NamedTuple):
-    """A sample that could not be read, where the loader was told to go on without it (`on_error`)."""
+    """A sample that could not be read, in a loader that was told to go on without it (`on_error`)."""
 
     index: Any
     """As the sampler gave it; None in a stream."""
     place: int
     """Its position in the batch; in a stream, the element's number."""
     what: str
-    """What the dataset's `describe(index)` says, if it has one; of a stream, what it noted of the record: its key."""
+    """What the dataset's `describe(index)` says, if it has that method; in a stream, the record's key if known."""
     error: str
-    """The exception's name and message, or what else happened to it."""
+    """The exception's name and message, or another reason."""
     trace: str = ""
     replacement: Any = None
     """The index that was read instead, if any."""
@@ -90,7 +90,7 @@ class BadSample(NamedTuple):
 
     @classmethod
     def of(cls, error: Exception, task: Task, index: Any, place: int, what: str) -> BadSample:
-        """Take down what reading it raised."""
+        """Store the exception that reading it raised."""
         trace = masked("".join(traceback.format_exception(type(error), error, error.__traceback__)))
         text = masked(error_line(error))[:LONGEST_ERROR]
         return cls(index, place, masked(what), text, trace[-LONGEST_TRACE:], None, task.epoch, task.seq)
@@ -98,65 +98,65 @@ class BadSample(NamedTuple):
 
 @dataclass
 class Tally:
-    """What a batch was made of, counted by its collators while they make it."""
+    """Counts that collators make while they make a batch."""
 
     places: int = 0
-    """Elements of padded arrays…"""
+    """Elements of padded arrays."""
     padding: int = 0
-    """…and how many of them are padding."""
+    """How many of these are padding."""
     room: int = 0
-    """Places in packed rows…"""
+    """Places in packed rows."""
     filled: int = 0
-    """…and how many of them hold something."""
+    """How many of these are filled."""
     cut: int = 0
     """Samples that were cut short."""
     dropped: int = 0
     """Samples that were left out as invalid."""
     emptied: int = 0
-    """1 if none were left, so that there is no batch."""
+    """1 if no sample was left, so that there is no batch."""
 
 
 class Apart(Enum):
-    """Why a piece of a batch is none: the batch has to be made by one worker."""
+    """Why a piece of a batch cannot be used: one worker has to make the whole batch."""
 
     ONCE = 1
-    """This one has: its samples differ, or cannot be collated."""
+    """Only this batch: its samples differ, or cannot be collated."""
     ALWAYS = 2
-    """All of them: what is in a sample depends on those before it (it draws from a global generator), or a batch is of
-    a kind that is not put together again."""
+    """All batches: a sample depends on those before it (it draws from a global generator), or batches of this kind
+    cannot be joined."""
 
 
 class Drawing(NamedTuple):
-    """A generator that the dataset holds, and that its samples draw from in a worker."""
+    """A generator that the dataset holds and that samples draw from in a worker."""
 
     path: str
     began: bytes
-    """A number for the state it had when the worker began."""
+    """A digest of its state when the worker began."""
 
 
 class Notice(NamedTuple):
-    """What a worker has to say beside its batch: rare, so all of it shares one field of the outcome."""
+    """What a worker reports apart from its batch. It is rare, so all of it shares one field of the outcome."""
 
     warning: str | None = None
-    """Something the user should be warned of once."""
+    """A warning for the user, to be given once."""
     tally: Tally | None = None
     marks: tuple[Marks, ...] = ()
-    """When it (or each of its pieces) was made, while somebody records."""
+    """When the batch (or each of its pieces) was made, for a recording."""
     apart: Apart | None = None
-    """Of a piece of a batch: that it is of no use."""
+    """For a piece of a batch: why it cannot be used."""
     took: float | None = None
-    """Of a piece of a batch: the seconds for each of its samples."""
+    """For a piece of a batch: seconds per sample."""
     drawing: tuple[Drawing, ...] = ()
     ranks: str = ""
-    """What the user should be warned of once, about sharing a stream out over ranks."""
+    """A warning for the user, to be given once, about dividing a stream among ranks."""
     ended_by: str = ""
-    """Of a stream that every worker reads whole: the error after which it ended in this one."""
+    """For a stream that every worker reads whole: the error after which it ended in this worker."""
     elements: int = -1
-    """Of such a stream at its end: how many elements it had here; -1 where that is not known."""
+    """For such a stream at its end: how many elements this worker found; -1 if that is not known."""
 
 
 class Outcome(NamedTuple):
-    """How a task went: a batch, a failure, or nothing because its stream had ended."""
+    """The result of a task: a batch, a failure, or nothing because its stream has ended."""
 
     seq: int
     batch: Any = None
@@ -169,23 +169,23 @@ class Outcome(NamedTuple):
     bad: tuple[BadSample, ...] = ()
     """The samples that failed and were left out or replaced."""
     stream: tuple[int, Any] | None = None
-    """A stream's part, by its number, and where it stands after this batch (see reading.stream_source)."""
+    """The number of a stream's part, and where it is after this batch (see reading.stream_source)."""
     whole: bool | None = None
-    """Of a stream just opened: is it read whole by this worker, and not a share of its own? Else None."""
+    """For a stream that was just opened: does this worker read all of it, not only a share? Otherwise None."""
 
     @property
     def dropped(self) -> int:
-        """Samples that were read, and left out as invalid."""
+        """Samples that were read and then left out as invalid."""
         return 0 if self.notice is None or self.notice.tally is None else self.notice.tally.dropped
 
 
 def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
-    """The same, and when it was made."""
+    """The outcome, with the marks of when it was made."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))
 
 
 def notice_of(warning: str | None, tally: Tally | None, ranks: str = "", ended_by: str = "") -> Notice | None:
-    """None if there is nothing to say."""
+    """A notice; None if there is nothing to report."""
     there_is = warning or tally or ranks or ended_by
     return Notice(warning, tally, ranks=ranks, ended_by=ended_by) if there_is else None
 
@@ -211,14 +211,14 @@ def _pickle_exception(error: BaseException) -> bytes | None:
     for form in (error, _Anew(type(error), _text_of(error))):
         with contextlib.suppress(Exception):
             data = sent_by_value.dumps(form)
-            # Many exceptions pickle but cannot be rebuilt: find out here, not at the consumer.
+            # Many exceptions can be pickled but not rebuilt: check that here, not at the consumer.
             if type(pickle.loads(data)) is type(error):
                 return data
     return None
 
 
 class _Anew(NamedTuple):
-    """An exception to be made from its text, as torch does it: for one that holds a lock, say."""
+    """An exception rebuilt from its text, as torch does, for example if the original holds a lock."""
 
     kind: type[BaseException]
     message: str

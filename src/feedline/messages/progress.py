@@ -1,8 +1,8 @@
-"""Where a worker is: a row of integers that it writes and whoever watches it reads.
+"""What a worker is doing: a row of integers that the worker writes and the main process reads.
 
-Takes: nothing. Gives: the row's layout, and `Row`, which a worker process has in shared memory and a thread in a list.
-Promises: two stores per sample, no locks; a row says what its worker was at even after it was killed.
-Not its job: what follows from it (supervise).
+Takes: nothing. Gives: the row's layout, and `Row`: in shared memory for a worker process, in a list for a thread.
+Promises: two stores per sample, no locks; a row says what its worker was doing even after the worker was killed.
+Not its job: what to do about it (supervise).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import time
 from typing import Protocol
 
 WIDTH = 8
-"""Integers in a row: a cache line, so that no two workers write to the same one."""
+"""Integers in a row: a cache line, so that no two workers write to the same cache line."""
 TASK, PLACE, SINCE, MEMORY, INDEX, FETCHED, COLLATED, SENT = range(8)
-"""The task's serial number; the sample's place in it, or one of the below; since when; bytes in use when last seen; the
-index being read if it is not the one the task names at that place (a neighbour, in its stead), plus one, or 0; the
-nanoseconds that whoever was in this place has spent on reading samples, making batches and handing them over.
+"""The part's serial number; the sample's place in it, or a code from below; since when; bytes in use at the latest
+measurement; the index being read plus one if it is a replacement for the sample at that place, else 0; the nanoseconds
+that all workers with this number have spent on reading samples, making batches and sending them.
 """
 
 PREPARING, AT_ONCE, COLLATING, SENDING, INITIALISING, SETTING_UP, IDLE, LEAVING = range(-1, -9, -1)
-"""Instead of a place: about to begin; all samples in one call; making the batch; handing it over; in worker_init_fn;
-being born; waiting for a task; dismissed, and on its way out."""
+"""Codes instead of a place: about to begin; reading all samples in one call; making the batch; sending it; in
+worker_init_fn; starting; waiting for a task; dismissed and about to leave."""
 
 _AMONG = -100
-"""From here downwards: the sample at that place is the first, of several that are being read, that is not finished."""
+"""Codes from here downwards: several samples are being read, and the one at that place is the first unfinished one."""
 
 clock = time.monotonic_ns
 """The same clock in every process of a machine."""
@@ -37,12 +37,12 @@ class Row(Protocol):
 
 
 def among(place: int) -> int:
-    """What a worker that reads several samples at a time writes instead of a place: of the first that it waits for."""
+    """The code that a worker writes if it reads several samples at a time; `place` is the first it waits for."""
     return _AMONG - place
 
 
 def place_among(place: int) -> int | None:
-    """The sample's place, if that is what was written; it need not be the one that has killed a worker.
+    """The place in such a code; None if it is not one. Another of the samples may have killed the worker.
 
     >>> place_among(among(3)), place_among(3), place_among(IDLE)
     (3, None, None)

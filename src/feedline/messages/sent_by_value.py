@@ -1,11 +1,11 @@
-"""Classes and functions that worker processes were sent by value: either side knows them again by a number.
+"""Classes and functions that were sent to worker processes by value: both sides refer to each by a number.
 
-Takes: what went along so, in the same order on both sides (workers.shipping sends it). Gives: pickles in which each of
-them is a number, and the thing of one's own side where such a pickle is read.
-Promises: what travels out travels back. A batch or an exception of a class that was typed into a notebook, or defined
-in a function, arrives in the main process as one of that very class; by its name no process would find it, and a copy
-by value would be another class. Nothing changes where nothing was sent by value.
-Not its job: sending them in the first place (workers.shipping), where pickles lie (arena.packing).
+Takes: these objects, in the same order on both sides (workers.shipping sends them). Gives: pickles in which each is a
+number; reading such a pickle gives the object of the reading side.
+Promises: what can be sent out can be sent back. A batch or an exception of a class that was defined in a notebook or in
+a function arrives in the main process as an instance of that same class. (No process could find the class by name, and
+a copy by value would be a different class.) Nothing changes if nothing was sent by value.
+Not its job: sending them in the first place (workers.shipping), where pickles are stored (arena.packing).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from weakref import WeakValueDictionary
 _tables: WeakValueDictionary[str, SentByValue] = WeakValueDictionary()
 _counter = itertools.count()
 _here: SentByValue | None = None
-"""What this process was sent, if it is a worker."""
+"""What was sent to this process, if it is a worker."""
 
 
 class SentByValue:
-    """What went to the workers of one loader. It pickles as its name; the worker adds its own side of it."""
+    """What was sent to the workers of one loader. It is pickled as its name; a worker adds its own objects."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name or f"{os.getpid()}-{next(_counter)}"
         self.things: list[Any] = []
         self.in_use = False
-        """May anything go by value? Else all was found by name."""
+        """May objects be sent by value? Otherwise all were found by name."""
         self.went = 0
-        """How many went with the job, to every worker."""
+        """How many objects were sent with the job, to every worker."""
         self._numbers: dict[int, int] = {}
         self._late: dict[int, Any] = {}
         _tables[self.name] = self
@@ -42,33 +42,33 @@ class SentByValue:
         return SentByValue, (self.name,)
 
     def add(self, thing: Any) -> int:
-        """One more, which has the next number; or the number that it has."""
+        """Add an object and return its new number, or the number that it already has."""
         number = self._numbers.setdefault(id(thing), len(self.things))
         if number == len(self.things):
             self.things.append(thing)
         return number
 
     def arrive(self, things: list[Any], in_use: bool) -> None:
-        """In a worker: these are what the parent's are here, one for one."""
+        """Called in a worker: these objects correspond to the parent's, one by one."""
         global _here
         for thing in things:
             self.add(thing)
         self.in_use, _here = in_use, self if in_use else None
 
     def arrive_late(self, things: list[tuple[int, Any]]) -> None:
-        """In a worker: more of them, which came with a task. They come again with others, and may be others then."""
+        """Called in a worker: more objects, which came with a task. Each task may bring new copies of them."""
         for number, thing in things:
-            self._late[id(thing)] = thing  # kept, or its number would be another's
+            self._late[id(thing)] = thing  # kept alive, else its id could be reused
             self._numbers[id(thing)] = number
 
     def reduced(self, thing: Any) -> Any:
-        """For a pickler: a thing by its number, or NotImplemented if it was not sent."""
+        """For a pickler: an object as its number, or NotImplemented if it was not sent."""
         number = self._numbers.get(id(thing))
         return NotImplemented if number is None else (_known_as, (self.name, number))
 
     def dumps(self, value: Any) -> bytes:
-        """In the parent: a pickle for any worker, in which what did not go with the job goes by value, each time."""
-        import cloudpickle  # it is loaded: else nothing would go by value
+        """Called in the parent: a pickle for any worker. Objects not sent with the job go by value each time."""
+        import cloudpickle  # already loaded: else nothing would be sent by value
 
         late: list[tuple[int, Any]] = []
 
@@ -88,7 +88,7 @@ class SentByValue:
 
 
 class _ByNumber(pickle.Pickler):
-    """In a worker that was sent things by value."""
+    """The pickler of a worker to which objects were sent by value."""
 
     def reducer_override(self, thing: Any) -> Any:
         assert _here is not None
@@ -96,20 +96,20 @@ class _ByNumber(pickle.Pickler):
 
 
 def pickler(stream: Any, out_of_band: Callable[[pickle.PickleBuffer], Any] | None = None) -> pickle.Pickler:
-    """A pickler for the main process; an ordinary one if all it was sent can be found by name."""
+    """A pickler for data to the main process; an ordinary one if nothing was sent to this worker by value."""
     make = pickle.Pickler if _here is None else _ByNumber
     return make(stream, protocol=5, buffer_callback=out_of_band)
 
 
 def dumps(value: Any) -> bytes:
-    """A pickle for the main process."""
+    """A pickle for data to the main process."""
     stream = io.BytesIO()
     pickler(stream).dump(value)
     return stream.getvalue()
 
 
 def loads(data: Any) -> Any:
-    """In a worker: what `SentByValue.dumps` made in the parent, or an ordinary pickle."""
+    """Called in a worker: read what `SentByValue.dumps` made in the parent, or an ordinary pickle."""
     if _here is None:
         return pickle.loads(data)
     stream = io.BytesIO(data)

@@ -1,1 +1,1 @@
-"""Randomness that follows from (seed, epoch, place): `rng()` of a sample, and the global generators around a task."""
+"""Randomness that depends on (seed, epoch, place): `rng()` for a sample, and the global generators during a task."""

@@ -1,15 +1,15 @@
-"""The global generators (`random`, `numpy.random`, torch's default one) around a task: seeded from it in every worker.
+"""The global generators (`random`, `numpy.random`, torch's default): every worker seeds them for each task.
 
-Takes: a 64-bit number per task (rng.task_seed), of which NumPy gets the lower half. Gives: the generators as a worker
-process owns them, and as loading in the user's own thread borrows them.
-Promises: what a batch draws depends on the number alone; the user's own stream of random numbers goes on as if nothing
-had been drawn, to the last bit, also for a normal number that is drawn and still to be given. Ctrl-C may come at any
-moment: what is to be put back is noted before anything changes.
+Takes: a 64-bit number per task (rng.task_seed); NumPy gets its lower half. Gives: generators that a worker process
+owns, and generators that are borrowed while a batch is made in the user's own thread.
+Promises: what a batch draws depends on the number alone; the user's own random numbers continue exactly as if nothing
+had been drawn, including the stored second value of a pair of normal draws. Ctrl-C may come at any moment: the state to
+restore is saved before anything changes.
 Not its job: deriving the number (rng), worker threads (redirection), generators that a dataset holds.
 
-States are copied where they lie in memory: `random.getstate` and `setstate` take 15 µs together and NumPy's 80, because
-they move 624 words one by one, and a small batch without workers takes 20 (benchmarks/peers, workload "text"). Where
-the memory does not look as it is known to, or the modules' functions have been replaced, those functions do it.
+States are copied directly in memory: `random.getstate` and `setstate` take 15 µs together and NumPy's 80, because they
+move 624 words one by one, while a small batch without workers takes 20 (benchmarks/peers, workload "text"). If the
+memory layout is not the known one, or the modules' functions have been replaced, the modules' functions are called.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from numpy.random import mtrand
 from feedline.randomness.redirection import SampleGenerators, VisitingGenerators, being_read, reached, switch
 
 _WORDS = 625
-"""A Mersenne Twister's 624 words, and its place among them."""
+"""A Mersenne Twister's 624 words, and its position in them."""
 _Block = ctypes.c_uint32 * _WORDS
 _PYTHON: Any = random._inst
-"""Whose methods `random`'s functions are."""
+"""The hidden instance; `random`'s functions are its methods."""
 _NUMPY = mtrand._rand
-"""Whose methods `np.random`'s functions are."""
+"""The hidden instance; `np.random`'s functions are its methods."""
 
 
 class GeneratorSource(Protocol):
-    """A global generator: how to seed it, and how to put it back."""
+    """A global generator: how to seed it, and how to restore it."""
 
     def seed(self, value: int) -> None: ...
     def borrow(self, value: int, saved: list[Any]) -> None:
-        """Seed it. What to restore afterwards is added to `saved` before anything changes."""
+        """Seed it. The state to restore is added to `saved` before anything changes."""
 
     def restore(self, state: Any) -> None:
-        """Go on from a state that was saved. It is a value: nothing is drawn from it."""
+        """Restore a saved state. The state is a value: it does not change while the generator is used."""
 
     def draw(self) -> Any:
-        """A number of at least 63 bits: it tells where the generator stood."""
+        """A number of at least 63 bits: it shows in which state the generator was."""
 
     def glimpse(self) -> Any:
-        """Something that is another after each draw, whoever draws and by which function."""
+        """A value that changes with each draw, whatever function or caller draws."""
 
 
 class PythonState(NamedTuple):
-    """What was in the memory of Python's generator, and the normal number to come, if there was one."""
+    """The memory of Python's generator, and its stored normal number, if any."""
 
     words: bytes
     normal: float | None
 
 
 class PythonGenerator:
-    """`random`'s.
+    """The generator of `random`.
 
     >>> source, saved = PythonGenerator(), []
     >>> random.seed(5)
@@ -74,7 +74,7 @@ class PythonGenerator:
     def seed(self, value: int) -> None:
         by = reached(random.seed, "python") if switch.holders else random.seed
         owner: Any = getattr(by, "__self__", None)
-        if owner is _PYTHON:  # the module's own: past the checks of its many kinds of seeds
+        if owner is _PYTHON:  # the module's own: skip its checks of the seed's type
             _random.Random.seed(_PYTHON, value)
             _PYTHON.gauss_next = None
         else:
@@ -103,7 +103,7 @@ class PythonGenerator:
 
 
 def _found_in_python() -> memoryview | None:
-    """The words of Python's generator where they lie in CPython's object; None if they are not there."""
+    """The words of Python's generator, inside CPython's object; None if they are not found there."""
     start = object.__basicsize__
     if sys.implementation.name != "cpython" or type(_PYTHON) is not random.Random:
         return None
@@ -118,7 +118,7 @@ _memory = _found_in_python()
 
 
 class NumPyState(NamedTuple):
-    """NumPy's generator, what was in its memory, and the normal number to come, if there was one."""
+    """NumPy's generator, its memory, and its stored normal number, if any."""
 
     generator: Any
     words: bytes
@@ -126,14 +126,14 @@ class NumPyState(NamedTuple):
 
 
 class OtherState(NamedTuple):
-    """Any other generator behind NumPy's functions, and what NumPy says of it."""
+    """Any other generator behind NumPy's functions, and its state from NumPy."""
 
     generator: Any
     state: Any
 
 
 class NumPyGenerator:
-    """`numpy.random`'s.
+    """The generator of `numpy.random`.
 
     >>> source, saved = NumPyGenerator(), []
     >>> np.random.seed(5)
@@ -145,7 +145,7 @@ class NumPyGenerator:
     def seed(self, value: int) -> None:
         by = reached(np.random.get_state, "numpy") if switch.holders else np.random.get_state
         if getattr(by, "__self__", None) is _NUMPY and _words(generator := mtrand.get_bit_generator()) is None:
-            mtrand.set_bit_generator(generator)  # only of a Mersenne Twister does seeding forget a normal number
+            mtrand.set_bit_generator(generator)  # seeding clears the stored normal number only for a Mersenne Twister
         np.random.seed(value & 0xFFFFFFFF)
 
     def borrow(self, value: int, saved: list[Any]) -> None:
@@ -157,9 +157,9 @@ class NumPyGenerator:
         else:
             kept = bytes(words)
             saved.append(NumPyState(generator, kept, None))
-            # Whether a normal number is to come shows only by asking for it.
+            # Only drawing one shows whether a normal number was stored.
             normal = _NUMPY.standard_normal()
-            if words[-4:] == kept[-4:]:  # nothing new was drawn for it
+            if words[-4:] == kept[-4:]:  # it was the stored one: nothing new was drawn
                 saved[-1] = NumPyState(generator, kept, normal)
             np.random.seed(value & 0xFFFFFFFF)
             return
@@ -167,11 +167,11 @@ class NumPyGenerator:
 
     def restore(self, state: Any) -> None:
         if type(state) is NumPyState:
-            mtrand.set_bit_generator(state.generator)  # also if it is the same: no normal number is to come then
+            mtrand.set_bit_generator(state.generator)  # also if it is the same: this clears a stored normal number
             words = _words(state.generator)
             assert words is not None
             words[:] = state.words
-            if state.normal is not None:  # rare, and only NumPy itself can put it back
+            if state.normal is not None:  # rare, and only NumPy itself can restore it
                 key = np.frombuffer(state.words, np.uint32)
                 np.random.set_state(("MT19937", key[:-1], int(key[-1]), 1, state.normal))
         elif type(state) is OtherState:
@@ -192,32 +192,32 @@ _known: tuple[Any, memoryview | None] = (None, None)
 
 
 def _words(generator: Any) -> memoryview | None:
-    """The generator's words where they lie; None if they cannot be found there."""
+    """The generator's words in memory; None if they are not found."""
     global _known
     known, words = _known
     if known is not generator:
         words = _found_in_numpy(generator)
-        _known = (generator, words)  # at once: another thread may ask for another one
+        _known = (generator, words)  # one store: another thread may ask for another generator
     return words
 
 
 def _found_in_numpy(generator: Any) -> memoryview | None:
     if type(generator) is not np.random.MT19937:
         return None
-    block = _Block.from_address(generator.ctypes.state_address)  # NumPy's own door for C code
+    block = _Block.from_address(generator.ctypes.state_address)  # NumPy offers this address for C code
     state = generator.state["state"]
     agrees = block[_WORDS - 1] == state["pos"] and np.array_equal(block[: _WORDS - 1], state["key"])
     return memoryview(block).cast("B") if agrees else None
 
 
 class TorchGenerator:
-    """torch's default one, in any process that has loaded torch: it is looked for and never imported, so that a dataset
-    of the core's loader that draws from `torch.rand` is reproducible, too. Worker threads share it."""
+    """torch's default generator, if this process has loaded torch (we never import it). So a dataset of the core's
+    loader that draws from `torch.rand` is reproducible too. Worker threads share this generator."""
 
     def seed(self, value: int) -> None:
         if (generator := _torchs()) is not None:
-            # torch.manual_seed would seed every device's generator too and costs 270 µs. 63 bits: initial_seed() fits
-            # an int64, as torch's do.
+            # torch.manual_seed would also seed every device's generator and costs 270 µs. 63 bits, so that
+            # initial_seed() fits an int64, as with torch's own seeds.
             generator.manual_seed(value & 0x7FFFFFFFFFFFFFFF)
 
     def borrow(self, value: int, saved: list[Any]) -> None:
@@ -228,7 +228,7 @@ class TorchGenerator:
             generator.manual_seed(value & 0x7FFFFFFFFFFFFFFF)
 
     def restore(self, state: Any) -> None:
-        if state is not None:  # else it has been loaded meanwhile, and is as a batch has left it
+        if state is not None:  # else torch was loaded meanwhile, and stays as the batch left it
             generator, saved = state
             generator.set_state(saved)
 
@@ -253,19 +253,19 @@ GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator
 
 
 class TaskGenerators(Protocol):
-    """Seeding around one task after another."""
+    """Seeds the generators for each task."""
 
     def open(self) -> None: ...
     def enter(self, value: int) -> None: ...
     def draw(self) -> Any:
-        """A number from each generator: others, as soon as one of them has been drawn from since it was seeded."""
+        """A number from each generator. It is another number if anything was drawn since the generators were seeded."""
 
     def leave(self) -> None: ...
     def close(self) -> None: ...
 
 
 class OwnedGenerators:
-    """For a worker process: the global generators are its own, so they are seeded and left."""
+    """For a worker process: the global generators are its own, so they are seeded and not restored."""
 
     def __init__(self, sources: Iterable[GeneratorSource] = GLOBAL_SOURCES) -> None:
         self._sources = tuple(sources)
@@ -288,10 +288,10 @@ class OwnedGenerators:
 
 
 class BorrowedGenerators:
-    """For loading wherever the user's loop runs: the user's random stream goes on as if nothing had been.
+    """For loading in the user's own loop: the user's random numbers continue as if nothing had been drawn.
 
-    In the main thread the global generators are borrowed. Any other thread visits: borrowing there would change the
-    main thread's draws, and those of other loops, under their hands.
+    In the main thread the global generators are borrowed. Any other thread gets its own generators during a task
+    (VisitingGenerators): borrowing would change the draws of the main thread and of other loops.
     """
 
     def __init__(self, sources: Iterable[GeneratorSource] = GLOBAL_SOURCES) -> None:
@@ -306,8 +306,8 @@ class BorrowedGenerators:
 
     def enter(self, value: int) -> None:
         outer = being_read.get()
-        if outer is not None:  # a sample that is read by loading from another loader
-            self._outer = outer  # kept if the task is entered once more, to be read in another way
+        if outer is not None:  # this loader is read inside a sample of another loader
+            self._outer = outer  # kept if the task is entered again, to be read in another way
             being_read.set(None)
         if threading.current_thread() is not threading.main_thread():
             self._visit(value)
@@ -335,7 +335,7 @@ class BorrowedGenerators:
         """Put all back; once more, if Ctrl-C has come meanwhile."""
         saved = self._saved
         if saved is not None:
-            for source, state in zip(self._sources, saved, strict=False):  # Ctrl-C may have come before the last
+            for source, state in zip(self._sources, saved, strict=False):  # Ctrl-C may have come before all were saved
                 source.restore(state)
             self._saved = None
         elif self._visits and self._visiting is not None:

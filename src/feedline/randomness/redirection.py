@@ -1,9 +1,9 @@
-"""`random` and `numpy.random` of one thread or one sample: the modules' functions look who calls them.
+"""`random` and `numpy.random` for one thread or one sample: the modules' functions check which thread calls them.
 
-Takes: a 64-bit number per task, of which NumPy gets the lower half. Gives: generators of a worker thread's own, of a
-thread that visits, and of each sample where several are read at a time, all behind the modules' own functions.
-Promises: the functions are as they were when the last holder has gone, but for what somebody else has patched since; a
-thread without generators of its own reaches the shared ones. What a sample draws depends neither on how many are read
+Takes: a 64-bit number per task; NumPy gets its lower half. Gives: generators for a worker thread, for a user's thread
+during a task, and for each sample if several are read at a time, all behind the modules' own functions.
+Promises: after the last holder, the functions are as they were, except those that other code has patched since; a
+thread without its own generators uses the shared ones. What a sample draws depends neither on how many samples are read
 at a time nor on which comes first.
 Not its job: the shared generators themselves (global_generators), `feedline.rng()` (rng).
 """
@@ -25,9 +25,9 @@ from feedline.randomness.rng import mix
 
 
 class SampleGenerators:
-    """`random` and `numpy.random` of one sample, where several are read at a time.
+    """`random` and `numpy.random` for one sample, if several are read at a time.
 
-    They are seeded when the sample first draws: most samples never do, and that would cost 10 µs each.
+    They are seeded when the sample first draws: most samples never do, and seeding costs 10 µs for each.
     """
 
     __slots__ = ("_numpy", "_numpy_is_ready", "_place", "_python", "_python_is_ready", "_task")
@@ -37,13 +37,13 @@ class SampleGenerators:
         self._numpy: np.random.RandomState | None = None
 
     def enter(self, task: int, place: int) -> None:
-        """From now on it is the sample at that place of the task with that seed."""
+        """From now on these belong to the sample at that place of the task with that seed."""
         self._task, self._place = task, place
         self._python_is_ready = self._numpy_is_ready = False
 
     @property
     def python(self) -> random.Random:
-        """Its `random`."""
+        """The sample's `random`."""
         if self._python is None:
             self._python = random.Random()
         if not self._python_is_ready:
@@ -53,18 +53,18 @@ class SampleGenerators:
 
     @property
     def numpy(self) -> np.random.RandomState:
-        """Its `numpy.random`."""
+        """The sample's `numpy.random`."""
         if self._numpy is None:
             self._numpy = np.random.RandomState()
         if not self._numpy_is_ready:
             self._numpy_is_ready = True
-            value = mix(self._task, self._place, 1)  # by the same number both would draw the same
-            self._numpy.seed([value & 0xFFFFFFFF, value >> 32])  # 32 bits alone meet by chance among 10,000 samples
+            value = mix(self._task, self._place, 1)  # with the same seed both would draw the same
+            self._numpy.seed([value & 0xFFFFFFFF, value >> 32])  # 32 bits alone would collide among 10,000 samples
         return self._numpy
 
 
 being_read: ContextVar[SampleGenerators | None] = ContextVar("feedline's global generators", default=None)
-"""The generators of the sample that this thread reads or, since many of them take turns in one, this coroutine."""
+"""The generators of the sample that this thread or coroutine reads. (Many coroutines take turns in one thread.)"""
 
 
 class _ThreadState(threading.local):
@@ -76,11 +76,11 @@ _of_thread = _ThreadState()
 
 
 class ThreadGenerators:
-    """For a worker thread: `random.random()` and `np.random.rand()` reach a generator of the thread's own.
+    """For a worker thread: `random.random()` and `np.random.rand()` use the thread's own generators.
 
-    Threads share the modules' global generators, so seeding those would mix up the threads' draws and the user's.
-    While a worker thread lives, the modules' functions look which thread calls them. A function object fetched
-    earlier (`from random import random`) still goes to the shared generator: use `feedline.rng()` there.
+    Threads share the modules' global generators, so seeding those would mix up the draws of threads and of the user.
+    While a worker thread exists, the modules' functions check which thread calls them. A function object imported
+    earlier (`from random import random`) still uses the shared generator: use `feedline.rng()` there.
     """
 
     def __init__(self) -> None:
@@ -115,9 +115,9 @@ class ThreadGenerators:
 
 
 class VisitingGenerators(ThreadGenerators):
-    """For loading in a thread of the user's: its own generators during a task, the shared ones in between.
+    """For loading in a user's thread: it has its own generators during a task, and the shared ones between tasks.
 
-    Another thread may close it in the middle of a task, which goes on to its end: each task holds the switch, too.
+    Another thread may close this object in the middle of a task. The task goes on, so each task holds the switch too.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class VisitingGenerators(ThreadGenerators):
             switch.hold()
 
     def enter(self, value: int) -> None:
-        if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
+        if self._before is None:  # None, or a worker thread's: a sample may load from another loader
             switch.hold()
             self._before = _of_thread.python, _of_thread.numpy
         _of_thread.python, _of_thread.numpy = self._python, self._numpy
@@ -150,30 +150,30 @@ class VisitingGenerators(ThreadGenerators):
 
 
 class BySample:
-    """Whoever reads several samples at a time holds this open: the modules' functions then look who calls them."""
+    """Open while a worker reads several samples at a time: then the modules' functions check which sample draws."""
 
     def __init__(self) -> None:
         self._open = False
 
     def open(self) -> None:
-        """From now on; a second time changes nothing."""
+        """Start checking; a second call changes nothing."""
         if not self._open:
             self._open = True
             switch.hold()
 
     def follow(self, sample: SampleGenerators) -> None:
-        """What this thread, or coroutine, draws is that sample's."""
+        """From now on this thread or coroutine draws from that sample's generators."""
         being_read.set(sample)
 
     def close(self) -> None:
-        """No longer."""
+        """Stop checking."""
         if self._open:
             self._open = False
             switch.drop()
 
 
 class _Switch:
-    """Puts functions that look who calls them into the two modules while anyone holds it, and takes them out again."""
+    """While it has holders, the functions of the two modules are replaced by ones that check which thread calls."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # the garbage collector may end a loader in a thread that holds it
@@ -192,7 +192,7 @@ class _Switch:
             self.holders -= 1
             if self.holders == 0:
                 for module, name, original, ours in self._replaced:
-                    if getattr(module, name) is ours:  # somebody else's later patch is theirs to undo
+                    if getattr(module, name) is ours:  # a later patch by other code is not ours to undo
                         setattr(module, name, original)
                 self._replaced.clear()
 
@@ -204,7 +204,7 @@ class _Switch:
             setattr(module, name, ours)
 
     def after_fork(self) -> None:
-        """In the child: the lock may be held by a thread that is not there."""
+        """Called in the child: a thread that exists only in the parent may hold the lock."""
         self._lock = threading.RLock()
 
 
@@ -227,9 +227,9 @@ _ORIGINAL = "_feedline_original"
 
 
 def reached(function: Any, own: str) -> Any:
-    """What a module's function comes to in this thread: itself, or while others have generators of their own, that.
+    """The function to use in this thread: the original, if it is replaced but this thread has no generators of its own.
 
-    The long way, through the replaced function, takes 100 µs a batch.
+    Calling the replacement instead takes 100 µs per batch.
     """
     original = getattr(function, _ORIGINAL, None)
     is_own = original is not None and getattr(being_read.get() or _of_thread, own) is not None

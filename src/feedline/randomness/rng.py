@@ -1,9 +1,9 @@
 """Randomness as a function of (seed, epoch, place), never of which worker ran.
 
 Takes: a loader's seed, an epoch, a task's number, a sample's index.
-Gives: `mix` (one 64-bit number out of several), `spread` (its last step, for many at once) and `rng()` (a NumPy
+Gives: `mix` (one 64-bit number from several), `spread` (its last step, for many numbers at once) and `rng()` (a NumPy
 generator for the sample being read).
-Promises: the same numbers in, the same draws out, in every kind of worker.
+Promises: the same numbers give the same draws, in every kind of worker.
 Not its job: the order of samples (order/sampler) or the global generators (global_generators).
 """
 
@@ -25,7 +25,7 @@ Key = tuple[int, ...]
 
 
 def mix(*parts: int) -> int:
-    """One well-mixed unsigned 64-bit number out of several non-negative ones (splitmix64's finaliser, chained).
+    """One well-mixed unsigned 64-bit number from several non-negative ones (splitmix64's finaliser, chained).
 
     >>> mix(7, 0, 1) == mix(7, 0, 1), mix(7, 0, 1) == mix(7, 1, 0)
     (True, False)
@@ -44,7 +44,7 @@ def _with(state: int, part: int) -> int:
 
 
 def spread(words: npt.NDArray[np.uint64]) -> None:
-    """Let each bit of each word have its say in all 64 of them, in place: splitmix64's finaliser, a bijection.
+    """Make all 64 bits of each word depend on each of its bits, in place: splitmix64's finaliser, a bijection.
 
     >>> words = np.array([1, 2], np.uint64)
     >>> spread(words)
@@ -59,9 +59,9 @@ def spread(words: npt.NDArray[np.uint64]) -> None:
 
 
 def task_seed(seed: int, epoch: int, seq: int) -> int:
-    """The 64-bit seed of a task, whose lower half alone differs from task to task within a run.
+    """The 64-bit seed of a task. Even its lower half alone is different for every task of a run.
 
-    `numpy.random.seed` takes 32 bits cheaply. Hashed ones would meet by chance within some 10,000 batches; these are a
+    `numpy.random.seed` is fast with 32 bits. Hashed seeds would collide within about 10,000 batches; these are a
     bijection of epoch × φ·2³² + seq, so no two are equal while batches per epoch × epochs stays below about 10⁹.
 
     >>> len({task_seed(1, epoch, seq) & 0xFFFFFFFF for epoch in range(10) for seq in range(1000)})
@@ -76,12 +76,12 @@ def task_seed(seed: int, epoch: int, seq: int) -> int:
 
 @lru_cache(64)
 def _keys(seed: int, epoch: int) -> tuple[int, int]:
-    """What is the same for all tasks of an epoch."""
+    """Keys that are the same for all tasks of an epoch."""
     return mix(seed, 0x5EED) & 0xFFFFFFFF, mix(seed, epoch)
 
 
 class SamplePlace:
-    """Which sample is being read; the generator is made only if the dataset asks for it."""
+    """Which sample is being read. Its generator is made only if the dataset asks for it."""
 
     __slots__ = ("generators", "many", "sample", "task")
 
@@ -90,10 +90,10 @@ class SamplePlace:
         self.sample = sample
         self.generators: dict[Key, np.random.Generator] | None = None
         self.many: tuple[int, Callable[[int], Key]] | None = None
-        """How many samples are being read at once, and the key of each by its place among them."""
+        """How many samples are being read at once, and a function from a sample's place to its key."""
 
     def enter(self, key: Key) -> None:
-        """From now on `rng()` belongs to that sample. (Who reads one after the other stores both by itself.)"""
+        """From now on `rng()` belongs to that sample. (The loop that reads samples one by one sets both directly.)"""
         self.sample = key
         self.generators = None
 
@@ -101,27 +101,25 @@ class SamplePlace:
 class _OfThread(threading.local):
     def __init__(self) -> None:
         self.place = SamplePlace()
-        self.outer: list[
-            tuple[SamplePlace, SamplePlace | None]
-        ] = []  # a sample may be read by loading from another loader
+        self.outer: list[tuple[SamplePlace, SamplePlace | None]] = []  # a sample may load from another loader
 
 
 _thread = _OfThread()
 _coroutine: ContextVar[SamplePlace | None] = ContextVar("feedline's sample", default=None)
-"""What a coroutine reads: many of them take turns in one thread, so it is not the thread's."""
+"""The sample that a coroutine reads: many coroutines take turns in one thread, so each has its own."""
 
 
 def enter_task(seed: int, epoch: int) -> None:
     """From now on this thread reads samples of that epoch."""
     coroutine = _coroutine.get()
     _thread.outer.append((_thread.place, coroutine))
-    if coroutine is not None:  # one that loads from another loader, and waits for it
+    if coroutine is not None:  # a coroutine that loads from another loader and waits
         _coroutine.set(None)
     _thread.place = SamplePlace((seed, epoch))
 
 
 def thread_place() -> SamplePlace:
-    """Where this thread is, until it enters or leaves a task."""
+    """This thread's place; valid until it enters or leaves a task."""
     return _thread.place
 
 
@@ -131,19 +129,19 @@ def enter_sample(*key: int) -> None:
 
 
 def leave_task() -> None:
-    """This thread reads no sample of that epoch any more, but goes on with what it was at before, if anything."""
+    """This thread has left that task, and is back in the outer one, if there is one."""
     _thread.place, coroutine = _thread.outer.pop()
     if coroutine is not None:
         _coroutine.set(coroutine)
 
 
 def enter_in_coroutine(task: Key, sample: Key) -> None:
-    """From now on `rng()` in this coroutine, and in what it starts, belongs to that sample."""
+    """From now on `rng()` in this coroutine, and in tasks it starts, belongs to that sample."""
     _coroutine.set(SamplePlace(task, sample))
 
 
 def place_of_thread() -> SamplePlace:
-    """A copy of where this thread is, for a coroutine that goes on from there."""
+    """A copy of this thread's place, for a coroutine that continues from there."""
     now = _thread.place
     place = SamplePlace(now.task, now.sample)
     place.many = now.many
@@ -151,7 +149,7 @@ def place_of_thread() -> SamplePlace:
 
 
 def follow(place: SamplePlace) -> None:
-    """From now on this coroutine is there."""
+    """From now on this coroutine is at that place."""
     _coroutine.set(place)
 
 
@@ -161,7 +159,7 @@ def _here() -> SamplePlace:
 
 @contextmanager
 def reading_many(count: int, key_of: Callable[[int], Key]) -> Iterator[None]:
-    """Meanwhile so many samples are read at once here; the function tells the key of each by its place."""
+    """Within this context `count` samples are read at once; the function gives the key of each from its place."""
     here = _here()
     before, here.many = here.many, (count, key_of)
     try:
@@ -172,7 +170,7 @@ def reading_many(count: int, key_of: Callable[[int], Key]) -> Iterator[None]:
 
 @contextmanager
 def reading_some(places: Sequence[int]) -> Iterator[None]:
-    """Meanwhile, of the samples that are read at once, only those at these places are."""
+    """Within this context only the samples at these places are read, of those that were to be read at once."""
     many = _here().many
     if many is None:
         yield
@@ -183,14 +181,14 @@ def reading_some(places: Sequence[int]) -> Iterator[None]:
 
 
 def enter_one_of(place: int, indices: Sequence[int]) -> None:
-    """In `__getitems__(indices)`: from now on `rng()` belongs to the sample at that place, as if read by itself.
+    """In `__getitems__(indices)`: from now on `rng()` belongs to the sample at that place, as if it were read alone.
 
-    By its place and not by its index: that may be another one in a dataset around this one, or come twice.
+    It goes by place, not by index: an index may be different in a dataset that wraps this one, or come twice.
     """
     here = _here()
     if here.many is not None and here.many[0] == len(indices):
         here.sample = here.many[1](place)
-    elif len(indices) > 1:  # by a dataset of the user's, that asks for others than it is asked for
+    elif len(indices) > 1:  # a user's dataset around it reads other samples than it was asked for
         here.sample = (indices[place],)
 
 
@@ -201,8 +199,8 @@ def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     sample is then the same for any batch size, number and kind of workers, and differs from sample to sample
     and epoch to epoch. Calls within one sample continue the same generator. In `__getitems__`, which reads
     many samples at once, pass the `index` you are working on. An index that a sampler repeats within an epoch
-    gets a new draw each time (with `index` given it does not: that is then all there is to go by). Outside a
-    loader it is seeded from the operating system.
+    gets a new draw each time (but not if `index` is given: then only the index counts). Outside a loader it is
+    seeded from the operating system.
 
     >>> from feedline import DataLoader
     >>> class Noisy:

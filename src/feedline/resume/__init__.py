@@ -1,1 +1,1 @@
-"""Where a run stands, and how it goes on from there."""
+"""Where a run is, and how it continues from there."""

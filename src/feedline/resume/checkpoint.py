@@ -1,9 +1,9 @@
-"""A loader's place: what `state_dict` says and `load_state_dict` takes, the same for every front.
+"""A loader's place: what `state_dict` returns and `load_state_dict` takes, the same for every front.
 
-Takes: the latest epoch's progress, a loaded state. Gives: the place the next iteration begins at.
-Promises: saved at any moment — before, in and after an epoch, with batches under way — it goes on with the batch that
-would have come next.
-Not its job: the format (state), what a front's order depends on besides (fronts).
+Takes: the latest epoch's progress, a loaded state. Gives: the place at which the next iteration begins.
+Promises: a state can be saved at any moment (before, in and after an epoch, while batches are being made); loading it
+continues with the batch that would have come next.
+Not its job: the format (state), what else a front's order depends on (fronts).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from feedline.resume.stateful import is_stateful
 
 
 class Progress:
-    """Where a loader stands."""
+    """Where a loader is."""
 
     def __init__(self) -> None:
         self.epoch = 0
-        """The epoch that comes next, or goes on."""
+        """The epoch that comes next, or that will be continued."""
         self._loaded: Place | None = None
         self._latest: Passed | None = None
         self._between = _Between()
         self._before: tuple[int, Place | None, Passed | None, _Between] = (0, None, None, self._between)
 
     def set_epoch(self, epoch: int) -> None:
-        """From the beginning of that epoch on; a loaded place in it is kept."""
+        """Continue from the beginning of that epoch; a loaded place in it is kept."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise ValueError(f"epoch must be a whole number of at least 0; got {epoch!r}")
         self._leave()
@@ -55,11 +55,11 @@ class Progress:
         sampler: End | Unsaid | None = None,
         turns: Turns = ONE_RANK,
     ) -> tuple[Place, Passed]:
-        """Begin an iteration: the place for its plan (in this rank's samples), and what counts it.
+        """Begin an iteration: returns the place for its plan (in this rank's samples), and its counter.
 
-        A stream's `shards` are those of all ranks. `lasting`: are its datasets, as one epoch has left them, those that
-        the next one reads? Else, with workers that are started anew, each epoch begins with the dataset as it is in the
-        main process. `sampler`: what a foreign one says of itself now, before it is asked for this epoch.
+        A stream's `shards` are those of all ranks. `lasting`: does each epoch read the datasets in the state in which
+        the last epoch left them? Otherwise (new workers for each epoch) it begins with the dataset as it is in the main
+        process. `sampler`: the state of a foreign sampler now, before it is asked for this epoch.
         """
         self._before = self.epoch, self._loaded, self._latest, self._between
         self._leave()
@@ -67,7 +67,7 @@ class Progress:
         has_it = self._between.here if self._loaded is None and len(place.datasets) == shards else frozenset()
         if shards and not place.shards:
             place = _shared_out(place, shards)
-            if self._loaded is None:  # who could not be asked has lost nothing here
+            if self._loaded is None:  # a part without a state has lost nothing here
                 place = replace(place, datasets=[each for each in place.datasets if each and "state" in each])
         try:
             _check_ranks(place, sharing)
@@ -76,7 +76,7 @@ class Progress:
             self.take_back()
             raise
         if sharing.ranks > 1 and isinstance(place.sampler, Tail):
-            place = replace(place, sampler=None)  # the indices before it were another rank's, or all ranks'
+            place = replace(place, sampler=None)  # those indices were of another rank, or of all ranks
         is_so = self._between.is_over and place.sampler is None and isinstance(sampler, End)
         begun = replace(place, sampler=sampler) if is_so else place
         self._loaded, self._latest = None, Passed(begun, sharing, lasting, turns=turns)
@@ -88,11 +88,11 @@ class Progress:
         return replace(place, samples=-(-place.samples // sharing.ranks), streams=streams), self._latest
 
     def take_back(self) -> None:
-        """The iteration could not be begun after all: all is as it was before."""
+        """The iteration could not begin: restore everything as it was before."""
         self.epoch, self._loaded, self._latest, self._between = self._before
 
     def place(self, sampler: Callable[[], End | Unsaid | None]) -> Place:
-        """Where to go on from; between two epochs, also from what a foreign sampler says of itself now."""
+        """The place to continue from; between two epochs it includes the present state of a foreign sampler."""
         if self._loaded is not None:
             return self._loaded
         if self._latest is not None and not self._latest.finished:
@@ -108,16 +108,16 @@ class Progress:
 
 
 class _Between(NamedTuple):
-    """What is left of an epoch when it is over."""
+    """What is kept of an epoch that is over."""
 
     datasets: Sequence[dict[str, Any] | None] = ()
-    """How each part begins the next one."""
+    """How each part begins the next epoch."""
     here: frozenset[int] = frozenset()
-    """The parts whose datasets are so in this process or its workers, because they were read there."""
+    """Parts that were read in this process or its workers: their datasets need no state loaded for the next epoch."""
     sampler: End | None = None
-    """What the sampler said of itself, where it does not know that in this process."""
+    """The sampler's loaded state, if the sampler in this process has not been given it."""
     is_over: bool = False
-    """Has there been an epoch here?"""
+    """Has an epoch ended in this process?"""
 
     @classmethod
     def after(cls, latest: Passed | None, before: _Between) -> _Between:
@@ -132,10 +132,10 @@ class _Between(NamedTuple):
 
 
 def _shared_out(place: Place, shards: int) -> Place:
-    """An epoch of a stream that has not begun, in so many parts, each with what its dataset said at the last one's end.
+    """The beginning of a stream's epoch in this many parts, each with its dataset's state at the end of the last epoch.
 
-    For another number of parts that is known if all have said the same, as of the number of the epoch: of another's
-    dataset it may also be how far its part went.
+    If the number of parts has changed, these states are used only if all are equal: then they hold, for example, only
+    the number of the epoch. States that differ may say how far each part went.
     """
     datasets = place.datasets
     if len(datasets) != shards:
@@ -173,9 +173,9 @@ def _check_ahead(place: Place, turns: Turns) -> None:
 
 
 def after(place: Place, length: Callable[[], int]) -> Place:
-    """The beginning of the next epoch, where one is over whether its sampler and a stream's parts know it or not.
+    """The beginning of the next epoch, after an epoch that is over even if its sampler and parts are not at their end.
 
-    Those whose end has not been met stand after their last element if all batches of the epoch have been delivered.
+    If all batches of the epoch were delivered, such a sampler or part is after its last element.
     """
     try:
         is_over = place.batches >= length()
@@ -191,7 +191,7 @@ def _after(place: Place, shard: int, is_over: bool) -> dict[str, Any] | None:
     """How a part begins the next epoch."""
     record = place.streams.get(str(shard), {})
     alone = record.get("own", True)
-    # Of a shuffle buffer, and where not every batch is asked for, the latest state may be from before the last element.
+    # With a shuffle buffer, or a state only every few batches, the latest state may be older than the last element.
     is_last = record.get("next", 0) >= (place.batches if alone else place.batches - place.shards + 1)
     if "ended" in record or (is_over and is_last and "shuffle" not in record):
         return anew(record) or None
@@ -201,7 +201,7 @@ def _after(place: Place, shard: int, is_over: bool) -> dict[str, Any] | None:
 
 
 def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
-    """What to tell the user of what a state lacks.
+    """Warnings about what is missing in a state.
 
     >>> part = {"read": 12, "problem": "Mine.state_dict() failed: TypeError"}
     >>> print(next(lacking({"streams": {"0": part}}, None))[:97])
@@ -228,7 +228,7 @@ def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
 
 
 def read_again(place: Place, dataset: Any) -> str | None:
-    """What to tell the user if a stream cannot say where it stands, so that its elements are read again.
+    """The warning if a stream has no state of its own, so that its elements are read again.
 
     >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), [])[:62])
     to go on with batch 3, 12 elements of the IterableDataset list
@@ -245,7 +245,7 @@ def read_again(place: Place, dataset: Any) -> str | None:
         )
     if _begins_apart(place) and not type(dataset).__module__.startswith(
         "feedline."
-    ):  # whose order follows from the epoch
+    ):  # in our own datasets the epoch decides the order
         return (
             f"nothing had been delivered of {counted(place.shards - len(place.streams), 'part')} of the "
             f"IterableDataset {name}, so these begin with it as it is, and the others where their iterators stood. Its "
@@ -272,7 +272,7 @@ def read_again(place: Place, dataset: Any) -> str | None:
 
 
 def _begins_apart(place: Place) -> bool:
-    """Do some parts go on where an iterator stood, in a later epoch, and others begin with nothing but the dataset?"""
+    """In an epoch after the first: do some parts continue from an iterator's state, while others have no state?"""
     said = any(goes_on(part) and not {"dataset", "complete"} & part.keys() for part in place.streams.values())
     return said and place.epoch > 0 and place.ranks[0] == 1 and len(place.streams) < place.shards
 

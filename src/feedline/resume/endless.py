@@ -1,8 +1,8 @@
-"""Endless loading, counted in epochs of one's own choosing.
+"""Endless loading, in epochs of a length that the user chooses.
 
 Takes: a loader and a number of batches. Gives: `Forever`, which gives exactly that many batches each time it is
-iterated, goes on where it was the next time, and begins the data anew (in another order) whenever it ends.
-Promises: as resumable as its loader. Not its job: different data on each rank (DistributedSampler).
+iterated, continues where it was the next time, and starts the data again (in another order) whenever they end.
+Promises: it can be resumed like its loader. Not its job: different data on each rank (DistributedSampler).
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Forever:
         return self.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """One virtual epoch; after `load_state_dict` the rest of one."""
+        """One virtual epoch; after `load_state_dict` the rest of a virtual epoch."""
         if not self._goes_on:
             self._given = 0
         self._goes_on = False
         return _Virtual(self)
 
     def following(self) -> Any:
-        """The next batch, however often the data has to begin anew."""
-        for _ in range(2):  # the rest of this pass over the data, and another one
+        """The next batch; starts the data again if they have ended."""
+        for _ in range(2):  # the rest of this pass over the data, and one more pass
             if self._batches is None:
-                self.loader.set_epoch(self.loader.epoch)  # which tells samplers that want to be told
+                self.loader.set_epoch(self.loader.epoch)  # also calls the sampler's set_epoch, if it has one
                 self._batches = iter(self.loader)
             try:
                 batch = next(self._batches)
@@ -58,7 +58,7 @@ class Forever:
 
     @property
     def samples_given(self) -> int | None:
-        """How many the latest batch was made of, if the loader knows."""
+        """How many samples the latest batch has, if the loader knows."""
         return getattr(self._batches, "samples_given", None)
 
     @property
@@ -67,17 +67,17 @@ class Forever:
         return self._given >= self.batches_per_epoch
 
     def end_told(self) -> None:
-        """The user knows that this virtual epoch is over: what is saved from now on is the beginning of the next."""
+        """The user has seen the end of this virtual epoch: a state saved from now on is the beginning of the next."""
         self._given = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands: the loader's own state, and how many batches this virtual epoch has given."""
+        """The loader's own state, and how many batches this virtual epoch has given."""
         if is_ahead(asking_loop()):
             warnings.warn(AHEAD, stacklevel=2)
         return {"given": self._given, "loader": self.loader.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         if not isinstance(state, dict) or "given" not in state or "loader" not in state:
             raise StateError("this is no state of loader.forever(…); a loader's own state goes to the loader")
         given = state["given"]

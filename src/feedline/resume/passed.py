@@ -1,8 +1,8 @@
-"""What has been delivered of an epoch, counted as it happens: batches under way do not count, and are not lost.
+"""Counts what has been delivered of an epoch. Batches that are out do not count, and are not lost.
 
-Takes: the ledger's entries as they leave. Gives: the `Place` to go on from.
-Promises: a place names the first batch that has not been delivered, whatever was made ahead or out of order. Where a
-further step works ahead of the user (`hold`), what it has taken counts when it is handed on (`settle`).
+Takes: the ledger's entries as they are delivered. Gives: the `Place` to continue from.
+Promises: a place names the first batch that has not been delivered, whatever was prefetched or came out of order. If a
+further step takes batches before the user asks (`hold`), they count when the user gets them (`settle`).
 Not its job: saving it (state, loader), what has not been delivered yet (ledger).
 """
 
@@ -20,18 +20,18 @@ from feedline.resume.state import End, Place, Tail, Unsaid
 
 
 class Sharing(NamedTuple):
-    """What counting has to know of how an order is shared out."""
+    """What counting has to know about how ranks divide an order."""
 
     ranks: int = 1
     whole_batches: bool = False
-    """Are batches shared out, and not indices? Then batches are counted."""
+    """Do ranks divide batches, not indices? Then batches are counted."""
     batch_size: int | None = None
-    """Of a full batch, where the loader makes them of single indices."""
+    """The size of a full batch, if the loader makes batches of single indices."""
     total: int | None = None
     """The length of the whole order, over all ranks."""
 
     def after(self, place: int, size: int) -> int:
-        """Where in the order all ranks together are after one more step, in which this one had so much.
+        """Where in the order all ranks together are after one more step, in which this rank had `size` indices.
 
         >>> Sharing(ranks=3, batch_size=4, total=10).after(0, size=3)
         10
@@ -61,32 +61,32 @@ class Passed:
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
         self.others = begin.ranks if begin.is_of_others(turns[:2]) and begin.shards > 1 else None
-        """For a stream in several parts: of how many ranks which one's state it goes on from, if not this one's."""
+        """For a stream in several parts that continues another rank's state: how many ranks there were, and which."""
         self.is_shared = turns.ranks > 1 or begin.ranks[0] > 1
-        """For a stream: are some of its elements delivered by other ranks, or have been?"""
+        """For a stream: do other ranks deliver some of its elements, or did they before?"""
         self.total = max((record.get("total", 0) for record in begin.streams.values()), default=0)
-        """For a stream: how many elements the epoch before had, if its states were passed on to other parts."""
+        """For a stream: how many elements the last epoch had, if its states were given to another number of parts."""
         self._turns = turns
         self._step = turns.after(0)
         self.lasting = lasting
-        """For a stream: do its datasets begin the next epoch as they end this one?"""
+        """For a stream: do its datasets begin the next epoch in the state in which they end this one?"""
         self.opened: set[int] = set()
-        """For a stream: the parts that something was delivered of, or the end."""
+        """For a stream: the parts of which a batch or the end has been delivered."""
         self._finished = False
         self._held: list[Entry] | None = None
-        self._oldest = math.inf  # the first batch that had not left the loop, when one last did
+        self._oldest = math.inf  # the first batch still in the loop after the latest delivery
         self._begin = begin
         self._sharing = sharing
-        # Delivered, but not all before them; None if that was before the place it began at, and they come again.
+        # Delivered although earlier batches were not; None if that was before a resume, and its task comes again.
         self._ahead: dict[int, tuple[Task, Any] | None] = dict.fromkeys(begin.ahead)
         self.came_ahead = bool(begin.ahead)
-        """Had later batches been delivered already at the place it began?"""
-        # Batches, samples, the sampler's state, the latest indices: stored at once, for another thread may be saving.
+        """Had later batches been delivered already at the place where it began?"""
+        # Batches, samples, the sampler's state, the latest indices: one tuple, because another thread may be saving.
         self._counted: tuple[int, int, Any, Any] = (begin.batches, begin.samples, begin.sampler, None)
         self._streams = dict(begin.streams)
 
     def has(self, task: Task, sampler_state: Any, oldest: float) -> bool:
-        """Was this batch delivered before the place was saved? Then it counts now, and is not to be made again."""
+        """Was this batch delivered before the place was saved? Then it counts now, and is not made again."""
         if task.seq not in self._ahead:
             return False
         self._ahead[task.seq] = task, sampler_state
@@ -95,39 +95,39 @@ class Passed:
         return True
 
     def delivered(self, entry: Entry, oldest: float) -> None:
-        """A batch has left: to the user, or because there was nothing in it. `oldest` is the first that has not."""
+        """A batch has left the loop, for the user or because it was empty. `oldest` is the first that has not."""
         self._oldest = oldest
         if self._held is not None:
             self._held.append(entry)
         elif self._ahead or self.shards or oldest < entry.task.seq:
             self._count([entry])
         elif self._sharing is ALONE and (indices := entry.task.indices) is not None:
-            # As `_take`, for most loaders: this is done for each batch.
+            # The same as `_take`, but faster: most loaders do this for each batch.
             seq, samples = entry.task.seq, self._counted[1] + len(indices)
             self._counted = seq + self._step, samples, entry.sampler_state, indices
         else:
             self._take(entry.task, entry.sampler_state)
 
     def _take(self, task: Task, sampler_state: Any) -> None:
-        # How much of the order it is: indices, or one whole batch; nothing is known of a stream's.
+        # How much of the order the task is: its indices, or one whole batch; not known for a stream.
         sharing, indices = self._sharing, task.indices
         size = 0 if indices is None else 1 if sharing.whole_batches else len(indices)
         samples = self._counted[1] + size if sharing.ranks == 1 else sharing.after(self._counted[1], size)
         self._counted = task.seq + self._step, samples, sampler_state, indices
 
     def hold(self) -> None:
-        """From now on what has left the loop is not yet the user's."""
+        """From now on, a batch that leaves the loop does not reach the user at once."""
         self._held = []
 
     def settle(self) -> None:
-        """All that has left the loop is now the user's."""
+        """The user has got all batches that have left the loop."""
         if self._held is not None:
             held, self._held = self._held, []
             self._count(held)
 
     @property
     def untold(self) -> End | None:
-        """What a sampler that had ended when the place was loaded does not know: it was not asked here."""
+        """The loaded end state of a sampler that was not asked for indices in this process, so it does not know it."""
         end = self._begin.sampler
         return end if isinstance(end, End) and self._begin.batches == self._counted[0] else None
 
@@ -138,7 +138,7 @@ class Passed:
 
     @property
     def finished(self) -> bool:
-        """Has the end of the epoch been told?"""
+        """Has the user seen the end of the epoch?"""
         return self._finished and not self._held
 
     @finished.setter
@@ -178,10 +178,10 @@ class Passed:
 
     @property
     def place(self) -> Place:
-        """Where to go on."""
+        """The place to continue from."""
         batches, samples, sampler, indices = self._counted
         unsaid, sampler = (sampler, None) if isinstance(sampler, Unsaid) else ("", sampler)
-        if sampler is None and indices is not None and self._sharing.ranks == 1:  # those of another rank differ
+        if sampler is None and indices is not None and self._sharing.ranks == 1:  # other ranks have other indices
             sampler = Tail.of(indices)
         return Place(
             self._begin.epoch,
@@ -197,7 +197,7 @@ class Passed:
         )
 
     def datasets(self) -> tuple[dict[str, Any] | None, ...]:
-        """For a stream that has ended: how each part begins the next epoch; empty if no dataset has said anything."""
+        """For a stream that has ended: how each part begins the next epoch; empty if no dataset has a state."""
         records = [self._streams.get(str(shard), {}) for shard in range(self.shards)]
         said = [anew(record) or ({"problem": record["problem"]} if "problem" in record else None) for record in records]
         return tuple(said) if any(said) else ()

@@ -1,10 +1,10 @@
-"""Where a run stands, as plain data: saved after any batch, and gone on from exactly there.
+"""Where a run is, as plain data: it can be saved after any batch, and continued from exactly there.
 
-Takes: numbers and short texts. Gives: `Place` and its dict, which `json` can write if it can write what the dataset and
-the sampler say of themselves; the refusal of one that does not fit.
-Promises: versioned; of a state that is loaded nothing is unpickled but what was pickled here, to have a copy; what
+Takes: numbers and short texts. Gives: `Place` and its dict, which `json` can write if it can write the states of the
+dataset and the sampler; an error for a state that does not fit.
+Promises: the format has a version; loading a state unpickles only what was pickled here, to have a copy; a state that
 cannot be continued is refused with a message that names the difference.
-Not its job: counting what was delivered (resume.passed), going on from a place (plans, streams).
+Not its job: counting what was delivered (resume.passed), continuing from a place (plans, streams).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from feedline.errors import StateError
 
 VERSION = 1
 MOST_SHARDS = 1 << 16
-"""A stream is read in one part per worker and rank; more than that is a damaged state."""
+"""A stream has one part per worker and rank; a state with more parts than this is damaged."""
 
 
 class End(NamedTuple):
-    """A sampler that has given all its indices; before the first batch of an epoch, those of the epoch before."""
+    """A sampler that has given all indices of an epoch; before an epoch's first batch, of the epoch before."""
 
     state: bytes | None = None
-    """What it said of itself then, pickled."""
+    """Its own state at that moment, pickled."""
 
 
 class Unsaid(str):
-    """Why an object of the user's cannot say where it stands."""
+    """Why a user's object cannot give its state."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """The last indices before a place, by which a sampler that is asked again is known to give the same.
+    """The last indices before a place. They show whether a sampler that is asked again gives the same indices.
 
     >>> import numpy as np
     >>> Tail.of([7, 8, 9]) == Tail.of([np.int64(7), 8, 9]), Tail.of([7, 8, 9]) == Tail.of([7, 9, 8])
@@ -45,14 +45,14 @@ class Tail:
     """
 
     LONGEST: ClassVar[int] = 8
-    """Few, because they are looked at whenever a state is saved; those of another shuffle differ all the same."""
+    """Few, because they are read whenever a state is saved; even so, those of another shuffle differ."""
 
     count: int
     digest: int
 
     @classmethod
     def of(cls, indices: Sequence[Any]) -> Tail:
-        """Of a list's last ones."""
+        """The tail of a list."""
         last = [_as_text(index) for index in indices[-cls.LONGEST :]]
         return cls(len(last), zlib.crc32("\n".join(last).encode(errors="replace")))
 
@@ -66,54 +66,55 @@ def _as_text(index: Any) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a run: so many batches of an epoch have been delivered."""
+    """A place in a run: how much of an epoch has been delivered."""
 
     epoch: int = 0
     batches: int = 0
     """The number of the first batch that has not been delivered."""
     samples: int = 0
-    """Indices in the batches before that one, over all ranks; where the sampler makes whole batches, those batches."""
+    """How many indices the batches before that one had, over all ranks; if the sampler makes whole batches, how many
+    batches."""
     ahead: Sequence[int] = ()
-    """Batches after that one that have been delivered all the same (in_order=False)."""
+    """Later batches that have been delivered already (in_order=False)."""
     sampler: Any = None
-    """What the sampler itself says of its place, pickled, or `End`; a `Tail` if it can only be asked again."""
+    """The sampler's own state, pickled, or `End`; a `Tail` if it has no state and can only be asked again."""
     shards: int = 0
     """For a stream: in how many parts it was read."""
     streams: dict[str, Any] = field(default_factory=dict)
-    """For a stream: where each part stands, by its number (reading.stream_source); a dataset's own state is pickled."""
+    """For a stream: where each part is, by its number (reading.stream_source); a dataset's own state is pickled."""
     drawn: Any = None
-    """What a front's order was drawn from, which that front saves by itself."""
+    """What a front's order was drawn from; the front saves this itself."""
     ranks: tuple[int, int] = (1, 0)
-    """For a stream that is shared out over ranks: how many there were, and which of them has saved it."""
+    """For a stream that ranks divide: how many ranks there were, and which of them saved it."""
     datasets: Sequence[dict[str, Any] | None] = ()
     """For a stream between two epochs: how each part begins the next one (see reading.stream_source)."""
     unsaid: str = ""
-    """Why the sampler, which keeps its own place, could not be asked for it."""
+    """Why the sampler, which has a state, could not give it."""
 
     def is_of_others(self, ranks: tuple[int, int]) -> bool:
-        """Is it in the middle of a stream, and did another rank save it, or one of another number of ranks?"""
+        """Is it in the middle of a stream, and was it saved by another rank or with another number of ranks?"""
         return self.ranks[0] > 1 and self.batches > 0 and self.ranks != ranks
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What must be the same on both sides for a place to mean the same; None where it is not known."""
+    """What must be the same when saving and loading, so that a place means the same; None if not known."""
 
     seed: int | None
     length: int | None
     sampler: str
     batched_by: str
-    """Who decides the batches: "batch_size", "batch_sampler" or "nobody"."""
+    """What decides the batches: "batch_size", "batch_sampler" or "nobody"."""
     reading: str | None = None
     """For a stream: what decides which elements are in which batch."""
     batch_size: int | None = None
-    """May change, unless batches were delivered ahead."""
+    """It may change, unless later batches were delivered already."""
     fingerprint: str | None = None
-    """Of the dataset's content, if it has one; looked at where both sides have."""
+    """The fingerprint of the dataset's content, if it has one; compared if both sides have it."""
 
 
 def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
-    """As JSON would have it."""
+    """The state as a dict of JSON types, except for states of user objects."""
     found: dict[str, Any] = {"feedline": VERSION, "epoch": place.epoch, "batches": place.batches}
     found |= {"samples": place.samples, "seed": kind.seed, "length": kind.length}
     found |= {"sampler": kind.sampler, "batched_by": kind.batched_by}
@@ -143,10 +144,10 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
 
 
 def _said(record: dict[str, Any], problem: str) -> dict[str, Any]:
-    """With what objects of the user's have said of themselves as they have put it; or why that cannot be had."""
+    """The record with the states of user objects unpickled; or why that failed."""
     try:
         return {name: pickle.loads(value) if isinstance(value, bytes) else value for name, value in record.items()}
-    except Exception as error:  # of a class that is there in workers only, say
+    except Exception as error:  # for example, its class exists in workers only
         why = f"what its state_dict() gave could be pickled, but not unpickled ({type(error).__name__}: {error})"
         kept = ("read", "own", "seen", "ended")
         return {name: value for name, value in record.items() if name in kept} | {problem: why}
@@ -156,7 +157,7 @@ _SAID = ("state", "dataset", "unread")
 
 
 def _record(found: Any) -> dict[str, Any]:
-    """The other way round, checked as far as it is ours."""
+    """The reverse of `_said`, with checks of our own fields."""
     record = dict(found)
     record |= {name: pickle.dumps(record[name]) for name in _SAID if name in record}
     if "ended" in record:
@@ -189,7 +190,7 @@ _WHAT = {
 
 
 def from_dict(state: Any, kind: Kind) -> Place:
-    """The place, if it means the same here; else StateError."""
+    """The place, if it means the same here; otherwise raises StateError."""
     if not isinstance(state, dict) or "feedline" not in state:
         raise StateError(f"this is no state of a feedline loader: {str(state)[:80]!r}")
     if state["feedline"] is True or state["feedline"] != VERSION:
@@ -220,7 +221,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
             ranks=_ranks(*state.get("ranks", (1, 0))),
             datasets=tuple(None if found is None else _record(found) for found in state.get("datasets", ())),
         )
-    except Exception as error:  # pickling what the user's objects have said may raise anything
+    except Exception as error:  # pickling states of user objects may raise anything
         raise StateError(f"the state is damaged: {error!r}") from error
 
 
@@ -233,7 +234,7 @@ def _sampler_in(state: dict[str, Any]) -> Any:
 
 
 def _check_ahead(state: dict[str, Any], kind: Kind) -> None:
-    """Batches delivered ahead are known by number, so they must be the same ones."""
+    """Batches delivered early are stored as numbers, so those numbers must mean the same batches."""
     then = state.get("batch_size")
     if state.get("ahead") and then != kind.batch_size:
         raise StateError(
@@ -260,7 +261,7 @@ def seed_in(state: dict[str, Any]) -> int:
 
 
 def epoch_in(state: dict[str, Any]) -> int:
-    """The epoch that the sampler had been told by hand."""
+    """The epoch that the user had set on the sampler."""
     try:
         return _count(state["sampler_epoch"])
     except ValueError as error:

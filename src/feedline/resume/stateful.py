@@ -1,9 +1,10 @@
-"""What an object of the user's says of its own place, by torchdata's convention: `state_dict`, `load_state_dict`.
+"""The state of a user's object, by torchdata's convention: `state_dict`, `load_state_dict`.
 
 Takes: a dataset, an iterator, a sampler. Gives: its state as bytes, which nobody can change; or why there is none.
-Promises: asking never fails. A state may be anything that pickles. What cannot be asked (its `state_dict` raises, wants
-arguments, returns what does not pickle) is named, and is no error: its owner is read again from the beginning.
-Not its job: what a loader's state looks like (state), what follows if there is none (source, replay).
+Promises: asking never fails. A state may be anything that can be pickled. If there is none (`state_dict` raises, needs
+arguments, or returns what cannot be pickled), that is reported but is no error: the object is read again from the
+beginning.
+Not its job: what a loader's state looks like (state), what to do without one (stream_source, replay).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from feedline.resume.state import Unsaid
 
 
 def is_stateful(thing: Any) -> bool:
-    """Does it keep its own place?"""
+    """Does it keep its own state?"""
     return callable(ask(thing, "state_dict")) and callable(ask(thing, "load_state_dict"))
 
 
 def saved(thing: Any) -> bytes | Unsaid:
-    """Its state as of now, or why there is none.
+    """Its present state, or why there is none.
 
     >>> class Streaming:
     ...     def state_dict(self, num_samples, from_beginning): return {}
@@ -36,10 +37,10 @@ def saved(thing: Any) -> bytes | Unsaid:
         return Unsaid(f"{name}.state_dict() failed: {error_line(error)}")
     try:
         return pickle.dumps(state)
-    except Exception as error:  # what pickling calls is the user's, too
+    except Exception as error:  # pickling may call user code
         return Unsaid(f"{name}.state_dict() gave what cannot be pickled: {error_line(error)}")
 
 
 def load(thing: Any, state: bytes) -> None:
-    """Have it go on where it said this; what it raises is the user's to see."""
+    """Load a saved state into the object; its errors are passed on to the user."""
     thing.load_state_dict(pickle.loads(state))

@@ -1,13 +1,13 @@
-"""What Lightning knows of an epoch, and a loader must know to save and load its place for it.
+"""What Lightning knows about an epoch, and what a loader must know to save and load its place under Lightning.
 
-Takes: the call stack. Gives: the loop of Lightning's that saves or loads, and what it says.
-Promises: None and False wherever it is not Lightning that asks; Lightning is not imported.
-Not its job: what follows from it (fronts, forever).
+Takes: the call stack. Gives: Lightning's loop that saves or loads, and what it says.
+Promises: None and False if the caller is not Lightning; Lightning is not imported.
+Not its job: what to do with it (fronts, forever).
 
-Lightning hands a loader no more than its state. But it ends an epoch by counting, without having met its end; on
-loading a checkpoint of such a moment it calls iter() for the *next* epoch (sometimes twice), so that a place after the
-last batch would be an epoch without batches. And where it knows no length it takes one batch ahead. So the loop is
-looked for among the callers: it was told by the checkpoint, and knows by itself, whether its epoch is over.
+Lightning gives a loader only its state. But Lightning ends an epoch by counting batches, without reaching the
+iterator's end. When it loads a checkpoint of such a moment, it calls iter() for the *next* epoch (sometimes twice), so
+a place after the last batch would give an epoch without batches. And if it knows no length, it takes one batch early.
+So we look for the loop among the callers: it knows, by itself or from the checkpoint, whether its epoch is over.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 _ROOTS = ("lightning", "pytorch_lightning")
 _ASKING = ("_load_combined_loader_states", "on_save_checkpoint")
-"""Methods of Lightning's fit loop: tests/integrations/test_lightning_resume.py fails where they have other names."""
+"""Methods of Lightning's fit loop: tests/integrations/test_lightning_resume.py fails if their names change."""
 
 
 def asking_loop() -> Any:
-    """Lightning's fit loop, if it is what has its loaders' states saved or loaded by the caller; else None.
+    """Lightning's fit loop, if that is saving or loading the states of its loaders now; otherwise None.
 
-    A loader inside another of ours (forever) is not Lightning's own, and its epochs are not Lightning's.
+    A loader inside `forever(…)` is not Lightning's own, and its epochs are not Lightning's.
 
     >>> asking_loop() is None
     True
@@ -40,7 +40,7 @@ def asking_loop() -> Any:
 
 
 def epoch_is_over(loop: Any) -> bool:
-    """Has Lightning had the last batch that it wants of its epoch?"""
+    """Has Lightning got the last batch that it wants of its epoch?"""
     return loop is not None and bool(loop.epoch_loop.batch_progress.is_last_batch)
 
 
@@ -50,7 +50,7 @@ def is_ahead(loop: Any) -> bool:
 
 
 def is_iterating() -> bool:
-    """Is it Lightning that takes the batches?"""
+    """Is Lightning taking the batches?"""
     return any(name.endswith(".loops.fetchers") and _is_lightnings(name) for name, _ in _callers())
 
 
@@ -59,7 +59,7 @@ def _is_lightnings(module: str) -> bool:
 
 
 def _callers() -> Iterator[tuple[str, FrameType]]:
-    frame = sys._getframe(2).f_back  # who called the one that asks
+    frame = sys._getframe(2).f_back  # the caller of the function that asks
     while frame is not None:
         yield str(frame.f_globals.get("__name__")), frame
         frame = frame.f_back

@@ -1,1 +1,1 @@
-"""Watching over workers: the lifeline that ends them with their parent, what a death means, and orderly shutdown."""
+"""Watches workers: ends them with their parent, decides what a death means, and shuts them down."""

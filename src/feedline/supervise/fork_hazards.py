@@ -1,8 +1,8 @@
-"""Libraries that do not survive a fork: a call into one may wait for ever in a forked worker, whatever the sample.
+"""Libraries that do not survive a fork: in a forked worker a call into one may wait for ever, whatever the sample.
 
 Takes: what is loaded in this process when workers are forked; where a worker is stuck. Gives: a sentence that names the
-library, or none. Promises: it is named only if a worker waits for a lock, which is how such a thing looks from outside,
-and its stuck call is in that library, or else ("may") the library had threads in this process.
+library, or none. Promises: a library is named only if a worker waits for a lock (how such a hang looks from outside)
+and its stuck call is in that library; or, with "may", if the library had threads in this process.
 Not its job: what the dataset itself holds (workers.carried).
 """
 
@@ -29,17 +29,17 @@ LIBRARIES = {
     "xgboost": "XGBoost",
     "lightgbm": "LightGBM",
 }
-"""Module and name of those that have threads of their own, pools or OpenMP's."""
+"""Module and name of libraries that have their own threads (pools, or those of OpenMP)."""
 THREADS = {"polars": r"polars-\d", "gRPC": r"grpc|event_engine"}
-"""How their threads are called, where one can see that."""
+"""The names of their threads, for libraries that name them."""
 CUDA = "CUDA (torch)"
 REMEDY = "multiprocessing_context='forkserver' starts workers that have nothing of this process."
 _LOCK = ("futex", "0")
-"""So begins what the system says of a process that waits for a lock; "0" where it does not say."""
+"""If a process waits for a lock, its `wchan` begins with "futex", or is "0" if the system does not say."""
 
 _loaded: set[str] = set()
 _had_threads: set[str] = set()
-"""What was loaded, and what had threads, at some time when workers were forked."""
+"""Libraries that were loaded, and libraries that had threads, at any time when workers were forked."""
 
 
 def note_fork() -> None:
@@ -50,18 +50,18 @@ def note_fork() -> None:
 
 
 def running() -> list[str]:
-    """Libraries that have threads in this process now, as far as one can see."""
+    """Libraries that are known to have threads in this process now."""
     names = _thread_names()
     found = [name for name, pattern in THREADS.items() if any(re.match(pattern, each) for each in names)]
     cuda = ask(sys.modules.get("torch"), "cuda")
     try:
         return [*found, CUDA] if cuda is not None and cuda.is_initialized() else found
-    except Exception:  # torch is just being imported, or built without it
+    except Exception:  # torch is being imported now, or is built without CUDA
         return found
 
 
 def hint(standings: Iterable[Standing], stacks: dict[int, str]) -> str:
-    """What to say of forked workers that stand there; empty if nothing points to such a library."""
+    """The sentence about stuck forked workers; empty if nothing points to such a library."""
     waiting = [at for at in standings if at.task is not None and at.pid is not None and _waits_for_lock(at.pid)]
     for at in waiting:
         if name := _library_of(stacks.get(at.worker, "")):
@@ -79,7 +79,7 @@ def hint(standings: Iterable[Standing], stacks: dict[int, str]) -> str:
 
 
 def _library_of(stack: str) -> str:
-    """The library that the innermost call is in."""
+    """The library that the innermost call is in; empty if it is in none of these."""
     innermost = re.search(r'File "([^"]+)"', stack)
     for module in _loaded if innermost is not None else ():
         file = ask(sys.modules.get(module), "__file__")
@@ -102,6 +102,6 @@ def _thread_names() -> list[str]:
         for thread in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as comm:
                 names.append(comm.read())
-    except OSError:  # it has just ended
+    except OSError:  # the thread has just ended
         pass
     return names

@@ -1,12 +1,12 @@
 """Does a worker's memory grow, and why? Pure functions from measurements to a finding.
 
 Takes: what was measured, when. Gives: a `Growth`, or nothing.
-Promises: growth that stops is no finding (a cache that fills, imports, the first epoch); no process is touched here.
-Not its job: measuring and telling (memory).
+Promises: growth that stops is no finding (a cache that fills, imports, the first epoch); no process is accessed here.
+Not its job: measuring and warning (worker_memory).
 
-Why not simply private memory and Rss: both hold the batches' slots too, which come and go with the user's own doing.
-Anonymous memory ("own") holds Python's objects and no slots. It grows with a leak. Reading objects inherited by
-fork copies their pages, and leaves it as it was: then private memory grows alone.
+Why not just private memory and Rss? Both include the slots of batches, which vary with what the user does. Anonymous
+memory ("own") contains Python's objects and no slots. It grows with a leak. Reading objects inherited by fork copies
+their pages: then private memory grows, but anonymous memory does not.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import NamedTuple
 
 MB = 1 << 20
 STEPS = 3
-"""Epochs' ends in a row that must show growth, after one that may be the end of warming up."""
+"""Growth must show at the end of this many epochs in a row, after one epoch that may only have warmed up."""
 STEPS_WITHIN = 6
-"""Within an epoch there is less to go by: at 10 s a look, a minute."""
+"""The same within an epoch: at one measurement per 10 s, a minute."""
 LEAST, LEAST_SHARE, MUCH = 32 * MB, 0.2, 256 * MB
-"""In all, and a fifth of what there was unless it is much: a forked worker has all that its parent had. A slow leak
-gets there in time, because the steps become longer."""
+"""Growth must be at least 32 MB, and at least a fifth of the memory it began with or 256 MB, whichever is less: a
+forked worker begins with all that its parent had. A slow leak gets there in time, because steps become longer."""
 EVENNESS = 0.5
-"""The slowest step's rate, as a share of the fastest's. A cache that fills slows down: one of two workers that keeps
-what it gets of a shuffled dataset grows half as much in each epoch as in the one before. It also means that no step is
-below 2 MB, where the noise of Python's allocator begins."""
+"""The slowest step must grow at least at this share of the fastest step's rate. A cache that fills slows down: if each
+of two workers keeps the shuffled samples it reads, it grows half as much in each epoch as in the one before. So no step
+is below 2 MB, where the noise of Python's allocator begins."""
 LEAST_COPIED = 32 * MB
-"""A forked worker copies some 10 MB of the interpreter and its libraries by merely running."""
+"""A forked worker copies about 10 MB of the interpreter and its libraries just by running."""
 MOST_POINTS = 8
 
 
 class Point(NamedTuple):
-    """A measurement: when (in epochs, or in minutes), and how much."""
+    """A measurement: when (in epochs or minutes), and how many bytes."""
 
     when: float
     own: int
@@ -52,7 +52,7 @@ class Growth(NamedTuple):
 
 
 class History:
-    """Measurements of one process, thinned out as they become many, so that slow growth shows as well.
+    """Measurements of one process. When there are many, every second one is dropped, so that slow growth shows too.
 
     >>> history = History()
     >>> for when in range(40):
@@ -67,7 +67,7 @@ class History:
         self._seen = 0
 
     def add(self, point: Point) -> bool:
-        """Is it kept?"""
+        """Add a measurement. Is it kept?"""
         kept = self._seen % self._every == 0
         self._seen += 1
         if kept:
@@ -79,7 +79,7 @@ class History:
 
 
 def steady(points: Sequence[Point], steps: int = STEPS, least_share: float = LEAST_SHARE) -> Growth | None:
-    """Growth in each of the last `steps` steps, at much the same rate, and much in all.
+    """Growth in each of the last `steps` steps, at a similar rate, and large enough in total; else None.
 
     >>> growth = steady([Point(epoch, epoch * 20 * MB) for epoch in range(1, 5)])
     >>> growth.rate / MB
@@ -101,7 +101,7 @@ def steady(points: Sequence[Point], steps: int = STEPS, least_share: float = LEA
 
 
 def copied(own_at_fork: int, own: int, private: int) -> int:
-    """Bytes that were shared after the fork and are not any more: private memory beyond what came anew.
+    """Bytes that were shared after the fork and no longer are: private memory that is not newly allocated.
 
     >>> copied(own_at_fork=500, own=520, private=120)
     100

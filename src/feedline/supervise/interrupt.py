@@ -1,11 +1,12 @@
-"""Ends what a thread of this process is at, by an exception that is raised there.
+"""Interrupts a thread of this process by an exception that is raised there.
 
-Takes: the thread says where it may be interrupted. Gives: `TimeIsUp`, raised in it when another thread says so.
-Promises: in the main thread a signal does it, which also ends a read, a lock or a sleep of Python's that waits; its
-handler is there only while the thread may be interrupted. In other threads, or where that signal is somebody's, Python
-raises it between two steps of Python code, so what waits is ended when it comes back. When `closed` returns, nothing is
-on its way any more.
-Not its job: when (watchdog), what is said.
+Takes: where the thread may be interrupted (`open`, `close`). Gives: `TimeIsUp`, raised there when another thread says
+so.
+Promises: in the main thread a signal interrupts it, even while Python waits in a read, a lock or a sleep; the handler
+is set only while the thread may be interrupted. In other threads, or if the signal is already used, Python raises the
+exception between two bytecode instructions, so a blocking call is interrupted only when it returns. After `close`
+returns, no interrupt can arrive any more.
+Not its job: when to interrupt (watchdog), the sentences (telling).
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ SEEN_SECONDS = 1.0
 
 
 class TimeIsUp(BaseException):
-    """It has lasted too long. No Exception: `except Exception` in a dataset is not meant for it."""
+    """A batch takes too long. It is not an Exception, so that `except Exception` in a dataset does not catch it."""
 
 
 class Interrupt:
-    """One thread's, again and again."""
+    """Interrupts one thread; can be used many times."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = False
         self.sent = False
-        """Has it been interrupted since it was opened?"""
+        """Has the thread been interrupted since `open`?"""
         self._seen = False
         self._thread = 0
         self._by_signal = False
 
     def open(self) -> None:
-        """In the thread: from here on it may be interrupted."""
+        """Called in the thread: from here on it may be interrupted."""
         self._thread, self.sent = threading.get_ident(), False
         self._by_signal = _is_free_here()
         if self._by_signal:
@@ -48,29 +49,29 @@ class Interrupt:
         self._open = True
 
     def close(self) -> None:
-        """In the thread: from here on it may not."""
+        """Called in the thread: from here on it may not be interrupted."""
         while True:
             try:
                 self._close()
-            except TimeIsUp:  # just now: it was open still
+            except TimeIsUp:  # it arrived just before the end
                 continue
             return
 
     def _close(self) -> None:
         self._open = False
-        with self._lock:  # whoever is sending has sent
+        with self._lock:  # waits until a `send` in progress is done
             pass
         if self._by_signal:
             patient_until = time.monotonic() + SEEN_SECONDS
             while self.sent and not self._seen and time.monotonic() < patient_until:
-                time.sleep(0)  # under its default action the signal would end the process
+                time.sleep(0)  # a signal that arrives after the handler is removed would end the process
             if self._seen or not self.sent:
                 signal.signal(ASK, signal.SIG_DFL)
         elif self.sent:
             _set_exception(self._thread, None)
 
     def send(self) -> bool:
-        """In another thread: interrupt it. False if it is no longer there."""
+        """Called in another thread: interrupt it. False if it may no longer be interrupted."""
         with self._lock:
             if not self._open:
                 return False
@@ -83,12 +84,12 @@ class Interrupt:
 
     def _raise(self, signum: int, frame: FrameType | None) -> None:
         self._seen = True
-        if self._open and not is_within(frame):  # there it would come to nothing; whoever has sent it sends it again
+        if self._open and not is_within(frame):  # a finalizer would swallow it; the sender tries again
             raise TimeIsUp
 
 
 def _is_free_here() -> bool:
-    """Python runs handlers of signals in the main thread alone."""
+    """Can the signal be used here? Python runs signal handlers only in the main thread."""
     main = threading.current_thread() is threading.main_thread()
     return main and ASK != 0 and signal.getsignal(ASK) is signal.SIG_DFL
 

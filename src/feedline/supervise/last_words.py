@@ -1,9 +1,9 @@
-"""A worker's Python stack: asked for while it is stuck, and left behind when it crashes.
+"""A worker's Python stack: written when it is stuck and we ask for it, or when it crashes.
 
-Takes: the shared segment and the worker's number. Gives: text, written there by `faulthandler`, which needs neither the
-GIL nor a working interpreter: an endless loop, a blocked read and a C call that holds the GIL are all seen.
-Promises: no file, no pipe and no thread of its own; nothing is written unless asked or crashing.
-Not its job: when to ask (policy), what to make of it (telling).
+Takes: the shared segment and the worker's number. Gives: text that `faulthandler` writes there. That needs neither the
+GIL nor a working interpreter, so it shows an endless loop, a blocked read and a C call that holds the GIL.
+Promises: no file, pipe or thread of its own; nothing is written unless the worker is asked or crashes.
+Not its job: when to ask (policy), how to show it (telling).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from types import FrameType
 from feedline.arena.segment import BOARD, STRIDE, Segment
 
 ASK = signal.SIGRTMAX - 7 if hasattr(signal, "SIGRTMAX") else 0
-"""The signal that asks: a real-time one, which neither Python nor torch nor a dataset is likely to use."""
+"""The signal that asks: a real-time signal, which Python, torch and datasets are unlikely to use."""
 _LONGEST = 1 << 16
 OWN = "Where the sample is read (most recent call first):\n"
 """The line before a stack that the worker itself has added."""
 _fd = -1
-"""Where this worker writes."""
+"""The descriptor that this worker writes to."""
 
 
 def prepare(segment: Segment, number: int) -> None:
-    """In a worker: be ready to be asked, and to crash."""
+    """Called in a worker: from now on its stack is written when it is asked or crashes."""
     global _fd
-    # Its own open file, so that its own position; kept open as long as the process lives.
+    # A new open file has a position of its own. It stays open as long as the process lives.
     fd = os.open(f"/proc/self/fd/{segment.fd}", os.O_RDWR | os.O_CLOEXEC)
     os.lseek(fd, _place(number), os.SEEK_SET)
     _fd = fd
@@ -37,9 +37,9 @@ def prepare(segment: Segment, number: int) -> None:
 
 
 def add(stack: Callable[[], str]) -> None:
-    """In a worker that reads several samples at a time: when asked, write down also where the one waited for is read.
+    """Called in a worker that reads several samples at a time: also write the stack of the sample it waits for.
 
-    faulthandler sees threads only, and of many does not know which matters; a coroutine that waits is in none.
+    faulthandler knows only threads, and not which of them matters; a waiting coroutine is in no thread.
     """
 
     def tell(signum: int, frame: FrameType | None) -> None:
@@ -52,8 +52,8 @@ def add(stack: Callable[[], str]) -> None:
 
 
 def ask(pid: int) -> None:
-    """Have a worker that is prepared write down where it is; that takes it less than a millisecond if it can run."""
-    if _is_prepared(pid):  # else the signal would end it: it is being born, or the user's code has taken it away
+    """Make a prepared worker write its stack; that takes less than a millisecond if the worker can run."""
+    if _is_prepared(pid):  # else the signal would end it: it is still starting, or user code removed the handler
         os.kill(pid, ASK)
 
 
@@ -67,13 +67,13 @@ def _is_prepared(pid: int) -> bool:
 
 
 def read(segment: Segment, number: int, after: int = 0) -> str:
-    """What that worker has written, from a position on."""
+    """What that worker has written after a position."""
     data = os.pread(segment.fd, _LONGEST, _place(number) + after)
     return data.partition(b"\0")[0].decode(errors="replace")
 
 
 def erase(segment: Segment, number: int) -> None:
-    """Make room for the next worker of that number."""
+    """Erase the text, for the next worker with that number."""
     segment.free(BOARD + 1 + number, 0, STRIDE)
 
 

@@ -1,9 +1,9 @@
-"""The globals of modules that an object's code names, found without running any of it.
+"""Finds the module globals that an object's code names, without running that code.
 
-Takes: objects, such as a dataset. Gives: each global that a method of their classes, or a function they hold, names,
-with its path (`train.rng`). Functions of the same module that are named so are looked into as well (`augment(image)`).
-Promises: nothing is called, imported or changed; never fails; at most `MOST` functions are looked into.
-Not its job: what an object holds (walking), what the finds mean (held_generators).
+Takes: objects, such as a dataset. Gives: each global that is named by a method of their classes or by a function they
+hold, with its path (`train.rng`). Named functions of the same module are searched too (`augment(image)`).
+Promises: it calls, imports and changes nothing; it never fails; it searches at most `MOST` functions.
+Not its job: what an object holds (walking), what the results mean (held_generators).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def named_globals(*roots: Any) -> Iterator[tuple[str, Any]]:
     waiting = _functions_of(roots)
     seen: set[int] = set()
     given: set[tuple[int, str]] = set()
-    for function in waiting:  # grows meanwhile
+    for function in waiting:  # the list grows during the loop
         if id(function) in seen or len(seen) >= MOST:
             continue
         seen.add(id(function))
@@ -48,7 +48,7 @@ def named_globals(*roots: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _functions_of(roots: tuple[Any, ...]) -> list[FunctionType]:
-    """Those that the objects hold, and the methods of their classes."""
+    """The functions that the objects hold, and the methods of their classes."""
     found: list[FunctionType] = []
 
     def recognise(kind: type) -> Callable[[Any], Any] | None:
@@ -65,7 +65,7 @@ def _itself(value: Any) -> Any:
 
 
 def _enclosed(function: FunctionType) -> Iterator[FunctionType]:
-    """What a decorator has wrapped."""
+    """Functions in the closure, such as one that a decorator has wrapped."""
     for cell in function.__closure__ or ():
         try:
             inner = cell.cell_contents
@@ -76,7 +76,7 @@ def _enclosed(function: FunctionType) -> Iterator[FunctionType]:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Of globals and attributes; also in functions, lambdas and comprehensions inside."""
+    """Names of globals and attributes, including those in inner functions, lambdas and comprehensions."""
     yield from code.co_names
     for inner in code.co_consts:
         if type(inner) is CodeType:

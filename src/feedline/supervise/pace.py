@@ -1,10 +1,10 @@
-"""How many workers, and how many batches ahead: decided from what was measured.
+"""Decides how many workers and how many prefetched batches there are, from measurements.
 
-Takes: facts: what a stretch of batches was like (`Window`), and what the machine still has (`Means`). Gives: the
-`Setting` to go on with, and why, in words.
-Promises: one change at a time, and each is kept only if it paid; nothing that was tried in vain is tried again before
-the facts have changed; no growth past the memory's budget; it comes to rest while the facts stay the same.
-Not its job: measuring, and starting or ending workers (pacing).
+Takes: facts: measurements of some batches (`Window`), and what the machine still has (`Means`). Gives: the `Setting` to
+continue with, and the reason in words.
+Promises: one change at a time, and each is kept only if it helped; a setting that did not help is not tried again until
+the facts change; workers and batches stay within the memory budget; while the facts stay the same, it settles.
+Not its job: measuring, and starting or ending workers (engine.scaling).
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from feedline.errors.counting import counted
 ENOUGH = 0.05
 """The share of its time that the loop may wait; the same as in `feedline tune`."""
 GAIN = 0.05
-"""A change that does not save this share of the time has not paid; below it is noise (benchmarks/auto_workers.py)."""
+"""A change must save this share of the time to be kept; less is noise (benchmarks/auto_workers.py)."""
 MARGIN = 1.25
-"""So many times what the loop needs on average: batches do not all take the same time."""
+"""Have this many times the workers that are needed on average, because batches take different times."""
 NEWS = 1.3
-"""A batch that takes so many times as long (or as short) as when it was settled opens the question again."""
+"""If a batch takes this many times longer (or shorter) than when the setting was settled, that is news: try again."""
 PATIENCE, LONGEST_PATIENCE, QUIET = 4, 32, 64
-"""Windows in a row that must bring news: more each time, in vain or not; as at first after a long quiet."""
+"""How many windows in a row must bring news before a new try: first 4, then twice as many each time, at most 32; 4
+again after 64 windows without news."""
 MOST_NOISE = 0.3
-"""However noisy it is: what halves the time is seen, and kept."""
+"""The most that noise counts, so that a change that halves the time is always noticed and kept."""
 HALF = 0.5
-"""Of the memory that is free may go to new workers and batches; the same as in `feedline tune`."""
+"""This share of the free memory may go to new workers and batches; the same as in `feedline tune`."""
 LEAST_FREE = 0.05
-"""Of the memory's limit: with less than that left, workers are retired."""
+"""If less than this share of the memory limit is left, fewer batches are prefetched, or workers are dismissed."""
 IDLE = 0.8
-"""Workers that work less than this share of their time wait for something: a place for the next batch, say."""
+"""Workers that are busy for less than this share of their time wait for something, for example for a free place."""
 FULL = 0.9
-"""Of the CPUs: where so much is used by workers that are as many, more of them only take turns. (JPEG on two cores,
-benchmarks/auto_workers.py: 4 workers give a tenth less than 2, which a noisy trial did not show.)"""
+"""If there is a worker for each CPU and this share of the CPUs is in use, more workers would only take turns. (JPEG on
+two cores, benchmarks/auto_workers.py: 4 workers give a tenth less than 2, which a noisy trial did not show.)"""
 MOST_AHEAD = 8
-"""For each worker: as far as `feedline tune` looks."""
+"""The most prefetched batches for each worker; the same limit as in `feedline tune`."""
 
 
 class Setting(NamedTuple):
-    """Workers, and batches ahead for each."""
+    """The number of workers, and of prefetched batches for each."""
 
     workers: int
     prefetch: int
@@ -52,20 +53,20 @@ class Setting(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A stretch of batches under one setting; seconds for each of them."""
+    """Measurements of successive batches with one setting, in seconds per batch."""
 
     step: float
     """The loop's own time."""
     wait: float
-    """How long it waited."""
+    """How long the loop waited."""
     making: float
-    """What workers, or without them the loop, spent on making it."""
+    """How long workers, or without them the loop, took to make a batch."""
     busy: float = 1.0
     """The share of their time that workers worked."""
     noise: float = 0.0
-    """How far `cost` may be off, as a share of it: its standard error."""
+    """The standard error of `cost`, as a share of it."""
     computing: float = 0.0
-    """The share of all CPUs there are for us that we used, as far as it is known."""
+    """The share of our CPUs that we used; 0 if that is not known."""
 
     @property
     def cost(self) -> float:
@@ -74,11 +75,11 @@ class Window(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of it, what was waiting."""
+        """The share of `cost` that was waiting."""
         return self.wait / self.cost if self.cost else 0.0
 
     def telling(self, other: Window) -> float:
-        """What share of the time must lie between the two before it says something."""
+        """By what share the costs of the two windows must differ to mean something."""
         return max(GAIN, min(MOST_NOISE, 2 * hypot(self.noise, other.noise)))
 
     @property
@@ -88,7 +89,7 @@ class Window(NamedTuple):
 
     @property
     def need(self) -> int:
-        """Workers that would keep it busy, by what a batch takes."""
+        """How many workers would keep the loop busy, from the time a batch takes."""
         return ceil(min(1e6, MARGIN * self.making / max(self.step, 1e-9)))
 
 
@@ -97,12 +98,12 @@ class Means(NamedTuple):
 
     cpus: int
     free: int | None = None
-    """Bytes; None if nobody says."""
+    """Bytes; None if not known."""
     limit: int | None = None
     worker: int = 0
-    """Bytes that one more worker takes…"""
+    """Bytes that one more worker takes."""
     batch: int = 0
-    """…and one more batch."""
+    """Bytes that one more batch takes."""
 
     @property
     def short(self) -> bool:
@@ -110,7 +111,7 @@ class Means(NamedTuple):
         return self.free is not None and self.limit is not None and self.free < LEAST_FREE * self.limit
 
     def room_for(self, bytes_each: int) -> int:
-        """How many more of that size the budget allows."""
+        """How many more objects of that size the memory budget allows."""
         if self.free is None:
             return 1 << 30
         spare = min(HALF * self.free, self.free - 2 * LEAST_FREE * (self.limit or 0))
@@ -118,12 +119,12 @@ class Means(NamedTuple):
 
 
 MORE, LESS, BACK = "more", "less", "back"
-"""Why a setting is tried: to be faster; to do with less; because the other was no better."""
+"""Why a setting is tried: to be faster; to use fewer workers; because another one was no better."""
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """What is being tried, against what there was."""
+    """Why the present setting is tried, and the setting and measurements before it."""
 
     why: str
     other: Setting
@@ -131,7 +132,7 @@ class _Trial:
 
 
 class Pace:
-    """One loader's. `setting` and `reason` say what holds now.
+    """Decides for one loader. `setting` and `reason` are the present ones.
 
     >>> pace = Pace(Setting(1, 2), most=8)
     >>> pace.judge(Window(step=0.010, wait=0.030, making=0.040), Means(cpus=2))
@@ -155,7 +156,7 @@ class Pace:
         self._quiet = 0
 
     def judge(self, seen: Window, means: Means) -> Setting:
-        """What to go on with after that window."""
+        """The setting to use after that window."""
         if means.short and (less := self._with_less_memory()) is not None:
             return self._be(less, None, f"memory is short: {_mb(means.free)} of {_mb(means.limit)} left")
         trial, self._trial = self._trial, None
@@ -166,7 +167,7 @@ class Pace:
         return self._next(seen, means)
 
     def refuse(self, there_are: int, why: str) -> None:
-        """The workers that were wanted cannot be had: so many are there, and no more are asked for."""
+        """The wanted workers cannot be started: keep those that are there, and never ask for more."""
         self._most = max(1, there_are)
         self.setting = Setting(there_are, self.setting.prefetch)
         self._trial = None
@@ -183,11 +184,11 @@ class Pace:
             return Setting(workers, prefetch - 1)
         if workers <= 1:
             return None
-        self._most = workers - ceil(workers / 4)  # for good: what has been too much would be so again
+        self._most = workers - ceil(workers / 4)  # for ever: the same number would be too much again
         return Setting(self._most, prefetch)
 
     def _after(self, trial: _Trial, seen: Window) -> Setting | None:
-        """Was it worth it? If not, the setting to return to."""
+        """The setting to return to if the trial did not help; None if it did."""
         before, much = trial.seen.cost, seen.telling(trial.seen)
         if trial.why == BACK:
             if seen.cost * (1 - much) ** 2 <= before:
@@ -213,7 +214,7 @@ class Pace:
             return False
         much = NEWS * (1 + seen.telling(was) - GAIN)
         other_time = not 1 / much < seen.cost / max(was.cost, 1e-9) < much
-        # A step that got shorter need not show in the time of a batch; and a tenth of it is the most that may be lost.
+        # A shorter step may not show in the time of a batch. So waiting is checked too: it may grow by a tenth at most.
         waits = seen.share > 2 * ENOUGH + (0.0 if was.fed else was.share)
         if not (other_time or waits):
             self._news, self._quiet = 0, self._quiet + 1
@@ -231,7 +232,7 @@ class Pace:
     def _next(self, seen: Window, means: Means) -> Setting:
         self._seen.add(self.setting)
         for setting, why, reason in self._candidates(seen, means):
-            if setting not in self._seen:  # or two that are as good as each other would take turns
+            if setting not in self._seen:  # else two equally good settings would alternate
                 return self._be(setting, _Trial(why, self.setting, seen), reason)
         self._settle(seen, self._why_it_stays(seen, means))
         return self.setting
@@ -241,7 +242,7 @@ class Pace:
         self._news = 0
 
     def _candidates(self, seen: Window, means: Means) -> Iterator[tuple[Setting, str, str]]:
-        """What could be better, the most promising first."""
+        """Settings that could be better, the most promising first."""
         workers, prefetch = self.setting
         if seen.fed:
             fewer = max(1, seen.need)
@@ -266,7 +267,7 @@ class Pace:
         return min(wanted, self._most, self._by_memory(means))
 
     def _is_full(self, seen: Window, means: Means) -> bool:
-        """Have all CPUs something to do?"""
+        """Are all CPUs busy?"""
         return self.setting.workers >= means.cpus and seen.computing >= FULL
 
     def _by_memory(self, means: Means) -> int:

@@ -1,7 +1,7 @@
-"""Decisions about workers, made from facts alone: what is to be done.
+"""Decides what to do about workers, from facts alone.
 
-Takes: where workers died with a task, how long a batch has been waited for, the user's options. Gives: verdicts, steps.
-Promises: no process, clock or memory is touched here; time comes in as a number.
+Takes: where workers died with a task, how long the loop has waited, the user's options. Gives: verdicts, steps.
+Promises: no process, clock or memory is accessed here; times are arguments.
 Not its job: gathering the facts (workers), carrying a verdict out (engine.recovery, engine.waiting).
 """
 
@@ -16,14 +16,14 @@ from feedline.messages.progress import AT_ONCE, COLLATING, IDLE, INITIALISING, S
 from feedline.supervise.watch import Standing
 
 START_SECONDS = 30.0
-"""A forked worker that takes longer to be born hangs: a fork takes milliseconds (benchmarks/first_batch.py). Workers
-started in other ways import modules, which may take any time: they are only told of."""
+"""A forked worker that takes longer to start hangs: a fork takes milliseconds (benchmarks/first_batch.py). Workers
+started in other ways import modules, which may take any time: they are only reported."""
 STACK_SECONDS = 0.25
-"""How long before they are needed stacks are asked for: a worker that can run writes its own within a millisecond."""
+"""Stacks are asked for this long before they are needed: a worker that can run writes its stack in a millisecond."""
 
 
 class What(enum.Enum):
-    """What is to become of a task whose worker died."""
+    """What to do with a task whose worker died."""
 
     RETRY = "give it to another worker as it is"
     NARROW = "give it to another worker, who reads its samples one by one"
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 def judge(places: Sequence[int], size: int, max_deaths: int, narrowed: bool) -> Verdict:
-    """Where workers have died with one task so far, in order, decides what becomes of it.
+    """Decide about a task from the places at which workers have died with it so far, in order.
 
     >>> judge([3], size=8, max_deaths=2, narrowed=False).what.name
     'RETRY'
@@ -60,12 +60,12 @@ def judge(places: Sequence[int], size: int, max_deaths: int, narrowed: bool) -> 
         return Verdict(What.NARROW)
     if latest in (COLLATING, SENDING) and places.count(latest) >= max_deaths:
         return Verdict(What.BATCH)
-    # Deaths at ever other places: memory that is short, or damaged by an earlier sample.
+    # Each death was at a different place: memory is short, or an earlier sample has damaged it.
     return Verdict(What.BATCH if len(places) >= 2 * max_deaths + 1 else What.RETRY)
 
 
 class Step(enum.Enum):
-    """What to do next while a batch is waited for."""
+    """What to do next while the loop waits for a batch."""
 
     WAIT = "nothing yet"
     ASK = "have the workers write down their stacks"
@@ -74,7 +74,7 @@ class Step(enum.Enum):
 
 
 class Patience:
-    """The course of one wait: who is told what, and when.
+    """The schedule of one wait: what is due, and when.
 
     >>> patience = Patience(began=0, warn_after=30, limit=0)
     >>> patience.due, patience.step(29.0), patience.step(29.8), patience.step(30.1)
@@ -93,7 +93,7 @@ class Patience:
 
     @property
     def due(self) -> float:
-        """When the next step is to be taken; infinite if never."""
+        """When the next step is due; infinite if never."""
         moment = min(self._warn_at, self._limit_at)
         if self._asked or math.isinf(moment):
             return moment
@@ -114,29 +114,29 @@ class Patience:
         return Step.TELL
 
     def told(self, now: float) -> None:
-        """Enough has been said for twice as long as before."""
+        """The user was warned: the next warning comes after twice the time."""
         self._warn_after *= 2
         self._warn_at = now + self._warn_after
 
     def put_off(self, seconds: float) -> None:
-        """So long nobody could run, we included (Ctrl-Z, a machine asleep): that is nobody's fault."""
+        """No process could run for this long, including ours (Ctrl-Z, a sleeping machine): do not count that time."""
         self.began += seconds
         self._since += seconds
         self._warn_at += seconds
         self._limit_at += seconds
 
     def limit_again(self, moment: float) -> None:
-        """Come back to the limit at that moment."""
+        """Have the limit due again at that moment."""
         self._limit_at = moment
 
 
 def stuck(standings: Sequence[Standing], seconds: float) -> list[Standing]:
-    """Those that have been in the user's code at one thing, or stopped by somebody, for so long."""
+    """Workers that have been at the same place in user code, or stopped, for at least this long."""
     return [at for at in standings if at.seconds >= seconds and (_in_users_code(at) or at.state)]
 
 
 def until_stuck(standings: Sequence[Standing], seconds: float) -> float:
-    """In how many seconds the next of them may be stuck."""
+    """In how many seconds the next worker may count as stuck."""
     busy = [at.seconds for at in standings if _in_users_code(at) and at.seconds < seconds]
     return seconds - max(busy, default=0.0)
 
@@ -146,11 +146,11 @@ def _in_users_code(at: Standing) -> bool:
 
 
 def birth_due(standings: Sequence[Standing]) -> float:
-    """In how many seconds the first of those being started should be ready; infinite if all are."""
+    """In how many seconds the first starting worker should be ready; infinite if all are ready."""
     starting = [at.seconds for at in standings if at.place == SETTING_UP]
     return max(0.0, START_SECONDS - max(starting)) if starting else math.inf
 
 
 def unborn(standings: Sequence[Standing]) -> list[Standing]:
-    """Those that should have been ready long ago."""
+    """Starting workers that should have been ready by now."""
     return [at for at in standings if at.place == SETTING_UP and at.seconds >= START_SECONDS]

@@ -1,9 +1,9 @@
 """The largest collection of Python objects in a dataset, by its attribute path.
 
 Takes: a dataset. Gives: words like "dataset.records: list of 1,000,000", or None if there is nothing large.
-Promises: runs no code of the user's (walking), not even that of a list or a record whose class overrides what is asked
-of it; looks at so many objects at most.
-Not its job: whether it does any harm (growth).
+Promises: it runs no user code (walking), not even if a list's or a record's class overrides `__len__` or `__iter__`; it
+looks at a limited number of objects.
+Not its job: whether the collection is a problem (growth).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from feedline.supervise.walking import class_attribute, is_a, names_of, walk
 LARGE = 1 << 23
 """Bytes, estimated from a few elements; a smaller collection does not matter."""
 FEW = 64
-"""Parts of a collection that are looked into."""
+"""How many elements of a collection are searched."""
 MOST = 10_000
 SOME = 16
-"""Elements by which a collection's size is judged."""
+"""A collection's size is estimated from this many elements."""
 _COLLECTIONS: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque)
 
 
@@ -37,12 +37,12 @@ class _Collection(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """Bytes, roughly."""
         return self.length * sum(map(_size_of_record, self.some)) // max(1, len(self.some))
 
 
 def largest(dataset: Any) -> str | None:
-    """The collection that holds the most.
+    """The collection with the most bytes.
 
     >>> largest({"train": [str(i) for i in range(300_000)], "test": ["0"]})
     "dataset['train']: list of 300,000"

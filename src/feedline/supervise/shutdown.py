@@ -1,8 +1,8 @@
-"""Ending worker processes: asked first, made to soon after.
+"""Ends worker processes: asks them first, and kills them soon after.
 
-Takes: processes and a descriptor for each (`pidfd`), which says that the process itself has ended, whoever else holds
-its pipes. Promises: when it returns, none is left that the system can end; Ctrl-C or an alarm comes afterwards.
-Not its job: why (workers, engine).
+Takes: processes and a descriptor for each (`pidfd`), which shows that the process itself has ended, even if others hold
+its pipes. Promises: when it returns, no process is left that the system can end; Ctrl-C or an alarm comes afterwards.
+Not its job: why they end (workers, engine).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from feedline.machine.finalizers import is_main_thread
 
 GRACE_SECONDS = 0.5
-"""For `finally` blocks and exit handlers of the user's code, of all workers together; one stuck in C is then killed."""
+"""For the user's `finally` blocks and exit handlers, in all workers together; a worker stuck in C is then killed."""
 KILL_SECONDS = 5.0
-"""A killed process that is still there after this is in the system's hands (a dead disk or network file system)."""
+"""A killed process that still exists after this waits inside the kernel (a dead disk or network file system)."""
 
 TOLD_TO_LEAVE = 128 + signal.SIGTERM
 """A worker's exit code after SIGTERM."""
@@ -31,13 +31,13 @@ class WorkerProcess(NamedTuple):
 
     process: Any
     pidfd: int
-    """Readable when it has ended; -1 where the system has no such descriptors."""
+    """Readable when the process has ended; -1 if the system has no such descriptors."""
     pid: int | None = None
-    """Once it is started; the process itself does not say any more when it is closed."""
+    """Set when it is started; `process` no longer knows it after `close`."""
 
     @property
     def end(self) -> int:
-        """What to wait on."""
+        """The descriptor to wait on."""
         return self.pidfd if self.pidfd >= 0 else int(self.process.sentinel)
 
     def signal(self, what: int) -> None:
@@ -49,7 +49,7 @@ class WorkerProcess(NamedTuple):
                 os.kill(self.process.pid, what)
 
     def reap(self) -> int:
-        """Take note of its end, so that nothing of it is left; the most bytes it had in use, if the system says."""
+        """Collect the exit status, so that no zombie is left. Returns its peak memory in bytes, if known."""
         most = _reap(self.process)
         self.process.join(1.0)
         if self.pidfd >= 0:
@@ -57,13 +57,13 @@ class WorkerProcess(NamedTuple):
         return most
 
     def close(self) -> None:
-        """Let go of what Python keeps for it."""
-        with contextlib.suppress(ValueError):  # with SIGCHLD ignored its end goes unnoticed
+        """Release what Python keeps for it."""
+        with contextlib.suppress(ValueError):  # if SIGCHLD is ignored, Python does not know that it has ended
             self.process.close()
 
 
 def open_member(process: Any) -> WorkerProcess:
-    """Around a process that has just been started."""
+    """The `WorkerProcess` for a process that has just been started."""
     try:
         return WorkerProcess(process, os.pidfd_open(process.pid), process.pid)
     except (OSError, AttributeError):  # it has ended already, or the system is old
@@ -85,7 +85,7 @@ def end(members: list[WorkerProcess]) -> None:
 
 
 def _wait_for(members: list[WorkerProcess], seconds: float) -> list[WorkerProcess]:
-    """Those that are still there after so long."""
+    """The processes that are still there after this long."""
     staying = {member.end: member for member in members}
     deadline = time.monotonic() + seconds
     while staying and (left := wait(list(staying), max(0.0, deadline - time.monotonic()))):
@@ -95,12 +95,12 @@ def _wait_for(members: list[WorkerProcess], seconds: float) -> list[WorkerProces
 
 
 Opening = Callable[[], contextlib.AbstractContextManager[None]]
-"""Gives a context in which a signal does come, for a wait in the middle."""
+"""Returns a context in which signals do come, for a wait in the middle."""
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[Opening]:
-    """Ctrl-C comes after this, not in the middle; so does an alarm (diagnose.deadline): its handler raises, too."""
+    """Delays Ctrl-C until the end of this context, and alarms too (diagnose.deadline), whose handler also raises."""
     with _later(signal.SIGALRM) as let_alarm_through, _later(signal.SIGINT) as let_ctrl_c_through:
 
         @contextlib.contextmanager
@@ -113,7 +113,7 @@ def uninterrupted() -> Iterator[Opening]:
 
 @contextlib.contextmanager
 def _later(number: int) -> Iterator[Opening]:
-    """A signal comes after this. To block it is not enough: a library's thread may take it."""
+    """Delays a signal until the end of this context. Blocking is not enough: a library's thread may receive it."""
     before = signal.getsignal(number) if is_main_thread() else None
     if not callable(before):
         yield contextlib.nullcontext
@@ -143,13 +143,13 @@ def _later(number: int) -> Iterator[Opening]:
 
 
 def _reap(process: Any) -> int:
-    # Before multiprocessing does: it does not ask how much memory a child had.
+    # We do this before multiprocessing, which does not ask how much memory a child had.
     child = process._popen
     if child.method != "fork" or child.returncode is not None:
         return 0
     try:
         pid, status, usage = os.wait4(child.pid, os.WNOHANG)
-    except ChildProcessError:  # somebody else was first
+    except ChildProcessError:  # another caller has waited for it already
         return 0
     if pid:
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -166,7 +166,7 @@ def words_for(exitcode: int | None) -> str:
 
 
 def hint_for(exitcode: int | None) -> str:
-    """What such an end most often means; empty if nothing can be said."""
+    """What such an end most often means; empty if that is not known."""
     return {
         "SIGKILL": "if nobody meant to, the machine or container most likely ran out of memory",
         "SIGSEGV": "a library it uses accessed memory wrongly (segmentation fault)",

@@ -1,6 +1,6 @@
-"""Sentences about workers that are stuck or have died, for a tired person.
+"""Sentences about workers that are stuck or have died, easy to read for a tired person.
 
-Takes: facts. Gives: text that says who, at which sample, since when, with which stack, and what can be done.
+Takes: facts. Gives: text that names the worker, the sample, the time, the stack, and what can be done.
 Not its job: deciding anything (policy), printing it (engine).
 """
 
@@ -30,7 +30,7 @@ from feedline.supervise.shutdown import hint_for, words_for
 from feedline.supervise.watch import NO_WORKER, Death, Standing
 
 Describe = Callable[[object], str]
-"""What a dataset says of an index: its path, key or row; empty if it says nothing."""
+"""What a dataset says about an index: its path, key or row; empty if it says nothing."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CRASH = "Fatal Python error"
@@ -38,9 +38,9 @@ _MOST_LINES = 40
 
 
 def sample_name(task: Task, place: int, describe: Describe) -> str:
-    """A task's sample: `dataset[17] (photos/17.jpg)`."""
+    """The name of a task's sample: `dataset[17] (photos/17.jpg)`."""
     if task.indices is None:
-        # Which may be all of it or a share: from here nobody knows.
+        # The worker may read the whole stream or a share of it: that is not known here.
         return f"element {place} of the stream as that worker reads it"
     index = index_list(task)[place]
     what = asked(describe, index)
@@ -71,12 +71,12 @@ def where(task: Task | None, place: int, describe: Describe, instead: int | None
 
 
 def indices_of(task: Task) -> str:
-    """Its indices, in brackets."""
+    """The task's indices, in brackets."""
     return "" if task.indices is None else f" (indices {brief(index_list(task))})"
 
 
 def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks: dict[int, str], say: Describe) -> str:
-    """The report on a loop that waits."""
+    """The report about a loop that waits."""
     waits_for = "" if seq is None else f" (number {seq})"
     lines = [f"the loop has been waiting for a batch{waits_for} for {seconds(waited)}."]
     for at in standings:
@@ -85,7 +85,7 @@ def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks:
         )
         if at.state:
             lines.append(f"    it is {at.state}")
-        elif at.place == SETTING_UP:  # it was not asked: that would have ended it
+        elif at.place == SETTING_UP:  # the signal that asks for a stack would have ended it
             lines.append("    (too early for a stack)")
         elif at.place != IDLE:
             lines += _stack_lines(stacks.get(at.worker, ""))
@@ -122,7 +122,7 @@ NOT_INTERRUPTED = (
 
 
 def death_notice(death: Death, describe: Describe) -> str:
-    """Who died, of what, and at which sample."""
+    """Which worker died, why, and at which sample."""
     doing = where(death.task, death.place, describe, death.instead)
     likely = hint_for(death.exitcode)
     if death.exitcode == -signal.SIGKILL and death.memory:
@@ -140,12 +140,12 @@ def crash_of(death: Death) -> str:
 
 
 def stack(text: str) -> str:
-    """A stack as far as it is the user's."""
+    """The user's part of a stack."""
     return "\n".join(_stack_lines(text))
 
 
 def name_of(worker: int, pid: int | None) -> str:
-    """A worker by number and pid."""
+    """A worker's name, from its number and pid."""
     if worker == NO_WORKER:
         return f"the main process (pid {pid}, num_workers=0)"
     return f"worker thread {worker}" if pid is None else f"worker {worker} (pid {pid})"
@@ -162,12 +162,12 @@ def size(value: int) -> str:
 
 
 def _stack_lines(text: str) -> list[str]:
-    """The lines that are the user's: what called feedline, and feedline itself, is the same every time."""
+    """The user's lines: those of feedline and of its callers are the same every time."""
     kept: list[str] = []
     ours, theirs = False, 0
     text = text.rpartition(OWN)[2]
     for line in text.splitlines():
-        if not line.startswith(" "):  # another thread begins
+        if not line.startswith(" "):  # the next thread begins
             ours, theirs = False, 0
         if not ours and f'File "{_PACKAGE}{os.sep}' in line:
             ours = True
@@ -182,7 +182,7 @@ def _stack_lines(text: str) -> list[str]:
 
 
 def _innermost(line: str) -> str:
-    """What to say of a stack that ends in feedline: there is no more to see of code that is not Python."""
+    """The line for a stack that ends in feedline: code that is not Python shows no further frames."""
     function = re.search(r"\bin (\w+)$", line)
     if function is not None and function[1] in (Fetcher.one_by_one.__name__, READS):
         return "  in dataset.__getitem__, which is not Python code"

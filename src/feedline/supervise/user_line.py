@@ -1,7 +1,7 @@
-"""Warnings as if from the line of the user's loop: that is where they can do something about it.
+"""Warnings that point to the line of the user's loop, because that is where the user can act.
 
-Takes: a text. Gives: a warning. Promises: feedline's own lines are passed over; where warnings are errors, one that is
-said in another thread is printed instead of being lost. Not its job: the sentences, and saying each once (session).
+Takes: a text. Gives: a warning. Promises: feedline's own lines are skipped; if warnings are errors, a warning given in
+another thread is printed instead of being lost. Not its job: the sentences, and giving each only once (session).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def tell(message: str) -> None:
-    """Warn, as if from the line of the user's loop."""
+    """Warn at the line of the user's loop."""
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         depth, frame = depth + 1, frame.f_back
@@ -23,7 +23,7 @@ def tell(message: str) -> None:
 
 
 def tell_of(message: str, frame: FrameType) -> None:
-    """Warn of another thread, as if from the line of its loop. Where warnings are errors, nobody here would see it."""
+    """Warn about another thread, at the line of its loop. If warnings are errors, print: nobody would catch it here."""
     at: FrameType | None = frame
     while at is not None and not at.f_code.co_filename.startswith(_PACKAGE):  # the dataset
         at = at.f_back

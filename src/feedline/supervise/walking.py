@@ -1,10 +1,10 @@
-"""What an object holds, by attribute path, found without running any code of the user's.
+"""Finds what an object holds, by attribute path, without running user code.
 
-Takes: an object, and a function that knows what is looked for. Gives: each find with its path (`dataset.db._conn`).
-Promises: no property, `__getattr__`, `__iter__` or `__eq__` is called; nothing is looked at twice; never fails. At most
-`most` objects are looked at, nearest first, and of a container only the first few elements. That bounds the time too: a
-clock would make it depend on the machine's load what is found.
-Not its job: what the finds mean (records, and in workers carried and held_generators).
+Takes: an object, and a function that recognises what to find. Gives: each result with its path (`dataset.db._conn`).
+Promises: no property, `__getattr__`, `__iter__` or `__eq__` is called; nothing is visited twice; it never fails. At
+most `most` objects are visited, nearest first, and only the first few elements of a container. This also limits the
+time: a clock would make the results depend on the machine's load.
+Not its job: what the results mean (records, and in workers carried and held_generators).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _namespace: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 _name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _C_ATTRIBUTES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
-# Hold nothing, or nothing to look at.
+# Types whose objects hold nothing that matters.
 _LEAVES: frozenset[type] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type, np.dtype}
     | {property, classmethod, staticmethod, types.ModuleType, types.BuiltinFunctionType, *_C_ATTRIBUTES}
     | {types.WrapperDescriptorType, types.MethodDescriptorType, types.MappingProxyType, types.GenericAlias}
 )
-# Whose insides are no business of the user's: shared between processes on purpose, or full of locks held by design.
+# Modules whose objects are not searched: they are shared between processes on purpose, or hold locks by design.
 _CLOSED = ("logging", "multiprocessing", "threading", "asyncio", "concurrent", "numpy", "pandas", "pyarrow", "polars")
 _SEQUENCES: tuple[Any, ...] = (list, tuple, deque, set, frozenset)
 _METHODS = _LEAVES | {types.FunctionType}
@@ -54,12 +54,12 @@ _MEMBERS: dict[type, tuple[str, ...]] = {
     _io.BufferedWriter: ("raw",),
     _io.BufferedRandom: ("raw",),
 }
-"""Classes written in C whose attributes can be asked for without further ado."""
+"""Classes written in C, and their attributes that can be read without running user code."""
 
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """Something that was looked for."""
+    """A result of the search."""
 
     path: str
     holder: str
@@ -70,13 +70,13 @@ class Found(Generic[T]):
 def walk(
     root: Any, name: str, recognise: Recognise[T], through: bool = False, most: int = MOST, few: int = FEW
 ) -> list[Found[T]]:
-    """What `recognise` knows, in `root` and whatever it holds; a find is looked into only if `through`.
+    """Everything in `root` that `recognise` knows; the search goes on inside a result only if `through`.
 
-    It is asked once for each class, and answers with a check for its instances, or None. (Most of an ordinary dataset's
-    objects are of a few classes.)
+    `recognise` is called once for each class, and returns a check for its instances, or None. (Most objects in an
+    ordinary dataset are of a few classes.)
     """
     found: list[Found[T]] = []
-    seen: dict[int, Any] = {}  # keeps them alive too, so that no id is used again
+    seen: dict[int, Any] = {}  # also keeps them alive, so that no id is reused
     known: dict[type, tuple[Check[T] | None, list[Opener]]] = {}
     waiting = deque([(root, name, "", 0)])
     while waiting and len(seen) < most:
@@ -85,7 +85,7 @@ def walk(
             continue
         seen[id(value)] = value
         kind, what = type(value), None
-        # A half-made object, one that another thread changes meanwhile: what cannot be looked at stays unseen.
+        # An object may be half-made, or changed by another thread: what cannot be read is skipped.
         try:
             if kind not in known:
                 known[kind] = recognise(kind), _openers(kind, few)
@@ -109,12 +109,12 @@ def walk(
 def _answer(check: Check[T], value: Any) -> T | None:
     try:
         return check(value)
-    except Exception:  # it is not what it seems to be
+    except Exception:  # its class is misleading
         return None
 
 
 def class_attribute(kind: type, name: str) -> Any:
-    """What a class or the nearest of its bases has under that name; None if none has."""
+    """The attribute of that name in a class or its nearest base; None if there is none."""
     for each in _mro(kind):
         found = _namespace(each).get(name)
         if found is not None:
@@ -128,13 +128,13 @@ def names_of(kind: type) -> list[tuple[str, str]]:
 
 
 def module_of(kind: type) -> str:
-    """The module that a class says it is from."""
+    """A class's `__module__`; empty if that is not a string."""
     module = type.__getattribute__(kind, "__module__")
     return module if type(module) is str else ""
 
 
 def is_a(kind: type, *others: type) -> bool:
-    """`issubclass` by inheritance alone. (`isinstance` would believe a proxy's `__class__`, and run code to ask it.)"""
+    """`issubclass` by inheritance alone. (`isinstance` would trust a proxy's `__class__`, and run code to get it.)"""
     return not set(_mro(kind)).isdisjoint(others)
 
 
@@ -146,18 +146,18 @@ def own_attributes(value: Any) -> dict[str, Any]:
 
 
 def own_slots(value: Any) -> dict[str, Any]:
-    """What is in the instance's `__slots__`, as far as they are set."""
+    """The values of the instance's `__slots__` that are set."""
     return {step.removeprefix("."): part for step, part in _slots(_members_of(type(value)), value)}
 
 
 def plain_attribute(value: Any, name: str) -> Any:
-    """An attribute that is stored (in the instance, a slot, or by C code); None if it is not there or is computed."""
+    """An attribute that is stored (in the instance, a slot, or by C code); None if it is missing or computed."""
     descriptor = class_attribute(type(value), name)
     return descriptor.__get__(value) if type(descriptor) in _C_ATTRIBUTES else own_attributes(value).get(name)
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:
-    """The functions of a class and its bases, as far as they are written in Python."""
+    """The functions of a class and its bases that are written in Python."""
     for each in _mro(kind):
         for part in list(_namespace(each).values()):
             inner = part.__func__ if type(part) in (staticmethod, classmethod) else part
@@ -167,12 +167,12 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
 
 
 def attributes_of(kind: type) -> dict[str, Any]:
-    """What a class and its bases have, by name, as it is stored."""
+    """All attributes of a class and its bases, by name, as they are stored."""
     return {name: part for each in reversed(_mro(kind)) for name, part in list(_namespace(each).items())}
 
 
 def _openers(kind: type, few: int) -> list[Opener]:
-    """How to get at the parts of that class's instances."""
+    """Functions that give the parts of that class's instances."""
     openers: list[Opener] = []
     if is_a(kind, dict):
         openers.append(partial(_items, few))
@@ -197,7 +197,7 @@ def _openers(kind: type, few: int) -> list[Opener]:
 def _is_open(kind: type) -> bool:
     module = module_of(kind)
     if module.startswith("feedline."):
-        return module.startswith(("feedline.datasets.", "feedline.diagnose.doctor."))  # which hold the user's
+        return module.startswith(("feedline.datasets.", "feedline.diagnose.doctor."))  # they hold user objects
     return (
         module.partition(".")[0] not in _CLOSED
         and not is_a(kind, np.ndarray, type, types.ModuleType, _thread._local)
@@ -231,7 +231,7 @@ def _attributes(dictionary: Any, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _thread_local(value: Any) -> Iterator[tuple[str, Any]]:
-    # Exactly that class: the first look at one of a subclass, in this thread, calls its __init__.
+    # Only for exactly that class: the first access to a subclass's instance in this thread calls its __init__.
     for name, part in list(vars(value).items()):
         yield f".{name}", part
 

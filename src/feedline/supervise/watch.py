@@ -1,4 +1,4 @@
-"""Facts about workers, as values: where each one is, and how one ended.
+"""Facts about workers, as values: what each is doing, and how one died.
 
 Not its job: gathering them (workers), deciding anything (policy), putting them into words (telling).
 """
@@ -17,45 +17,45 @@ NO_WORKER = -1
 
 
 class Standing(NamedTuple):
-    """Where a worker is right now."""
+    """What a worker is doing now."""
 
     worker: int
     pid: int | None
     """None for a thread."""
     task: Task | None
-    """The whole batch's."""
+    """The task of the whole batch."""
     place: int
-    """The sample's place in that batch, or one of progress's other places."""
+    """The sample's place in that batch, or another place of messages.progress."""
     seconds: float
-    """Since it has been there."""
+    """How long it has been at that place."""
     state: str = ""
-    """What the system says of the process, if that is why it does not get on, and somebody has asked (`with_state`)."""
+    """What the system says about a process that cannot run (only set by `with_state`)."""
     instead: int | None = None
-    """The index that is read in the stead of the sample at that place, if one is."""
+    """The index that is read instead of the sample at that place, if there is one."""
 
 
 class Death(NamedTuple):
-    """A worker that has ended without having been told to."""
+    """A worker that ended without being told to."""
 
     worker: int
     pid: int | None
     exitcode: int | None
     part: Part | None
-    """What it was at, as far as that is known."""
+    """The part it was making, if that is known."""
     place: int
-    """Where in that batch it was when it ended, or one of progress's other places."""
+    """The sample's place in that batch when it ended, or another place of messages.progress."""
     memory: int
-    """The most bytes it had in use, as far as is known: of a forked one exactly, of others after their last batch."""
+    """Its peak memory in bytes: exact for a forked worker; for others, as measured after their latest batch."""
     last_words: str
     """The stack it left when it crashed."""
     lost: tuple[Part, ...]
-    """Parts that nobody is working on any more, its own among them, in order; also such as nobody wants."""
+    """Parts that no worker has any more, including its own, in order; some may no longer be wanted."""
     instead: int | None = None
-    """The index that was read in the stead of the sample at that place, if one was."""
+    """The index that was read instead of the sample at that place, if there was one."""
 
     @property
     def task(self) -> Task | None:
-        """The whole batch's."""
+        """The task of the whole batch."""
         return None if self.part is None else self.part.entry.task
 
 
@@ -65,17 +65,17 @@ def processes(standings: Iterable[Standing]) -> list[tuple[int, int]]:
 
 
 def ready(standings: Iterable[Standing]) -> int:
-    """How many have got as far as their first task."""
+    """How many workers are ready for tasks, or at work."""
     return sum(at.place not in (SETTING_UP, INITIALISING, LEAVING) for at in standings)
 
 
 def with_state(at: Standing) -> Standing:
-    """The same, with what the system says of the process: that takes 20 µs, and only a report needs it."""
+    """The same, with what the system says about the process: that takes 20 µs, and only a report needs it."""
     return at if at.pid is None or at.worker == NO_WORKER else at._replace(state=state_of(at.pid))
 
 
 def state_of(pid: int) -> str:
-    """What the system says of a process that cannot run; empty for one that can."""
+    """What the system says about a process that cannot run; empty if it can."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             letter = stat.read().rpartition(b")")[2].split()[0].decode()

@@ -1,11 +1,11 @@
-"""One thread that notices when something lasts too long: a batch that is made where nobody else could look.
+"""One thread that notices when a loop without workers takes too long for a batch.
 
-Takes: entries, each saying what is under way and since when, and what to do when that lasts. Gives: calls of it.
-Promises: whoever is watched writes a few attributes and wakes nobody, so that a batch pays nothing for it; one thread
-for the whole process, there only while something is watched, and never at the moment of a fork: a forked child begins
-without one, and Python has no reason to warn of threads. It is back with the next batch. What is watched is not kept
-alive by that.
-Not its job: what is said (telling), ending what lasts (interrupt).
+Takes: entries, each with the current task, its start, and a function to call if it takes long. Gives: calls of it.
+Promises: a watched loop only writes a few attributes and wakes no thread, so a batch costs nothing extra. There is one
+thread for the whole process, only while something is watched, and never during a fork: a forked child begins without
+it, and Python has no reason to warn about threads. It starts again with the next batch. Watching an object does not
+keep it alive.
+Not its job: the sentences (telling), ending a batch (interrupt).
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from feedline.machine.finalizers import undisturbed
 
 NAME = "feedline-watchdog"
 IDLE_SECONDS = 0.2
-"""So long the thread stays when nothing is watched any more: short epochs, one after the other, need not start one each
-(0.2 ms on a busy machine, as long as a few dozen trivial samples)."""
+"""The thread stays this long after nothing is watched any more, so that short epochs do not start one thread each (0.2
+ms on a busy machine, as long as a few dozen trivial samples)."""
 OVERSLEPT = 1.0
-"""Seconds; who wakes up so much later had been stopped together with all that is watched (Ctrl-Z)."""
+"""Seconds; if the thread wakes up this much too late, the whole process had been stopped (Ctrl-Z)."""
 JOIN_SECONDS = 0.5
-"""A fork waits no longer for a report that is being made."""
+"""A fork waits at most this long for a report that is being made."""
 
 Look = Callable[["WatchedLoop", float, float], float]
-"""Called with the entry, the time and how long nobody could run; gives the moment to look again."""
+"""Called with the entry, the time, and how long the process was stopped; returns when to look again."""
 
 
 class WatchedLoop:
-    """What is under way, if anything. Who does it writes; the watchdog reads."""
+    """What a loop is doing. The loop writes; the watchdog reads."""
 
     __slots__ = ("_look", "began", "period", "task", "thread")
 
     def __init__(self) -> None:
         self.began = 0
-        """In nanoseconds of the monotonic clock; 0 while nothing is under way."""
+        """When the batch began, in nanoseconds of the monotonic clock; 0 while no batch is being made."""
         self.task: Any = None
         self.thread = 0
-        """Which thread does it."""
+        """The thread that makes the batch."""
         self.period = math.inf
         self._look: Callable[[], Look | None] = _nobody
 
     def watch(self, look: Look, period: float) -> None:
-        """Have it looked at, by a bound method, as long as that method's object lives. Nothing that has lasted for less
-        than `period` seconds is of interest."""
+        """Have the watchdog call `look`, a bound method, as long as its object lives. Batches that have taken less than
+        `period` seconds do not matter."""
         self.period = period
-        # A cycle through the set would keep a dropped loader alive: hence weak.
+        # Weak, because a cycle through the set would keep a dropped loader alive.
         self._look = weakref.WeakMethod(look, partial(_forget, self, _entries, _orders))
         _entries.add(self)
         if not _is_there() or resting:
@@ -64,12 +64,12 @@ class WatchedLoop:
             _orders.put(True)
 
     def leave(self) -> None:
-        """Nobody wants it looked at any more."""
+        """Stop watching this loop."""
         self._look = _nobody
         _forget(self, _entries, _orders, None)
 
     def look(self, now: float, stood_still: float) -> float:
-        """In the watchdog's thread: when to look again."""
+        """Called in the watchdog's thread. Returns when to look again."""
         soonest = now + self.period
         if self.began and (look := self._look()) is not None:
             return look(self, now, stood_still)
@@ -77,15 +77,15 @@ class WatchedLoop:
 
 
 def _nobody() -> None:
-    """Looks at an entry that is not watched."""
+    """Stands for the `look` of an entry that is not watched."""
 
 
 @undisturbed
 def _forget(entry: WatchedLoop, entries: set[WatchedLoop], orders: queue.SimpleQueue[bool], look: object) -> None:
-    # All is given: at the interpreter's end this module may be empty.
+    # All objects are arguments, because this module's globals may be gone when the interpreter exits.
     entries.discard(entry)
     if not entries:
-        orders.put(True)  # or it would sleep until something could have been due, and be there so long for nothing
+        orders.put(True)  # else the thread would sleep on for nothing
 
 
 _entries: set[WatchedLoop] = set()
@@ -94,19 +94,19 @@ _orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
 _thread: threading.Thread | None = None
 _awake_at = math.inf
 resting = False
-"""It has made way for a fork: whoever begins something that is watched has to `wake` it."""
+"""The thread has ended for a fork: a loop that begins a watched batch has to `wake` it."""
 _starting = threading.Lock()
 
 
 def _is_there() -> bool:
-    """Does the thread run? One that Ctrl-C kept from being started, or that a fault has ended, does not."""
+    """Does the thread run? It does not if Ctrl-C interrupted its start, or a bug ended it."""
     return _thread is not None and _thread.is_alive()
 
 
 def _start() -> None:
-    # Nobody waits for this lock: who does not get it, in whatever thread or finalizer, need not start one.
+    # No caller waits for this lock: if another thread holds it, that thread is starting the watchdog.
     global _thread
-    if sys.is_finalizing() or not _starting.acquire(blocking=False):  # at the end Python would wait for it for ever
+    if sys.is_finalizing() or not _starting.acquire(blocking=False):  # at exit Python would wait for it for ever
         return
     try:
         if not _is_there():
@@ -114,14 +114,14 @@ def _start() -> None:
             _thread = thread
             try:
                 thread.start()
-            except RuntimeError:  # no more threads to be had, or the interpreter ends: nothing is watched
+            except RuntimeError:  # no more threads are possible, or the interpreter exits: nothing is watched
                 _thread = None
     finally:
         _starting.release()
 
 
 def wake() -> None:
-    """Go on after a fork."""
+    """Start the thread again after a fork."""
     global resting
     resting = False
     if _entries and not _is_there():
@@ -132,8 +132,8 @@ def _run(orders: queue.SimpleQueue[bool]) -> None:
     global _thread, _awake_at
     stood_still, wanted = 0.0, True
     while wanted:
-        began, _awake_at = time.monotonic(), math.inf  # who comes while we look says so
-        # A copy of its own: whoever allocates may be interrupted by the garbage collector, which drops entries.
+        began, _awake_at = time.monotonic(), math.inf  # an entry added meanwhile sends an order
+        # A copy, because an allocation may start the garbage collector, which may remove entries.
         _awake_at = min([_looked_at(entry, began, stood_still) for entry in _entries.copy()], default=math.inf)
         idle = math.isinf(_awake_at)
         seconds = IDLE_SECONDS if idle else max(0.0, _awake_at - time.monotonic())
@@ -145,23 +145,23 @@ def _run(orders: queue.SimpleQueue[bool]) -> None:
             stood_still = overslept if overslept > OVERSLEPT else 0.0
             wanted = not idle or bool(_entries)
     _thread = None
-    if _entries and orders is _orders and not resting:  # one has come since: who added it took us for awake
+    if _entries and orders is _orders and not resting:  # added just now, while we still seemed to run
         _start()
 
 
 def _looked_at(entry: WatchedLoop, now: float, stood_still: float) -> float:
-    with contextlib.suppress(Exception):  # a fault of ours or of `warnings`: no reason to watch the others no more
+    with contextlib.suppress(Exception):  # a bug of ours or of `warnings` must not end the watch of others
         return entry.look(now, stood_still)
     return now + max(entry.period, OVERSLEPT)
 
 
 def rest() -> None:
-    """End the thread, now. It comes back with the next thing to watch."""
+    """End the thread now. It starts again with the next watched batch."""
     thread, patient_until = _thread, time.monotonic() + JOIN_SECONDS
     if thread is not None and thread.is_alive() and thread is not threading.current_thread():
         _orders.put(False)
         thread.join(JOIN_SECONDS)
-        # What Python takes for its end is a moment before the system does, which counts threads.
+        # Python reports the thread's end a moment before the system, which counts threads, does.
         while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < patient_until:
             time.sleep(0)
 
@@ -177,7 +177,7 @@ def _before_fork() -> None:
 @undisturbed
 def _after_fork() -> None:
     if resting and any(entry.began for entry in _entries.copy()):
-        wake()  # whatever is under way may be stuck, and then no batch comes that would
+        wake()  # a batch that is being made may be stuck, and then no next batch would wake it
 
 
 def _in_forked_child() -> None:

@@ -1,12 +1,12 @@
-"""Measures the worker processes' memory now and then, and says so when it grows.
+"""Measures the memory of worker processes regularly, and warns when it grows.
 
-Takes: the processes, and the moments when a look would be convenient. Gives: measurements, warnings.
-Promises: looks at each epoch's end and every 10 s within one, but never spends more than 1 % of the time on it; each
-kind of growth is told once per loader; what cannot be read is left out.
+Takes: the processes, and calls at moments when there is time to measure. Gives: measurements, warnings.
+Promises: it measures at the end of each epoch and every 10 s within one, but never for more than 1 % of the time; each
+kind of growth is reported once per loader; what cannot be read is left out.
 Not its job: what counts as growth (growth), how the user is warned (loop).
 
-A look for leaks reads /proc/<pid>/statm, which takes 35 µs. What a forked worker still shares is in smaps_rollup,
-for which the kernel goes through all its pages: 16 ms for a worker of 320 MB.
+The check for leaks reads /proc/<pid>/statm, which takes 35 µs. What a forked worker still shares is in smaps_rollup,
+for which the kernel visits all its pages: 16 ms for a worker of 320 MB.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from feedline.supervise.growth import LEAST_COPIED, STEPS, STEPS_WITHIN, Growth,
 from feedline.supervise.records import largest
 
 EVERY = 10.0
-"""Seconds between looks within an epoch."""
+"""Seconds between measurements within an epoch."""
 SHARE = 0.01
-"""Of the time may be spent looking."""
+"""The share of the time that may be spent on measuring."""
 MB = 1 << 20
 
 Processes = list[tuple[int, int]]
@@ -32,7 +32,7 @@ Processes = list[tuple[int, int]]
 
 
 class MemorySetting(NamedTuple):
-    """What a look needs to know about the loader."""
+    """What a measurement needs to know about the loader."""
 
     dataset: Any
     stream: bool
@@ -63,15 +63,15 @@ class MemoryWatch:
         self._at_start = {pid: self._at_start.get(pid) or own_memory(pid) for pid in pids}
 
     def now(self, processes: Processes) -> tuple[WorkerMemory, ...]:
-        """Measured now, or last if there are none any more."""
+        """Measurements now; the latest ones if no process is left."""
         found = [measure(number, pid) for number, pid in processes]
         self._latest = tuple(one for one in found if one is not None) or self._latest
         return self._latest
 
     def look(self, processes: Callable[[], Processes], setting: MemorySetting, ended: bool) -> list[str]:
-        """Look if it is time, and give what is worth telling."""
+        """Measure if it is time, and return warnings."""
         now = self._clock()
-        if not ended and now < self._quiet_until:  # the way it mostly goes, for every batch: 0.2 µs
+        if not ended and now < self._quiet_until:  # the usual case, for every batch: 0.2 µs
             return []
         self._quiet_until = now + EVERY
         current = processes()
@@ -97,7 +97,7 @@ class MemoryWatch:
             growth = steady(history.points, steps)
             if growth is not None and (worst is None or growth.rate > worst[0]):
                 worst = growth.rate, leak_words(number, pid, growth, unit, len(processes))
-        # In its first epoch a dataset that is meant to keep its samples grows as a leak does.
+        # A dataset that keeps its samples on purpose grows in its first epoch like a leak.
         if worst is None or "leak" in self._told or not (ended or setting.stream or self._epochs > 1):
             return []
         self._told.add("leak")
@@ -110,16 +110,16 @@ class MemoryWatch:
             at_fork = self._at_start.get(one.pid, 0)
             if not at_fork or copied(at_fork, one.own, one.private) < LEAST_COPIED:
                 continue
-            amount = copied(at_fork, one.own, private_own(one.pid))  # batches and files are no copies
+            amount = copied(at_fork, one.own, private_own(one.pid))  # without batches and files, which are not copies
             if amount >= LEAST_COPIED:
-                self._told.add("copies")  # found or not: it is looked for once
+                self._told.add("copies")  # whether a collection is found or not: the search is done once
                 records = largest(setting.dataset)
                 return [] if records is None else [copy_words(one, amount, records, len(self._latest))]
         return []
 
 
 class _Spell:
-    """Something done now and then, whose cost decides how often."""
+    """A repeated measurement: the longer it takes, the less often it is done."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -159,7 +159,7 @@ def copy_words(one: WorkerMemory, amount: int, records: str, count: int) -> str:
 
 
 def measure(worker: int, pid: int, proc: str = "/proc") -> WorkerMemory | None:
-    """Read one process's memory; None if it is not there any more."""
+    """Read one process's memory; None if it has ended."""
     facts = _facts(f"{proc}/{pid}/smaps_rollup")
     if "Rss" in facts and "Anonymous" in facts:
         private = facts.get("Private_Clean", 0) + facts.get("Private_Dirty", 0)
@@ -172,7 +172,7 @@ def measure(worker: int, pid: int, proc: str = "/proc") -> WorkerMemory | None:
 
 
 def private_own(pid: int, proc: str = "/proc") -> int:
-    """What a process alone has of anonymous memory: mapping by mapping, which takes some milliseconds."""
+    """The private part of a process's anonymous memory, summed over its mappings: that takes some milliseconds."""
     total, anonymous = 0, False
     for line in _read(f"{proc}/{pid}/smaps").splitlines():
         name, _, rest = line.partition(" ")
@@ -184,7 +184,7 @@ def private_own(pid: int, proc: str = "/proc") -> int:
 
 
 def own_memory(pid: int, proc: str = "/proc") -> int:
-    """Its anonymous memory, the quick way; 0 if it is not there any more."""
+    """A process's anonymous memory, read the fast way; 0 if it has ended."""
     pages = _statm(pid, proc)
     return 0 if pages is None else (pages[0] - pages[1]) * mmap.PAGESIZE
 
@@ -202,5 +202,5 @@ def _read(path: str) -> str:
     try:
         with open(path) as file:
             return file.read()
-    except (OSError, UnicodeDecodeError):  # it has ended, or is not ours to look at
+    except (OSError, UnicodeDecodeError):  # it has ended, or we may not read it
         return ""

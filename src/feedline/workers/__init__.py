@@ -1,1 +1,1 @@
-"""The kinds of workers: in the loop itself, threads, processes. One contract (contract), one body (body)."""
+"""The kinds of workers: the loop itself, threads, processes. All fulfil one contract and run the same code (body)."""

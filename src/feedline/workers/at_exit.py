@@ -1,9 +1,9 @@
-"""The processes that Python keeps for starting others end before this process does, not a moment after it.
+"""Ends helper processes (our servers, Python's resource tracker) before this process ends, not a moment after it.
 
-Takes: our servers that workers are forked from. Gives: nothing. Promises: who looks when this process has ended finds
-none of them: our servers are ended, Python's resource tracker is let go of, and both are waited for, for a limited
-time. The tracker is left alone where it may track something, or was there before us: then it ends by itself as ever.
-Not its job: workers, which are gone by then (crew, shutdown), and what is ended earlier (warm).
+Takes: our servers that workers are forked from. Gives: nothing. Promises: when this process has ended, no helper is
+left: the servers are killed, the resource tracker is told to end, and both are waited for, for a limited time. The
+tracker is left alone if it may track something or was there before us: then it ends by itself, as always.
+Not its job: workers, which have ended by then (crew, shutdown), and servers that end earlier (warm).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 from feedline.supervise.shutdown import uninterrupted
 
 ENDING_SECONDS = 0.5
-"""For each. They take some hundredths; but a process that the user has forked may hold the other end of their pipes."""
+"""The limit for each helper. It takes some hundredths, unless a process that the user forked holds its pipe open."""
 _LAST = -100
-"""After all that multiprocessing itself does at the end of a process: it may still need them."""
+"""A priority after everything that multiprocessing does at exit: it may still need the helpers."""
 _TRACKED = ("multiprocessing.shared_memory", "multiprocessing.synchronize")
-"""Whoever has something tracked has imported one of them."""
+"""If something is tracked, one of these modules has been imported."""
 _arranged_by = 0
 
 
 def end_servers(servers: Mapping[Any, Any]) -> None:
-    """Arrange for the end of all that will be in `servers` then. Called before any is started."""
+    """Arrange that all `servers` are ended at exit. Called before any is started."""
     global _arranged_by
     if _arranged_by != os.getpid():
         _arranged_by = os.getpid()
@@ -51,7 +51,7 @@ def _end_all(servers: Mapping[Any, Any], tracker_is_ours: bool) -> None:
 
 
 def _let_go(helper: Any, alive: str, number: str) -> None:
-    """Close the pipe whose end tells it to end, and wait until it has."""
+    """Close the helper's pipe, which tells it to end, and wait until it has ended."""
     fd, pid = getattr(helper, alive), getattr(helper, number)
     setattr(helper, alive, None)
     setattr(helper, number, None)

@@ -1,9 +1,9 @@
-"""What a worker does with a task: the same in the loop, a thread and a process.
+"""What a worker does with a task. It is the same code in the loop, a thread and a process.
 
-Takes: a `Job` (everything that stays the same) and tasks. Gives: outcomes; an exception of the user's code is an
-outcome too. Promises: what is in a batch depends on the job and the task alone; batches are written straight into the
-memory that `empty` gives, where the way to collate allows it, and share no memory with the dataset.
-Not its job: how tasks and outcomes travel (inline, threads, processes), where memory comes from (arena), reading
+Takes: a `Job` (everything that does not change) and tasks. Gives: outcomes; an exception in user code is an outcome
+too. Promises: a batch depends on the job and the task alone; it is written directly into memory from `empty` if
+collation allows that, and shares no memory with the dataset.
+Not its job: how tasks and outcomes are sent (inline, threads, processes), where memory comes from (arena), reading
 samples (reading.fetch), reading a stream (stream_body), collation itself (collate).
 """
 
@@ -38,7 +38,7 @@ from feedline.workers.stream_body import Made, StreamBody
 
 
 class Body:
-    """What one worker does. `worker` is its number, or None when the loop does the work itself."""
+    """What one worker does. `worker` is its number, or None if the loop itself makes the batches."""
 
     def __init__(
         self, job: Job, worker: int | None, generators: TaskGenerators, own_process: bool, row: Row | None = None
@@ -58,7 +58,7 @@ class Body:
         self.readers = readers_of(job.dataset, job.stream, job.fetch_threads)
         self._fetcher = Fetcher(job.dataset, reader, many, self._row, self.readers)
         several = self.readers is not None and self.readers.count > 1 and job.batched and not many
-        # Beside other threads the user may draw, too.
+        # If other threads run, the user's code there may draw from the same generators.
         alone = own_process or (worker is None and threading.current_thread() is threading.main_thread())
         self._together = Together() if several and alone else None
         self._salvage: Salvage | None = None
@@ -66,7 +66,7 @@ class Body:
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
         self._draws = reader is None or reader.draws
         self.only_gathers = not self._draws and self._salvage is None
-        """Does a batch take no code of the user's?"""
+        """Is a batch made without running user code?"""
         self._stream: StreamBody | None = None
         if job.stream:
             self._stream = StreamBody(job, worker, own_process, self._row, generators, self._made, self.failed)
@@ -75,7 +75,7 @@ class Body:
         self._who = _describe(worker, own_process)
 
     def start(self) -> None:
-        """Become that worker; if `worker_init_fn` fails, every task's outcome will say so."""
+        """Set up as that worker; if `worker_init_fn` fails, the outcome of every task is that error."""
         self._generators.open()
         if self._worker is None:
             if self._stream is not None:
@@ -85,7 +85,7 @@ class Body:
         for kind, collate in job.registrations.items():
             register_collate(kind, collate)
         number, count = job.number_of(self._worker)
-        info = WorkerInfo(number, count, job.seed + number, job.dataset)  # torch's way
+        info = WorkerInfo(number, count, job.seed + number, job.dataset)  # as in torch
         set_worker_info(info, self._own_process)
         (job.dialect.enter_worker if self._own_process else job.dialect.enter_thread)(info)
         if job.worker_init_fn is None:
@@ -97,13 +97,13 @@ class Body:
                 self._generators.enter(info.seed)
                 job.worker_init_fn(info.id)
         except (Exception, SystemExit) as error:
-            if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # our own
+            if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # raised by us
                 raise
             self._broken = _raisable(error)
             add_note(self._broken, f"feedline: raised by worker_init_fn({self._worker}) in {self._who}")
 
     def stop(self) -> None:
-        """Be no worker any more."""
+        """Stop being a worker."""
         if self._stream is not None:
             self._stream.close()
         if self.readers is not None:
@@ -112,7 +112,7 @@ class Body:
         self._generators.close()
 
     def run(self, task: Task, empty: Empty) -> Outcome:
-        """Do one task, and count what it takes. Raises only what is no `Exception` (Ctrl-C)."""
+        """Do one task and count the time it takes. It raises nothing that is an `Exception` (but Ctrl-C passes)."""
         row = self._counted
         began = row[SINCE] = clock()
         row[PLACE] = PREPARING
@@ -120,7 +120,7 @@ class Body:
             if self._marking is not None:
                 return self._run_marked(self._marking, task, empty)
             if self.only_gathers and self._broken is None and not task.alone:
-                # Of plain arrays, where nobody draws or asks for the task: to set that up takes as long as the batch.
+                # For plain arrays nothing is seeded or set up: that would take as long as the batch itself.
                 batch = self._fetcher.gather(task, empty)
                 if batch is not NotImplemented:
                     return Outcome(task.seq, batch, len(task.indices) or 1)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ class Body:
             return self.failed(task, error)
         finally:
             now = clock()
-            collating = row[SINCE] if row[PLACE] == COLLATING else now  # whoever collates at all does that last
+            collating = row[SINCE] if row[PLACE] == COLLATING else now  # collating is always the last step
             row[FETCHED] += collating - began
             row[COLLATED] += now - collating
 
@@ -202,25 +202,25 @@ class Body:
         self._generators.enter(task_seed(task.seed, task.epoch, task.seq))
 
     def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
-        """What the user gets of these samples, or of the only one there is."""
+        """What the user gets: a batch of these samples, or the single sample if not batched."""
         return self._batch(samples, empty, names) if self._job.batched else (self._single(samples[0], empty), 1, None)
 
     def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         if self._collator is not None:
             return self._made_by(self._collator, samples, empty, names)
-        size = len(samples if names is None else names) or 1  # what __getitems__ returned may be any iterable
+        size = len(samples if names is None else names) or 1  # __getitems__ may return any iterable
         collate_fn = self._job.collate_fn
         if collate_fn is None:
             return self._job.dialect.collate(samples, empty, names), size, None
         try:
-            return self._owned(collate_fn(samples), empty), size, None  # it may make one of nothing
+            return self._owned(collate_fn(samples), empty), size, None  # it may make a batch of no samples
         except Exception as error:
             _note_indices(error, names)
             raise
 
     def _made_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
-        """Straight into the slot."""
+        """Have our own collator make the batch, directly in the slot."""
         own = partial(self._owned, empty=empty)
         making = Making(collator.arrays or self._job.dialect.arrays, empty, names, own)
         try:
@@ -236,7 +236,7 @@ class Body:
     def _single(self, sample: Any, empty: Empty) -> Any:
         """One sample that is not batched (`batch_size=None`)."""
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
-        if self._collator is not None:  # the sample is a batch of samples by itself
+        if self._collator is not None:  # the sample is itself a list of samples
             try:
                 return self._made_by(self._collator, sample, empty, None)[0]
             except Exception as error:
@@ -250,7 +250,7 @@ class Body:
         return self._owned(convert(sample), empty)
 
     def _owned(self, tree: Any, empty: Empty) -> Any:
-        # Another process's batch is pickled, which copies it anyway, and straight into the slot.
+        # A worker process pickles the batch directly into the slot, which copies it anyway.
         return tree if self._own_process else self._job.dialect.own(tree, empty, self._job.dataset)
 
 
@@ -260,7 +260,7 @@ def _note_indices(error: Exception, names: Any) -> None:
 
 
 def _raisable(error: BaseException) -> BaseException:
-    """The error, or one around it: some would end the user's loop, or program, without a word."""
+    """The error, or a RuntimeError around it if it would end the user's loop or program silently."""
     if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
         return error
     wrapped = RuntimeError(f"the dataset, collate_fn or worker_init_fn raised {error!r}")
@@ -270,10 +270,10 @@ def _raisable(error: BaseException) -> BaseException:
 
 
 def _fresh(error: BaseException) -> BaseException:
-    """The same error as a new object: a raised one holds on to the consumer's frames, and this worker to it."""
+    """The same error as a new object: a raised error refers to the consumer's frames, and this worker keeps its own."""
     try:
         again = copy.copy(error)
-    except Exception:  # made by a constructor that copying does not know how to call
+    except Exception:  # copying does not know how to call its constructor
         again = RuntimeError(f"{type(error).__qualname__}: {error}")
     again.__notes__ = list(getattr(error, "__notes__", ()))  # type: ignore[attr-defined, unused-ignore]
     return again.with_traceback(error.__traceback__)
@@ -286,7 +286,7 @@ def _describe(worker: int | None, own_process: bool) -> str:
 
 
 def remedy_for(error: BaseException) -> str | None:
-    """What feedline adds to an error of packing a batch."""
+    """The note that feedline adds to an error raised while a batch is packed."""
     if isinstance(error, FeedlineError):
         return None
     return "feedline: the batch could not be sent to the main process; have collate_fn return arrays and plain values"

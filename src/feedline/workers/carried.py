@@ -1,10 +1,10 @@
-"""What a dataset carries into its workers that does them no good: open files, connections, held locks, threads.
+"""Finds what must not be carried into workers inside a dataset: open files, connections, held locks, threads.
 
-Takes: a job and how its workers are started. Gives: warnings, each with an attribute path, what goes wrong, a remedy.
-Promises: looks without running the dataset's code (walking) and before anything is forked; is silent about what is
-harmless: closed files, the standard streams, mapped arrays, locks nobody holds.
-Not its job: what does not travel at all (shipping); random generators in worker processes
-(held_generators); locks that no attribute leads to.
+Takes: a job and how its workers are started. Gives: warnings, each with an attribute path, the problem and a remedy.
+Promises: it runs no code of the dataset (walking), and looks before anything is forked. It does not warn about harmless
+objects: closed files, the standard streams, mapped arrays, locks that are not held.
+Not its job: what cannot be sent at all (shipping); random generators in worker processes (held_generators); locks that
+cannot be reached through attributes.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ SHARED_STATE = (
     "share what it holds: where one of them stands another may go on, and elements are lost or come twice. Let it be "
     "copied (__getstate__ without locks and connections), or use processes"
 )
-_MAPPING = "maps a file"  # no harm by itself, and a reason to keep that file open
+_MAPPING = "maps a file"  # harmless, and a good reason to keep that file open
 _HARMLESS = "need not be looked into"
 
 _STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
 
 
 def warnings_about(job: Job, workers: str, context: str | BaseContext | None) -> Iterator[str]:
-    """What to warn of before workers are started: one text for each kind of trouble."""
+    """Warnings before workers are started: one text for each kind of problem."""
     if several_read(job):
         yield from _told(SEVERAL, [found.path for found in generators(job)])
     if not job.num_workers:
@@ -88,7 +88,7 @@ def warnings_about(job: Job, workers: str, context: str | BaseContext | None) ->
 
 
 def hazards(dataset: Any) -> Iterator[tuple[str, list[str]]]:
-    """What does not survive a fork: what is wrong with it, and the attributes' paths."""
+    """What does not survive a fork: the problem, and the paths of the attributes."""
     found = walk(dataset, "dataset", _recognise)
     mapped = {each.holder for each in found if each.what is _MAPPING}
     for what in (FILE, PIPE, SOCKET, CONNECTION, LOCK, THREADS):
@@ -133,14 +133,14 @@ def _lock(lock: Any) -> str | None:
 
 
 def _recursive_lock(lock: Any) -> str | None:
-    # One held by the thread that forks is still that thread's in the worker. It has no locked() before Python 3.14.
+    # A lock held by the forking thread still belongs to that thread in the worker. No locked() before Python 3.14.
     return LOCK if not lock._is_owned() and repr(lock).startswith("<locked") else None
 
 
 def _condition(value: Any) -> str:
     lock = plain_attribute(value, "_lock")
     check = _EXACT.get(type(lock))
-    return (check and check(lock)) or _HARMLESS  # those who wait hold locks, by design
+    return (check and check(lock)) or _HARMLESS  # its inner locks are held while threads wait: that is normal
 
 
 def _with_condition(value: Any) -> str:
@@ -166,9 +166,9 @@ def _file(value: Any) -> str | None:
         inner = plain_attribute(value, "buffer")
         value = plain_attribute(value, "raw") if inner is None else inner
         if value is None:
-            return None  # in memory, or written in Python: then what it reads from is looked at by itself
-    descriptor = _io.FileIO.fileno(value)  # raises if it is closed, and then it is nothing
-    if descriptor <= 2 or plain_attribute(value, "mode") == "ab":  # each line goes to the end, whoever writes it
+            return None  # in memory, or written in Python: then its underlying file is found by itself
+    descriptor = _io.FileIO.fileno(value)  # raises if the file is closed, and then nothing is reported
+    if descriptor <= 2 or plain_attribute(value, "mode") == "ab":  # every process appends at the end of the file
         return _HARMLESS
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -214,9 +214,9 @@ def _lmdb(value: Any) -> str:
 
 
 def _has_database_methods(kind: type) -> bool:
-    """Those of Python's database interface, and not in a class of the user's.
+    """Does the class have the methods of Python's database interface, and is it not the user's own?
 
-    Such a class may well open its connection on first use; it is looked into.
+    A class of the user's may open its connection on first use, so its attributes are searched instead.
     """
     methods = [class_attribute(kind, name) for name in ("cursor", "commit", "rollback")]
     if None in methods:
@@ -254,5 +254,5 @@ _BY_NAME: dict[tuple[str, str], Callable[[Any], str | None]] = {
     ("h5py", "Group"): _hdf5,
     ("h5py", "Dataset"): _hdf5,
     ("lmdb", "Environment"): _lmdb,
-    ("builtins", "Environment"): _lmdb,  # what lmdb's class, written in C, says of itself
+    ("builtins", "Environment"): _lmdb,  # the name that lmdb's class, written in C, has
 }

@@ -1,10 +1,10 @@
-"""What a dataset shares with the process that made it, and so can be told between two epochs.
+"""Finds what a dataset shares with the main process, through which its workers could be changed between two epochs.
 
-Takes: a job. Gives: the path of the first such thing: a value, event, queue or proxy of multiprocessing, shared memory,
-a tensor or an array in it, a mapping that can be written.
-Promises: looks without running the dataset's code (walking). Also at what its methods were defined with, and at what
-they name, in their module or in another one.
-Not its job: what is outside both processes (a file, a database): a worker that looks there is not found out.
+Takes: a job. Gives: the path of the first such object: a multiprocessing value, event, queue or proxy, shared memory, a
+tensor or an array in it, a writable mapping.
+Promises: it runs no code of the dataset (walking). It also looks at the closures and defaults of its methods, and at
+the globals they name, in their own module or another.
+Not its job: what is outside both processes (a file, a database): a worker that reads from there is not noticed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from feedline.workers.job import Job
 
 _CONTEXTS = "multiprocessing.context"
 _CTYPES: tuple[Any, ...] = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData, ctypes._Pointer)
-"""Of multiprocessing's RawValue and RawArray nothing else can be seen."""
+"""The only visible types of multiprocessing's RawValue and RawArray."""
 MOST_NAMED = 200
-"""Things of modules that are looked into; each takes microseconds, and a class of 200 globals has others to fear."""
+"""At most this many globals are searched, because each takes microseconds."""
 
 _LIBRARIES = sys.stdlib_module_names | {
     "feedline",
@@ -42,13 +42,13 @@ _LIBRARIES = sys.stdlib_module_names | {
     "sklearn",
     "tqdm",
 }
-"""Whose functions hold nothing that a user could tell a worker by."""
+"""Functions of these libraries hold nothing through which a user could tell a worker something."""
 
 Check = Callable[[Any], "bool | None"]
 
 
 def changeable(job: Job) -> str | None:
-    """Where, in what workers are given, something lies that this process can change for them; None if nowhere."""
+    """The path of an object in the job that this process can change for its workers; None if there is none."""
     roots = [("dataset", job.dataset), ("collate_fn", job.collate_fn), ("worker_init_fn", job.worker_init_fn)]
     seen = _Seen()
     for name, root in roots:
@@ -63,7 +63,7 @@ def changeable(job: Job) -> str | None:
 
 
 class _Seen:
-    """Knows what is looked for, and remembers the functions it came by."""
+    """Recognises shared objects, and remembers the functions it has seen."""
 
     def __init__(self) -> None:
         self._functions: list[types.FunctionType] = []
@@ -83,14 +83,14 @@ class _Seen:
         return _shared_tensor(value) or self._is_mapped(value)
 
     def _is_mapped(self, value: Any) -> bool | None:
-        """torch takes a tensor on another's memory (`torch.from_numpy`) for one of its own: ask the system."""
+        """torch does not say that a tensor on foreign memory (`torch.from_numpy`) is shared: ask the system."""
         if self._mapped is None:
             self._mapped = _shared_ranges()
         address = sys.modules["torch"].Tensor.data_ptr(value)
         return True if any(start <= address < end for start, end in self._mapped) else None
 
     def named(self) -> Iterator[tuple[str, Any]]:
-        """What those functions hold and name; while it is looked through, more may be found."""
+        """What those functions hold and name. Searching the results may find more functions."""
         done: set[tuple[int, str]] = set()
         looked_at: set[int] = set()
         for function in self._functions:
@@ -106,9 +106,9 @@ class _Seen:
                     yield name, value
 
     def _called(self, function: types.FunctionType) -> Iterator[tuple[str, Any, int]]:
-        """What it names in its module, and in modules and classes that it names: the name, the thing, where it is."""
+        """What a function names in its module, and in modules and classes it names: name, object, namespace id."""
         names = list(dict.fromkeys(_names_in(function.__code__)))
-        imported = [(name, sys.modules[name]) for name in names if name in sys.modules]  # perhaps inside of it
+        imported = [(name, sys.modules[name]) for name in names if name in sys.modules]  # maybe imported inside it
         spaces = {id(function.__globals__): ("", function.__globals__)}
         spaces |= {id(module): (f"{name}.", _space_of(module)) for name, module in imported}
         waiting = deque(spaces.items())
@@ -127,21 +127,21 @@ class _Seen:
 
 
 def _space_of(value: Any) -> dict[str, Any]:
-    """What a module or a class has, by name; nothing of anything else."""
+    """The namespace of a module or a class; empty for any other object."""
     if is_a(type(value), types.ModuleType):
-        found: dict[str, Any] = types.ModuleType.__getattribute__(value, "__dict__")  # a lazy one's own may import
+        found: dict[str, Any] = types.ModuleType.__getattribute__(value, "__dict__")  # that of a lazy module may import
         return found
     return attributes_of(value) if is_a(type(value), type) else {}
 
 
 def _is_library(space: dict[str, Any]) -> bool:
-    """Is it the space of a module of theirs, or of a class that is from one?"""
+    """Is it the namespace of a module in `_LIBRARIES`, or of a class from one?"""
     module = space["__name__"] if "__name__" in space else space.get("__module__")
     return str(module).partition(".")[0] in _LIBRARIES
 
 
 def _defined_with(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Its default arguments, and the variables of the function around it."""
+    """A function's default arguments and closure variables."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # never set
             yield f"{function.__qualname__}'s variable {name}", cell.cell_contents
@@ -182,7 +182,7 @@ def _shared_tensor(value: Any) -> bool | None:
 
 
 def _shared_ranges() -> list[tuple[int, int]]:
-    """Where in this process memory lies that others may see and change; nothing where the system does not say."""
+    """Address ranges of this process that other processes may change; empty if the system does not say."""
     ranges = []
     with contextlib.suppress(OSError), open("/proc/self/maps") as lines:
         for line in lines:
@@ -199,9 +199,9 @@ def _can_be_written(value: Any) -> bool | None:
 
 
 def _shared_array(value: Any) -> bool | None:
-    """Who cannot write through this array may through another one, so it is its memory that counts."""
+    """A read-only array may lie on memory that is written through another array, so its memory is what counts."""
     if is_a(type(value), np.memmap) and plain_attribute(value, "mode") == "c":
-        return None  # what is written stays in the process that writes it
+        return None  # copy-on-write: other processes do not see what one writes
     return _shared_base(np.ndarray.base.__get__(value))
 
 

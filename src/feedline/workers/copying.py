@@ -1,9 +1,9 @@
-"""Copies of a dataset within one process, for parts and threads that would each have their own in processes.
+"""Copies of a dataset within one process, for stream parts and threads. (In processes each would have its own.)
 
-Takes: a dataset. Gives: a copy that shares with it only what is named; or, where there is none, a shallow one.
-Promises: a dataset that changes when it is looked at for the first time (Hugging Face's file systems come into a cache
-that it holds) is copied all the same.
-Not its job: who needs one (parts, threads), telling that there is none (carried).
+Takes: a dataset. Gives: a deep copy that shares only certain objects with it; a shallow copy if that is impossible.
+Promises: a dataset that changes when it is first read (a Hugging Face dataset fills a cache of file systems) is copied
+too.
+Not its job: deciding who needs a copy (parts, threads), saying that none can be made (carried).
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from feedline.supervise.walking import Recognise, is_a, module_of, names_of, wal
 
 
 def set_apart(dataset: Any) -> Any:
-    """A copy as far apart as those of different processes, if it can be had: a place may be kept anywhere in it.
+    """A copy as independent as in another process, if possible: the dataset may keep its position anywhere in it.
 
-    Tensors in memory that processes share (by which they are told the epoch, say) are shared here, too.
+    Tensors in shared memory (which may tell workers the epoch, for example) stay shared.
     """
     found = _deep(dataset, _in_shared_memory)
     return copy.copy(dataset) if found is None else found
 
 
 def can_be_set_apart(dataset: Any) -> bool:
-    """Is such a copy more than a shallow one?"""
+    """Can `set_apart` make more than a shallow copy?"""
     return _deep(dataset, _in_shared_memory) is not None
 
 
 def with_own_generators(dataset: Any) -> Any:
-    """A copy whose generators and places are its own. Arrays, tensors (by which a dataset may be told its epoch), locks
-    and whatever is open stay shared; if it cannot be copied otherwise, all of it does."""
+    """A copy with its own generators and positions. Arrays, tensors (which may tell a dataset its epoch), locks, open
+    files and connections stay shared. If that copy cannot be made, a shallow copy shares everything."""
     found = _deep(dataset, _open_or_large)
     return copy.copy(dataset) if found is None else found
 
 
 def _deep(dataset: Any, sharing: Recognise[Any]) -> Any:
-    """None if there is none."""
+    """A deep copy that shares what `sharing` recognises; None if it cannot be made."""
     for _ in range(3):
         with contextlib.suppress(Exception):  # a lock, a connection
             shared = {id(found.what): found.what for found in walk(dataset, "dataset", sharing)}

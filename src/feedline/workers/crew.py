@@ -1,8 +1,9 @@
 """The worker processes themselves, and the pipes and memory they share with their parent.
 
-Takes: what a worker is to be given (the job under fork, else the parcel it travels in). Gives: started processes, one
-place for each number; a place can be filled again.
-Promises: nothing of the job is kept here, so that ending the crew never keeps a loader alive; Ctrl-C is the parent's.
+Takes: what each worker is given (the job under fork, else the parcel that holds it). Gives: started processes, each
+with a number; a dead process can be replaced.
+Promises: no reference to the job is kept here, so that the finalizer that ends the crew does not keep a loader alive;
+only the parent gets Ctrl-C.
 Not its job: tasks and outcomes (processes), what a worker does (process_main), when to replace one (supervise).
 """
 
@@ -36,7 +37,7 @@ from feedline.workers.wire import Descriptor, Lane
 
 
 class Crew:
-    """`count` places for processes, fed through `lanes` pipes."""
+    """At most `count` processes, which get tasks through one or several lanes (pipes)."""
 
     def __init__(self, count: int, preload: tuple[str, ...]) -> None:
         self.count = count
@@ -51,13 +52,13 @@ class Crew:
         self._board: Any = None
         self._spent = Spent()
         self.is_ending = False
-        """Are they being ended, or have been?"""
-        self.lock = threading.RLock()  # as the pool's
-        """Held by who uses descriptors: one that another thread has closed may be another file's soon, which a
-        worker that is being forked would take for ours."""
+        """Are the processes being ended, or have they been?"""
+        self.lock = threading.RLock()  # reentrant for the same reason as the pool's lock
+        """Held while descriptors are used: if another thread closed one, its number could soon mean another file, and
+        a worker forked at that moment would use that file."""
 
     def open(self, lanes: int) -> None:
-        """Make pipes and board, before anyone is started."""
+        """Make the pipes and the board, before any process is started."""
         self._board = self.pool.segment.board(WIDTH * (1 + self.count), create=True)
         for _ in range(lanes):
             self.lanes.append(Lane())
@@ -66,29 +67,29 @@ class Crew:
         self.selector.register(self.done[0], selectors.EVENT_READ, None)
 
     def row(self, number: int) -> Row:
-        """Where that worker is, or was, as long as there is a board."""
+        """That worker's row of the board: what it is doing, or did last."""
         board = self._board
         if board is None:
             return unwatched()
         return board[WIDTH * (1 + number) : WIDTH * (2 + number)]  # type: ignore[no-any-return]
 
     def spent(self) -> Spent:
-        """What all that have been in those places have spent their time on; at the end, in all."""
+        """What all workers, including dead ones, have spent their time on. Still known after the end."""
         if self._board is None:
             return self._spent
         return spent_by([self.row(number) for number in range(self.count)])
 
     def lane_of(self, number: int) -> Lane:
-        """The pipe from which a worker (or a stream's shard) gets its tasks."""
+        """The lane from which a worker (or a stream's shard) gets its tasks."""
         return self.lanes[number % len(self.lanes)]
 
     def set_run(self, run: int) -> None:
-        """Tell all workers which tasks are still wanted; not for a forked copy of this process to say."""
+        """Tell all workers which tasks are still wanted. Does nothing in a forked copy of this process."""
         if self._board is not None and self.owner == os.getpid():
             self._board[0] = run
 
     def hire(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
-        """Start processes in those places, all at the same time."""
+        """Start processes with those numbers, all at the same time."""
         forked = isinstance(cargo, Job)
         if forked:
             origin = _forked()
@@ -116,29 +117,29 @@ class Crew:
         process = context.Process(
             target=process_main.main, args=(wiring, cargo, number), name=f"{NAME}{number}", daemon=True
         )
-        self.members[number] = WorkerProcess(process, -1)  # before it starts: interrupted then, it is still ended
+        self.members[number] = WorkerProcess(process, -1)  # before the start, so that an interrupted start is ended too
         try:
             process.start()
-        except OSError:  # there is none
+        except OSError:  # no process was started
             del self.members[number]
             raise
         self.members[number] = member = open_member(process)
         self.selector.register(member.end, selectors.EVENT_READ, number)
 
     def staying(self) -> list[int]:
-        """Those that have not been dismissed, as far as they have said."""
+        """Workers that have not yet said that they leave."""
         return [number for number in self.members if self.row(number)[PLACE] != LEAVING]
 
     def vacant(self) -> Iterator[int]:
-        """Places that nobody has."""
+        """Numbers without a process."""
         return (number for number in range(self.count) if number not in self.members)
 
     def has_ended(self, number: int) -> bool:
-        """Has that process come to its end, dismissed or not?"""
+        """Has that process ended, dismissed or not?"""
         return bool(wait([self.members[number].end], 0))
 
     def clean_up(self, number: int) -> tuple[int | None, int | None, int]:
-        """Clear the place of a process that has ended; its pid, exit code and, if the system says, its most memory."""
+        """Remove a process that has ended. Returns its pid, exit code and, if known, its peak memory."""
         member = self.members.pop(number)
         self.selector.unregister(member.end)
         most = member.reap()
@@ -147,22 +148,22 @@ class Crew:
         return found
 
     def give_up(self, number: int) -> int | None:
-        """Clear the place of a process that cannot be ended now; its pid. It is seen to at the end."""
+        """Remove a process that cannot be ended now, and return its pid. `end` tries again."""
         member = self.members.pop(number)
         self.selector.unregister(member.end)
         self._still_running.append(member)
         return int(member.process.pid)
 
     def check(self) -> None:
-        """Another thread may have ended them before this one got the lock."""
+        """Raise an error if another thread ended the crew before this one got the lock."""
         if self.is_ending:
             raise WorkerError(CLOSED_MEANWHILE)
 
     def end(self) -> None:
-        """End all and give everything back. May be called twice, and in any state."""
+        """End all processes and release everything. May be called twice, and in any state."""
         if self.owner != os.getpid():  # a forked child's copy: the workers are not its own
             return
-        is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may be stuck in there for ever
+        is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may hold it for ever
         try:
             with uninterrupted():
                 self._end()

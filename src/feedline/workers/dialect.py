@@ -1,6 +1,6 @@
-"""What a framework changes on the line: its arrays, its generator, its idea of a worker.
+"""What differs between frameworks: their arrays, their random generator, their worker info.
 
-Takes: nothing. Gives: `Dialect`, a value of functions that travels with the job, and `NUMPY`, the core's own.
+Takes: nothing. Gives: `Dialect`, a set of functions that is sent with the job, and `NUMPY`, the core's own.
 Promises: the loop, the workers and the arena are the same for every dialect.
 Not its job: any framework (its front makes its own `Dialect`).
 """
@@ -24,12 +24,12 @@ from feedline.reading.fetch import BatchReader, batch_reader
 
 
 def _nothing(info: WorkerInfo) -> None:
-    """NumPy needs no more than what every worker gets."""
+    """NumPy needs no extra set-up."""
 
 
 @contextlib.contextmanager
 def _nobody_else(info: WorkerInfo) -> Iterator[None]:
-    """`feedline.get_worker_info()` is all there is to ask."""
+    """With NumPy, only `feedline.get_worker_info()` says which worker this is."""
     yield
 
 
@@ -39,33 +39,33 @@ def _as_it_is(sample: Any) -> Any:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The functions in which frameworks differ; all of them importable, because they travel to workers by name."""
+    """The functions in which frameworks differ. All are importable, because they are sent to workers by name."""
 
     collate: Callable[[Sequence[Any], Empty, Sequence[Any] | None], Any]
-    """Samples into a batch, its large leaves in memory of `empty`; the samples' indices are for messages."""
+    """Makes a batch of samples, with large leaves in memory from `empty`; the samples' indices are for messages."""
     own: Callable[[Any, Empty, Any], Any]
-    """A tree whose arrays share memory with nothing else, for what a custom collate_fn returns in this process; the
-    dataset, should the tree refer to it, is not copied."""
+    """Copies what a custom collate_fn returned in this process, so that its arrays share memory with nothing else. If
+    the tree refers to the dataset, that is not copied."""
     convert: Callable[[Any], Any]
-    """What becomes of a sample that is delivered unbatched."""
+    """Converts a sample that is delivered unbatched."""
     batch_reader: Callable[[Any], BatchReader | None]
-    """How to read a whole batch from a dataset at once, if it can be."""
+    """How to read a whole batch from a dataset at once, if that is possible."""
     arrays: Arrays
     """The framework's arrays, for collators."""
     pieces: Pieces
-    """How a batch is made in pieces by several workers, and put together."""
+    """How several workers make pieces of a batch, and how the pieces are joined."""
     reads_many: Callable[[Any], bool] = reads_many
-    """Does the dataset's `__getitems__` do more than read one sample after the other?"""
+    """Does the dataset's `__getitems__` do more than read samples one by one?"""
     reducers: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
-    """How to pickle the framework's arrays: `reducer(array, empty)`, as `__reduce__` but the bytes one PickleBuffer."""
+    """How to pickle the framework's arrays: `reducer(array, empty)` is like `__reduce__`, with one PickleBuffer."""
     preload: tuple[str, ...] = ("feedline.workers.process_main",)
-    """Modules that every worker needs, imported once in the server that spawned workers come from."""
+    """Modules that every worker needs. The server that workers are forked from imports them once."""
     enter_worker: Callable[[WorkerInfo], None] = _nothing
-    """What to set up once in a new worker process."""
+    """Called once in each new worker process."""
     enter_thread: Callable[[WorkerInfo], None] = _nothing
-    """The same in a new worker thread."""
+    """Called once in each new worker thread."""
     acting: Callable[[WorkerInfo], contextlib.AbstractContextManager[None]] = _nobody_else
-    """While that lasts, what else says who a worker process (or the loop itself) is says this."""
+    """Within this context, the framework's own worker info (of a worker process or the loop) says the same as ours."""
 
 
 NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader, NUMPY_ARRAYS, NUMPY_PIECES)

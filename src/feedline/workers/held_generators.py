@@ -1,14 +1,14 @@
-"""Random generators of a dataset's (or a collate_fn's) own: among its attributes, or globals that its code names. They
-are the user's: never seeded here.
+"""Random generators that belong to a dataset or a collate_fn: attributes, or globals that its code names. They are the
+user's and are never seeded here.
 
 Takes: a job. Gives: its generators with their paths; in a worker process, `HeldGenerators`: which of them samples draw
-from, and in which state each was when the worker began; in the parent, `Repeats`: which of them repeat themselves.
-The rule: a dataset that draws an order once, when it is first read, needs all workers to draw alike, and they do. One
-that draws for its samples needs them to draw differently, and they do not: each worker has a copy in the same state.
-Draws in two batches running are draws for samples; where two workers (or a worker of one epoch and one of another)
-began in the same state and both draw so, there is a warning with the remedy.
-Promises: a generator's state is read, and nothing else is done to it; one that cannot be read is left alone.
-Not its job: the global generators (randomness); streams, whose workers must draw alike to share files out.
+from, and the state of each when the worker began; in the parent, `Repeats`: which of them repeat the same draws.
+The rule: a dataset that draws an order once, when it is first read, needs all workers to draw the same, and they do. A
+dataset that draws for each sample needs them to draw differently, and they do not: each worker has a copy in the same
+state. Draws in two successive batches count as draws for samples. If two workers (of one epoch or of two) began in the
+same state and both draw for samples, there is a warning with the remedy.
+Promises: a generator's state is only read; a generator whose state cannot be read is left alone.
+Not its job: the global generators (randomness); streams, whose workers must draw the same to divide files.
 """
 
 from __future__ import annotations
@@ -49,19 +49,20 @@ NOT_IN_A_STATE = (
     "from feedline.rng() instead: that belongs to the sample."
 )
 NAMED = 3
-"""Of those that repeat themselves: a pipeline of augmentations may have one for each step."""
+"""A warning names at most this many generators: a pipeline of augmentations may have one for each step."""
 TASKS = 64
-"""Of each worker, that are looked at: 5 to 30 µs each for a generator. What draws for samples does so in the first."""
+"""Only this many tasks of each worker are checked: a check takes 5 to 30 µs per generator, and a generator that samples
+draw from shows in the first tasks."""
 
 _NUMPY = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 
 class HeldGenerators:
-    """Those of one worker process, from when `worker_init_fn` has been called."""
+    """The generators of one worker process, made after `worker_init_fn` was called."""
 
     def __init__(self, job: Job) -> None:
         found = [] if job.stream else [*generators(job), *module_generators(job)]
-        first: dict[int, Found[Any]] = {}  # one that is held and a global has one name
+        first: dict[int, Found[Any]] = {}  # one that is an attribute and a global is named once
         for each in found:
             first.setdefault(id(each.what), each)
         states = {each.path: (each.what, _state_of(each.what)) for each in first.values()}
@@ -72,7 +73,7 @@ class HeldGenerators:
         return bool(self._watched)
 
     def told(self, outcome: Outcome, epoch: int) -> Outcome:
-        """The outcome of a task, with what has been found out by now."""
+        """The outcome of a task, with what was found about the generators."""
         made = outcome.failure is None
         drawing = tuple(Drawing(path, each.began) for path, each in self._watched.items() if each.draws(epoch, made))
         for path, _ in drawing:
@@ -87,11 +88,11 @@ class _Watched:
     def __init__(self, generator: Any, state: bytes) -> None:
         self._generator = generator
         self.began = self._last = state
-        self._drawn_in = -1  # the epoch of the task before this one, if that has drawn
+        self._drawn_in = -1  # the epoch of the previous task, if that task has drawn
 
     def draws(self, epoch: int, made: bool) -> bool:
-        """Has this task drawn, and the one before it in the same epoch? One that has made no batch does not count: an
-        order that it was about to draw once is drawn again by the next."""
+        """Have this task and the one before it, in the same epoch, both drawn? A task that failed does not count: an
+        order that it should have drawn once is drawn again by the next task."""
         state = _state_of(self._generator)
         if not made:
             self._last = state or self._last
@@ -105,15 +106,15 @@ class _Watched:
 
 
 class Repeats:
-    """What the workers of all epochs have said."""
+    """Collects what the workers of all epochs report about their generators."""
 
     def __init__(self) -> None:
         self._seen: set[Drawing] = set()
         self._told = False
 
     def take(self, drawing: tuple[Drawing, ...]) -> str | None:
-        """What to warn of: a worker says a thing once, so what is said twice comes from two of them. One warning is
-        enough: the remedy is the same for those that draw more rarely and are found out later.
+        """The warning, if any: a worker reports a generator once, so the same report twice comes from two workers. One
+        warning is enough: generators that are found later have the same remedy.
 
         >>> repeats = Repeats()
         >>> repeats.take((Drawing("dataset.rng", b"1"), Drawing("dataset.rng", b"2")))
@@ -130,7 +131,7 @@ class Repeats:
 
 
 def not_in_a_state(job: Job, batch: int) -> str | None:
-    """What to tell whoever goes on in the middle of an epoch: generators that are not where they were then."""
+    """The warning for an epoch that resumes in its middle: its generators are not restored to their state then."""
     found = [] if job.stream else list(dict.fromkeys(each.path for each in generators(job)))
     if not batch or not found:
         return None
@@ -143,7 +144,7 @@ def _named(paths: list[str]) -> str:
 
 
 def still_shared(job: Job) -> list[str]:
-    """The paths of generators that a stream's worker threads share all the same."""
+    """The paths of generators that a stream's worker threads share although each has a copy of the dataset."""
     found = generators(job)
     if not found:
         return []
@@ -157,12 +158,12 @@ def several_read(job: Job) -> bool:
 
 
 def generators(job: Job) -> list[Found[Any]]:
-    """All of them, with their paths; they are not touched."""
+    """All generators among the attributes, with their paths; they are not changed."""
     return walk(job.dataset, "dataset", _recognise) + walk(job.collate_fn, "collate_fn", _recognise)
 
 
 def module_generators(job: Job) -> list[Found[Any]]:
-    """Globals of modules, named by the code of the dataset, the collate_fn, and what they hold."""
+    """Generators that are globals of modules, named by the code of the dataset, the collate_fn and their attributes."""
     found: list[Found[Any]] = []
     for path, value in named_globals(job.dataset, job.collate_fn):
         if _recognise(type(value)) is not None:  # most are modules and classes
@@ -181,7 +182,7 @@ def _recognise(kind: type) -> Callable[[Any], Any] | None:
 
 
 def _unless_global(inner: Callable[[Any], Any], known: Any) -> Callable[[Any], Any]:
-    """A check that answers with the generator itself; the global ones are seeded by us."""
+    """A check that returns the generator, unless it is a global one: those are seeded by us."""
     return lambda generator: None if inner(generator) is known else generator
 
 
@@ -195,10 +196,10 @@ def _bits(generator: Any) -> Any:
 
 
 def _state_of(generator: Any) -> bytes | None:
-    """A number for its state; None if it does not say."""
+    """A digest of its state; None if that cannot be read."""
     try:
         if is_a(type(generator), np.random.RandomState):
-            state: Any = generator.get_state(legacy=False)  # with the second of a pair of normal draws
+            state: Any = generator.get_state(legacy=False)  # includes the stored second value of a pair of normal draws
         elif is_a(type(generator), *_NUMPY):
             state = _bits(generator).state
         elif is_a(type(generator), random.Random):
@@ -208,5 +209,5 @@ def _state_of(generator: Any) -> bytes | None:
         else:
             return None
         return hashlib.blake2b(pickle.dumps(state), digest_size=8).digest()
-    except Exception:  # another's generator may keep its state in a way of its own
+    except Exception:  # a foreign subclass may keep its state in another way
         return None

@@ -1,8 +1,8 @@
-"""Locks, queues, values and pipes: what a process can be given only while it is being started.
+"""Locks, queues, values and pipes: objects that a process can be given only while it is being started.
 
-Takes: what pickling a job meets on its way. Gives: a number in the pickle for each, and the list of them, which travels
-as an argument of the process, where Python knows how to hand it over.
-Promises: one lock in two places stays one; what cannot be handed over even so is found before anything is started.
+Takes: such objects, as the pickler meets them in a job. Gives: a number in the pickle for each, and a list of them. The
+list is an argument of the process, and Python knows how to pass it there.
+Promises: one lock in two places stays one lock; an object that cannot be passed is found before anything is started.
 Not its job: the rest of the job (shipping).
 """
 
@@ -22,24 +22,24 @@ _ROOTS = {
     "multiprocessing.sharedctypes": ("SynchronizedBase",),
 }
 _OTHERS_CARE = ("builtins", "functools", "torch")
-"""Modules whose types ForkingPickler knows too, but which travel in the parcel."""
+"""Modules whose types ForkingPickler knows too, but which are sent in the parcel."""
 
 _given: list[Any] = []
 
 
 class Inherited:
-    """What was met so far."""
+    """The objects met so far."""
 
     def __init__(self) -> None:
         self.things: list[Any] = []
         self._places: dict[int, int] = {}
 
     def reducers(self) -> dict[type, Callable[[Any], Any]]:
-        """For a pickler's dispatch table."""
+        """Reducers for a pickler's dispatch table."""
         return dict.fromkeys(kinds(), self._reduce)
 
     def rehearse(self) -> None:
-        """Raise what starting a process with them would raise."""
+        """Raise the error that starting a process with these objects would raise."""
         if self.things:
             with _as_if_starting():
                 ForkingPickler(io.BytesIO(), 5).dump(self.things)
@@ -58,7 +58,7 @@ def _take(place: int) -> Any:
 
 @contextlib.contextmanager
 def unpacking_with(things: list[Any]) -> Iterator[None]:
-    """In a worker, while the parcel is opened."""
+    """Used in a worker while it opens the parcel."""
     global _given
     _given = things
     try:
@@ -68,10 +68,10 @@ def unpacking_with(things: list[Any]) -> Iterator[None]:
 
 
 def kinds() -> set[type]:
-    """The types of such things."""
+    """The types of such objects."""
     found: set[type] = set()
     for module, names in _ROOTS.items():
-        if module in sys.modules:  # else nobody has made one
+        if module in sys.modules:  # else no such object exists
             for name in names:
                 found |= _with_subclasses(getattr(sys.modules[module], name))
     registered: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def _with_subclasses(kind: type) -> set[type]:
 
 
 class _Rehearsal:
-    """A process that will never be."""
+    """Stands in for a process that is being started."""
 
     @staticmethod
     def duplicate_for_child(fd: int) -> int:

@@ -1,9 +1,9 @@
 """No workers: `receive` makes the batch, in the caller's thread.
 
 Takes: a `Job`, the ledger's parts. Gives: their outcomes.
-Promises: the same batches as any other kind; the user's own random state is as it was after every batch; where it is
-can be seen from another thread.
-Not its job: prefetching, looking (engine.inline_watch).
+Promises: the same batches as any other kind; after every batch the user's own random state is as it was before; another
+thread can see which sample it is reading.
+Not its job: prefetching, watching (engine.inline_watch).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from feedline.workers.job import Job
 
 
 class InlineWorkers:
-    """The contract, kept by nobody but the caller."""
+    """Implements the contract in the caller's thread."""
 
     def __init__(self, job: Job) -> None:
         generators = self._generators = BorrowedGenerators()
@@ -45,13 +45,13 @@ class InlineWorkers:
         self._memory = LocalMemory(pool)
         self.entry = WatchedLoop()
         self.may_be_stuck = not self._body.only_gathers and not in_worker()
-        """Does it run code of the user's, with nobody to look on? In a worker its own parent does."""
-        # Not methods of ours: what ends us must not keep the job alive, which may refer to the loader.
+        """Does it run user code that nobody else watches? (Inside a worker, the worker's parent watches.)"""
+        # Not bound methods: the finalizer that calls them must not keep the job alive, which may refer to the loader.
         self.traits = Traits(pool, partial(spent_by, [self._row]), work_ahead=False)
         self.stop: Callable[[], None] = partial(_stop, generators, pool, self._body.readers)
 
     def resize(self, count: int) -> None:
-        """There is nobody to be had or dismissed."""
+        """Start; there are no workers to hire or dismiss."""
         self._body.start()
 
     def send(self, part: Part, first: bool = False) -> None:
@@ -101,10 +101,10 @@ class InlineWorkers:
         return {} if frame is None else {NO_WORKER: "".join(reversed(traceback.format_stack(frame)))}
 
     def kill(self, number: int) -> None:
-        """The caller is not ended."""
+        """Does nothing: the caller cannot be ended."""
 
     def revive(self, number: int, elsewhere: bool) -> None:
-        """Nobody has died."""
+        """Does nothing: no worker can die."""
 
 
 def _stop(generators: BorrowedGenerators, pool: SlotPool | None, readers: Readers | None) -> None:

@@ -1,7 +1,7 @@
-"""What a loader's workers need to know, once.
+"""What a loader's workers are told once, at their start.
 
-Takes: a loader's options, resolved. Gives: a `Job`, which travels to each worker with the dataset in it.
-Not its job: anything about a single batch (messages.Task), doing it (body).
+Takes: a loader's resolved options. Gives: a `Job`, which contains the dataset and is sent to each worker.
+Not its job: anything about a single batch (messages.Task), doing the work (body).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from feedline.workers.dialect import NUMPY, Dialect
 
 @dataclass(frozen=True)
 class Job:
-    """The same for all workers of a loader, and for all its epochs."""
+    """It is the same for all workers of a loader, and for all its epochs."""
 
     dataset: Any
     stream: bool
@@ -29,28 +29,28 @@ class Job:
     worker_init_fn: Callable[[int], None] | None
     shuffle_buffer: int
     seed: int
-    """That workers begin with (`get_worker_info().seed`), each with its number added."""
+    """A worker's seed (`get_worker_info().seed`) is this plus its number."""
     num_workers: int
     registrations: dict[type, LeafCollate] = field(default_factory=dict)
     dialect: Dialect = NUMPY
     on_error: str = "raise"
     in_turn: bool = False
-    """Is each worker given every Nth batch, so that what it keeps from one sample to the next is the same in every run?
-    Then it makes all it is given, wanted or not. Else any free worker takes the next one."""
+    """Does each of N workers get every Nth batch, so that what it keeps between samples is the same in every run? Then
+    it makes all of them, wanted or not. Otherwise any free worker takes the next batch."""
     marked: bool = False
-    """Is it written down when each batch was made?"""
+    """Do workers note when they made each batch, for a recording?"""
     fetch_threads: int = 0
-    """How many of a batch's samples a worker reads at a time; 0: one, or of coroutines a number of their own."""
+    """How many samples of a batch a worker reads at a time; 0: one, or for coroutines a default of their own."""
     turns: Turns = ONE_RANK
     """Which of a stream's batches are this rank's."""
     unshared: int = 0
-    """So many ranks each read all that a stream gives, and nobody has said that this is meant."""
+    """How many ranks each read the whole stream, without the user having said that this is intended; else 0."""
     snapshot_every: int = 1
-    """After how many of its batches a part of a stream is asked for its state; 0: once."""
+    """A part of a stream is asked for its state after every this many of its batches; 0: once."""
     loaded: Loaded | None = None
-    """What is known of a stream's dataset from earlier epochs, where it is read without workers."""
+    """What is known about a stream's dataset from earlier epochs, if it is read without workers."""
 
     def number_of(self, worker: int) -> tuple[int, int]:
-        """Which worker that is, and of how many: of a stream that ranks share, all workers of all ranks are counted."""
+        """The worker's number, and how many there are. If ranks divide a stream, the workers of all ranks count."""
         ranks, rank, _ = self.turns
         return worker * ranks + rank, max(1, self.num_workers) * ranks

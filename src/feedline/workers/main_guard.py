@@ -1,8 +1,8 @@
-"""A script that starts workers while a worker imports it: noticed there, and explained in the one that was started.
+"""A script without a main guard starts workers again when a worker imports it. The worker notices; the parent explains.
 
 Takes: nothing. Gives: an exit code from the worker to its parent, and the sentence for it.
-Promises: of Python's own errors about this, one for each worker, none is printed.
-Not its job: what a worker does once it is there (process_main).
+Promises: Python's own errors about this (one per worker) are not printed.
+Not its job: what a worker does after its start (process_main).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NoReturn
 from feedline.errors import WorkerError
 
 NAME = "feedline-"
-"""So the names of worker processes begin."""
+"""The names of worker processes begin with this."""
 UNGUARDED = 119
 """A worker's exit code if the script it imported would have started workers of its own."""
 EXPLANATION = (
@@ -27,7 +27,7 @@ EXPLANATION = (
 
 
 def check_guard() -> None:
-    """Before workers are started: is this a process that is about to be one, and still imports the script?"""
+    """Called before workers are started: refuse if this process is itself a worker that still imports the script."""
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):
         _refuse(process.name)
@@ -35,5 +35,5 @@ def check_guard() -> None:
 
 def _refuse(name: str) -> NoReturn:
     if name.startswith(NAME):
-        os._exit(UNGUARDED)  # whoever started it says why; what the script does after this loop is not for a worker
+        os._exit(UNGUARDED)  # the parent explains it; the rest of the script must not run in a worker
     raise WorkerError(EXPLANATION)

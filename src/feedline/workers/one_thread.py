@@ -1,8 +1,8 @@
-"""Threads of a worker for linear algebra: one, because N workers of N threads each would only get in each other's way.
+"""A worker uses one thread for linear algebra: N workers with N threads each would compete for the CPUs.
 
-Promises: OpenBLAS, MKL and OpenMP in a worker use one thread, whether they are loaded already (fork) or will be; or as
-many as `threads_per_worker` says, and torch with them.
-Not its job: what a library is told that is loaded later and does not read the environment.
+Promises: OpenBLAS, MKL and OpenMP in a worker use one thread, whether they are loaded already (fork) or later; or as
+many as `threads_per_worker` says. torch does the same.
+Not its job: libraries that are loaded later and do not read the environment.
 """
 
 from __future__ import annotations
@@ -27,28 +27,27 @@ _SETTERS = {
     "iomp": ("omp_set_num_threads",),
 }
 _PARALLEL = ("openblas_get_parallel", "openblas_get_parallel64_", "scipy_openblas_get_parallel64_")
-_OWN_THREADS = 1  # 0: no threads at all, 2: those of OpenMP
+_OWN_THREADS = 1  # it has threads of its own; 0: no threads at all, 2: those of OpenMP
 
 
 def use_one_thread() -> None:
-    """In a worker: for libraries loaded already, and for those to come."""
+    """Called in a worker: sets libraries that are loaded already, and the environment for later ones."""
     for variable in VARIABLES:
         os.environ.setdefault(variable, "1")
     for library, setters in _loaded_libraries():
         _tell(library, setters, 1)
-    _tell_torch(1)  # OpenMP's number holds for the thread that says it, and torch's for those to come, too
+    _tell_torch(1)  # OpenMP's setting is for the calling thread only, torch's also for later threads
 
 
 class threads_per_worker:
-    """A `worker_init_fn`: each worker process has so many threads for linear algebra (OpenBLAS, MKL, OpenMP, torch).
+    """A `worker_init_fn`: each worker process has `count` threads for linear algebra (OpenBLAS, MKL, OpenMP, torch).
 
-    A worker has one otherwise. More pay off where few workers run work that is made of large products of matrices, or
-    torch's own operations on large tensors: `feedline.tune` measures whether they do. `then` is called afterwards, as
-    a worker_init_fn of your own. Worker threads all share the main process's libraries, which are left alone: there it
-    only calls `then`.
+    Without it a worker has one. More threads help if few workers compute large matrix products or torch operations on
+    large tensors: `feedline.tune` measures whether they do. `then` is called afterwards, as your own worker_init_fn.
+    Worker threads share the main process's libraries, which are left alone: there only `then` is called.
 
     OpenMP (torch's on a CPU) does not survive a fork: a forked worker waits for ever in its first parallel operation if
-    the main process has run one before. There, use `multiprocessing_context="forkserver"`.
+    the main process has run one before. In that case use `multiprocessing_context="forkserver"`.
 
     >>> from feedline import DataLoader, threads_per_worker
     >>> loader = DataLoader(range(4), num_workers=1, worker_init_fn=threads_per_worker(2))
@@ -79,7 +78,7 @@ class threads_per_worker:
 
 @contextlib.contextmanager
 def environment_of_new_workers() -> Iterator[None]:
-    """In the parent, while it starts workers: libraries read these when they load, and then need less memory."""
+    """Used in the parent while it starts workers: libraries read these variables when they load, and save memory."""
     added = [variable for variable in VARIABLES if variable not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:
@@ -99,22 +98,22 @@ def _tell(library: ctypes.CDLL, setters: tuple[str, ...], count: int) -> None:
 
 def _tell_torch(count: int) -> None:
     torch: Any = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads"):  # else it is not there, or another thread was just importing it
+    if hasattr(torch, "set_num_threads"):  # else it is not loaded, or another thread is importing it now
         torch.set_num_threads(count)
 
 
 def _quietly_one(library: ctypes.CDLL) -> bool:
-    """Have an OpenBLAS with threads of its own work without them. False if it is none of those.
+    """Make an OpenBLAS that has its own threads work without them. False if the library is not such an OpenBLAS.
 
-    After a fork it has none, and to be told a number, even 1, makes it start as many as there are CPUs. Each of them
-    then spins for 50 ms: with 8 workers on two cores most of the time to the first batch (benchmarks/first_batch.py).
+    After a fork it has no threads, but setting any number, even 1, makes it start one per CPU. Each of them spins for
+    50 ms: with 8 workers on two cores that is most of the time to the first batch (benchmarks/first_batch.py).
     """
     kind = next((name for name in _PARALLEL if hasattr(library, name)), None)
     if kind is None or getattr(library, kind)() != _OWN_THREADS:
         return False
     try:
         ctypes.c_int.in_dll(library, "blas_cpu_number").value = 1
-    except ValueError:  # it is not to be seen
+    except ValueError:  # the symbol is not exported
         return False
     return True
 

@@ -1,10 +1,10 @@
-"""Has `worker_init_fn` given its worker's copy of a stream a share of its own? That is torch's documented way.
+"""Has `worker_init_fn` given its worker's copy of a stream its own share? (torch documents this way to divide data.)
 
-Takes: the dataset, while the function runs. Gives: whether it shared. The rule: it looked at the number of workers
-(nobody can share without knowing it), or an attribute of the dataset that had a value has another one afterwards.
-Looking at the worker's number or its dataset is no sharing, and neither is setting what was not there or None: that
-is how things are opened.
-Promises: nothing is done to the dataset.
+Takes: the dataset, while the function runs. Gives: whether it did. The rule: the function asked for the number of
+workers (which is needed to divide anything), or replaced the value of a dataset attribute. Asking for the worker's
+number or its dataset does not count. Setting an attribute that was missing or None does not count either: that is how
+files are opened.
+Promises: the dataset is not changed.
 Not its job: what follows from it (reading.stream_reader).
 """
 
@@ -19,7 +19,7 @@ from feedline.machine.worker_info import countings
 
 
 class ShareWatch:
-    """What was found out, once the watch is over."""
+    """The result, valid after the watch has ended."""
 
     found = False
 

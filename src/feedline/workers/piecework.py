@@ -1,9 +1,10 @@
-"""A piece of a batch, in a worker.
+"""Makes a piece of a batch, in a worker.
 
-Takes: a task that is a piece. Gives: its outcome, or that this batch (or any of this job) is not to be made in pieces.
-Promises: what a piece holds does not depend on the other samples of its batch. `feedline.rng()` is each sample's own;
-the global generators are the batch's, so a piece that has drawn from them is thrown away, if possible after one sample.
-Not its job: putting pieces together (collate.pieces), sending them out (splitting).
+Takes: a task that is a piece. Gives: its outcome, or the answer that this batch (or every batch of this job) must be
+made whole.
+Promises: a piece does not depend on the other samples of its batch. `feedline.rng()` belongs to each sample, but the
+global generators belong to the batch: a piece that has drawn from them is dropped, if possible after one sample.
+Not its job: joining pieces (collate.pieces), sending them out (engine.batch_splitting).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from feedline.workers.dialect import Dialect
 
 
 class Piecework:
-    """One worker's part in batches that are made by several."""
+    """Makes one worker's pieces of batches that several workers make together."""
 
     def __init__(self, dialect: Dialect, fetcher: Fetcher, generators: TaskGenerators, row: Row, singly: bool) -> None:
         self._pieces = dialect.pieces
@@ -39,14 +40,14 @@ class Piecework:
         """Make the piece; the generators have just been seeded. Raises what the dataset raises."""
         if self._never or not self._pieces.are_plain():
             return _apart(task, Apart.ALWAYS)
-        # Drawn numbers and not states are compared: those are 5 kB, and 0.2 ms a piece.
+        # Drawn numbers are compared, not states: a state is 5 kB, which would cost 0.2 ms per piece.
         untouched = self._generators.draw()
         seed(task)
         began = clock()
         try:
             samples = self._samples(task, untouched, seed)
         except Exception:
-            if not self._has_drawn(untouched):  # else it might not have been raised in another order
+            if not self._has_drawn(untouched):  # else, read in another order, it might not fail
                 raise
             samples = []
         if self._never or self._has_drawn(untouched):
@@ -54,7 +55,7 @@ class Piecework:
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         try:
             batch = self._pieces.collate(samples, empty, None)
-        except Exception:  # whoever makes the whole batch will say what is wrong, and of which sample
+        except Exception:  # the worker that makes the whole batch will report which sample is wrong
             return _apart(task, Apart.ONCE)
         took = (clock() - began) / 1e9 / len(samples)
         return Outcome(task.seq, batch, len(samples), notice=Notice(took=took))
@@ -62,7 +63,7 @@ class Piecework:
     def _samples(self, task: Task, untouched: Any, seed: Callable[[Task], None]) -> list[Any]:
         wanted = enumerate(index_list(task))
         samples: list[Any] = []
-        if not self._tried:  # what one sample tells of all of them need not cost a whole piece
+        if not self._tried:  # the first sample may show that the rest of the piece is not needed
             samples = self._fetcher.one_by_one(task, islice(wanted, 1))
             self._tried = True
             self._never = not self._joins(samples)
@@ -76,10 +77,10 @@ class Piecework:
         return self._never
 
     def _joins(self, samples: list[Any]) -> bool:
-        """Is a batch of such samples of a kind that can be put together?"""
+        """Can pieces made of such samples be joined?"""
         try:
             self._pieces.join([self._pieces.collate(samples, np.empty, None)], np.empty, never_whole)
-        except Exception:  # a Misfit; or it cannot be collated, which whoever makes a whole batch will say
+        except Exception:  # a Misfit; or collating fails, which the worker of the whole batch will report
             return False
         return True
 

@@ -1,8 +1,8 @@
-"""The life of one worker process: set up, then task after task until told to leave.
+"""The main function of a worker process: it sets up, then does task after task until it is told to leave.
 
-Takes: descriptors and the job (or the parcel it travels in). Promises: leaves with its parent, leaves on SIGTERM
-through its `finally` blocks, is not disturbed by Ctrl-C, uses one thread for linear algebra.
-Not its job: what a task is (body).
+Takes: descriptors and the job (or the parcel it is sent in). Promises: the process ends with its parent, ends on
+SIGTERM through its `finally` blocks, ignores Ctrl-C, and uses one thread for linear algebra.
+Not its job: what a task does (body).
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from feedline.workers.shipping import Parcel
 from feedline.workers.wire import Descriptor, DoneTicket, TaskTicket, load_task, receive_task, send_done
 
 NOTE_MEMORY_EVERY = 50_000_000
-"""Nanoseconds."""
+"""Nanoseconds between two notes of the worker's memory."""
 
 
 class Wiring(NamedTuple):
-    """The descriptors a worker works with, and those it inherited under fork and must not keep."""
+    """The descriptors a worker uses, and those that it inherited by fork and must close."""
 
     lane: Descriptor
     done: Descriptor
@@ -63,12 +63,12 @@ class Wiring(NamedTuple):
     parents_own: tuple[int, ...]
     workers: int
     environment: dict[str, str]
-    """As it is now; a server that workers are forked from may be older."""
+    """The parent's environment now; a server that workers are forked from may have an older one."""
 
 
 def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
-    """The worker process's whole life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # blocked since birth, but not under forkserver
+    """Run the worker process from its start to its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # blocked since its start, but not under forkserver
     for fd in wiring.parents_own:
         os.close(fd)
     os.environ.clear()
@@ -76,7 +76,7 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     lifeline.hold(wiring.lifeline.fd)
     signal.signal(signal.SIGTERM, _leave)
     use_one_thread()
-    gc.freeze()  # what came with the fork stays untouched, and so shared with the parent
+    gc.freeze()  # inherited objects stay untouched, so their memory stays shared with the parent
     worker = _Worker(wiring, cargo, number)
     try:
         while not _leaving and (ticket := receive_task(wiring.lane.fd)) is not None:
@@ -95,7 +95,7 @@ def _leave(signum: int, frame: FrameType | None) -> None:
     global _leaving
     _leaving = True
     signal.signal(signum, signal.SIG_IGN)
-    warnings.simplefilter("ignore", ResourceWarning)  # what is open where it is interrupted, the system closes
+    warnings.simplefilter("ignore", ResourceWarning)  # the system closes what is open at this point
     # In a finalizer an exception is printed and forgotten.
     if frame is None or not (frame.f_code.co_name == "__del__" or is_within(frame)):
         raise SystemExit(TOLD_TO_LEAVE)
@@ -115,7 +115,7 @@ class _Worker:
         self._reducers: Reducers = NONE
         self._broken: Failure | None = None
         self._streams = self._in_turn = False
-        self._opened = -1  # the run of the task done last
+        self._opened = -1  # the run of the latest task
         last_words.prepare(self._segment, number)
         self._at(INITIALISING)
         try:
@@ -138,7 +138,7 @@ class _Worker:
         self._at(IDLE)
 
     def serve(self, ticket: TaskTicket) -> None:
-        """Do one task and leave its outcome in the slot it came in."""
+        """Do one task and write its outcome into the slot that the task came in."""
         self._at(PREPARING)
         self._row[TASK] = ticket.serial
         slot = self._slot(ticket.slot, ticket.capacity)
@@ -152,13 +152,13 @@ class _Worker:
             self._note_memory()
 
     def _note_memory(self) -> None:
-        """What it has in memory: should it be killed for that, it can no longer be asked."""
+        """Write down this process's memory: if it is killed for using too much, it can no longer be measured."""
         self._note_memory_at = clock() + NOTE_MEMORY_EVERY
         self._row[MEMORY] = int(os.pread(self._statm, 64, 0).split()[1]) * mmap.PAGESIZE
 
     def _has_to_do(self, run: int) -> bool:
-        """Whoever is given tasks in turn makes all of them, so that what the dataset keeps is the same in every run. A
-        stream that holds generators stays in step with those of other workers if it opens the epochs they open."""
+        """A worker that gets tasks in turn makes all of them, so that the dataset's own state is the same in every run.
+        A stream's worker opens every epoch that others open, so that generators held by the stream stay in step."""
         return self._in_turn or (self._streams and run != self._opened)
 
     def leave(self) -> None:
@@ -167,7 +167,7 @@ class _Worker:
             self._body.readers.leave()
 
     def be_dismissed(self) -> None:
-        """There is no more to do here: its end is no death."""
+        """This worker is no longer needed: its end is not a death."""
         self._at(LEAVING)
 
     def _serve(self, ticket: TaskTicket, slot: Slot) -> DoneTicket:
@@ -191,7 +191,7 @@ class _Worker:
             outcome = self._failed(task, error)
         self._at(SENDING)
         try:
-            # as a plain tuple: a class costs a look-up on either side
+            # as a plain tuple, because pickling a class costs a look-up on both sides
             return pack(tuple(outcome), slot, writer, self._reducers, elsewhere)
         except Exception as error:
             if (remedy := remedy_for(error)) is not None:

@@ -1,9 +1,9 @@
 """Worker processes: fork, forkserver or spawn.
 
 Takes: a `Job`, the ledger's parts. Gives: outcomes whose large arrays are views on shared memory, and deaths.
-Promises: any free worker takes the next part, or each its own in turn (`Job.in_turn`; a stream's parts always go to
-the worker that has its shard open); the parent never blocks on a worker except in `receive`, where it waits for answers
-and deaths together; a death takes no part with it: those that nobody works on any more are named.
+Promises: any free worker takes the next part, or each worker takes its own in turn (`Job.in_turn`; a stream's parts
+always go to the worker that has its shard open); the parent never blocks on a worker except in `receive`, where it
+waits for answers and deaths together; a death loses no part: it lists the parts that no worker has any more.
 Not its job: what a worker does (process_main, body), what to do about a death (engine.recovery).
 """
 
@@ -36,11 +36,11 @@ from feedline.workers.shipping import Parcel, ship, without_main
 from feedline.workers.wire import DoneTicket, TaskTicket, dump_task, receive_done
 
 LOOK_SECONDS = 1.0
-"""So late at most is noticed that another thread has ended the workers: what would wake us up is closed by then."""
+"""Another thread's `stop` is noticed after at most this long, because it closes the descriptors that could wake us."""
 
 
 class ProcessWorkers:
-    """The contract, kept by processes; at most `job.num_workers` of them."""
+    """Implements the contract with at most `job.num_workers` processes."""
 
     def __init__(self, job: Job, ledger: Ledger, context: str | BaseContext | None = None) -> None:
         self._job = job
@@ -52,14 +52,14 @@ class ProcessWorkers:
         self._own_lanes = job.stream or job.in_turn
         self._count = 0
         self._oldest = 0  # parts of earlier runs are not wanted
-        self._heard: dict[int, int] = {}  # where in each worker's writing its latest stack begins
-        self._killed: dict[int, float] = {}  # by us, and when
-        self._given_up: list[Any] = []  # places where a worker that cannot be ended may yet write: they are never free
+        self._heard: dict[int, int] = {}  # where each worker's latest stack begins in its text
+        self._killed: dict[int, float] = {}  # workers that we have killed, and when
+        self._given_up: list[Any] = []  # slots that a worker that cannot be ended may still write to: never free
         self.traits = Traits(self._crew.pool, self._crew.spent, self._forks)
         self.stop: Callable[[], None] = self._crew.end
 
     def resize(self, count: int) -> None:
-        """Hire, or dismiss those who are free first, once the parts sent so far are taken."""
+        """Start processes, or dismiss those that become free first after all parts sent so far are taken."""
         with self._crew.lock:
             self._crew.check()
             self._resize(count)
@@ -98,7 +98,7 @@ class ProcessWorkers:
         self._crew.set_run(self._oldest)
 
     def _has_left(self, number: int) -> bool:
-        """Had it been dismissed? Then that was its end, and nothing is lost."""
+        """Was this ended worker dismissed? Then clean up: nothing is lost."""
         if self._crew.row(number)[PLACE] != LEAVING:
             return False
         self._crew.clean_up(number)
@@ -160,7 +160,7 @@ class ProcessWorkers:
             dead = [key.data for key, _ in ready if key.data is not None]
 
     def _received(self, dead: list[int]) -> list[Part | Death] | None:
-        """What is there by now; None if that is nothing."""
+        """Answers, or else deaths, that are there now; None if there are none."""
         crew = self._crew
         tickets = receive_done(crew.done[0])
         if tickets:
@@ -168,11 +168,11 @@ class ProcessWorkers:
                 if lane.waiting:
                     lane.flush()
             return [part for ticket in tickets if (part := self._opened(ticket)) is not None]
-        if dead:  # and what they had finished has been read
+        if dead:  # and all answers they had sent have been read
             deaths: list[Part | Death] = [self._cleaned_up(number) for number in dead if not self._has_left(number)]
             if deaths:
                 return deaths
-            self._resize(self._count)  # should more have left than were to
+            self._resize(self._count)  # in case more have left than should
         return None
 
     def _seconds_until(self, deadline: float | None) -> float | None:
@@ -185,7 +185,7 @@ class ProcessWorkers:
         return [number for number, killed in self._killed.items() if time.monotonic() >= killed + KILL_SECONDS]
 
     def _opened(self, ticket: DoneTicket) -> Part | None:
-        """The part, with the answer that lies in its slot; None for one of a worker that has been given up."""
+        """The part, with the answer from its slot; None if the part's worker was given up."""
         part, pool = self._ledger.out.get(ticket.serial), self._crew.pool
         if part is None:
             return None
@@ -206,12 +206,12 @@ class ProcessWorkers:
         return part
 
     def standing(self) -> list[Standing]:
-        # All at once: another thread may ask (stats) while a worker is replaced, or all are ended.
+        # `sorted` copies in one step: another thread may ask (stats) while workers are replaced or ended.
         return [self._stands(number, member.pid) for number, member in sorted(self._crew.members.items())]
 
     def _stands(self, number: int, pid: int | None) -> Standing:
         row = self._crew.row(number)
-        part, place = self._ledger.out.get(row[TASK]), row[PLACE]  # of an epoch left early, too: it is in the way
+        part, place = self._ledger.out.get(row[TASK]), row[PLACE]  # also of an epoch that was left: it blocks others
         seconds = (clock() - row[SINCE]) / 1e9
         if part is None:
             return Standing(number, pid, None, place, seconds, instead=_instead(row))
@@ -237,7 +237,7 @@ class ProcessWorkers:
     def revive(self, number: int, elsewhere: bool) -> None:
         context, cargo = self._context, self._cargo
         if elsewhere:
-            with contextlib.suppress(ShippingError):  # else it can only be forked again
+            with contextlib.suppress(ShippingError):  # then it can only be forked again
                 self._shipped(by_value=True)
                 context, cargo = multiprocessing.get_context("spawn"), self._shipped
         without = without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext()
@@ -246,7 +246,7 @@ class ProcessWorkers:
             self._crew.hire(range(number, number + 1), cargo(), context)
 
     def _check_owner(self) -> None:
-        if self._crew.owner != os.getpid():  # both would take answers meant for the other
+        if self._crew.owner != os.getpid():  # each process would take answers meant for the other
             raise WorkerError(
                 f"this iteration belongs to process {self._crew.owner}, of which this one ({os.getpid()}) is a forked "
                 "copy: begin a new one here with iter(loader)"
@@ -259,11 +259,11 @@ class ProcessWorkers:
         words = self._stack_of(number)
         self._heard.pop(number, None)
         part, place = self._ledger.out.get(row[TASK]), row[PLACE]
-        unread = self._crew.lane_of(number).take_back()  # they may be told of a sample that kills
+        unread = self._crew.lane_of(number).take_back()  # so that they can be told which sample kills
         lost = self._lost_with(number, row[TASK], unread)
         if part is None or not self._ledger.is_wanted(part):
             part = None
-            if place in (IDLE, PREPARING):  # perhaps it has just read a ticket
+            if place in (IDLE, PREPARING):  # it may have just read a ticket
                 read = (each for each in lost if each.serial not in unread and self._ledger.is_wanted(each))
                 part = next(read, None)
                 place = PREPARING if part is not None else place
@@ -273,7 +273,7 @@ class ProcessWorkers:
 
     def _lost_with(self, number: int, own: int, unread: list[int]) -> tuple[Part, ...]:
         crew, ledger = self._crew, self._ledger
-        if self._own_lanes:  # nobody else reads from it
+        if self._own_lanes:  # no other worker reads from its lane
             lost = freed = ledger.held_by(number)
         else:
             at = {other: (member.process.pid, crew.row(other)[TASK]) for other, member in crew.members.items()}
@@ -283,7 +283,7 @@ class ProcessWorkers:
         return tuple(lost)
 
     def _give_up(self, number: int) -> Death:
-        """A worker that was killed and is still there: do without it. Its slot stays out, it may yet write there."""
+        """Give up a worker that still runs although it was killed. Its slot stays in use: it may still write there."""
         row, self._heard[number] = self._crew.row(number), 0
         del self._killed[number]
         part = self._ledger.out.get(row[TASK])

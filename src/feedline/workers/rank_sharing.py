@@ -1,9 +1,9 @@
-"""Who shares a stream out over ranks: the loader, the stream itself, or nobody?
+"""Who divides a stream among ranks: the loader, the stream itself, or nobody?
 
-Takes: a job, and the stream's code while it is opened and gives its first batch. Gives: what to warn of, once.
-Promises: a stream that shares itself out is not shared out once more, which would lose elements: that is an error. One
-that nobody shares out is read as it is, and where nobody has said that this is meant, there is a warning.
-Not its job: sharing (reading.stream_reader, order.rank_turns), noticing questions (rank_questions).
+Takes: a job, and the stream's code while it is opened and gives its first batch. Gives: a warning, once.
+Promises: if both the stream and the loader would divide it, which would lose elements, that is an error. If neither
+does, every rank reads all of it, with a warning unless the user said that this is intended.
+Not its job: dividing (reading.stream_reader, order.rank_turns), noticing questions (rank_questions).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMED_ITS_RANK = (
 
 
 class RankSharing:
-    """What one worker knows of it."""
+    """What one worker knows about how its stream is divided among ranks."""
 
     def __init__(self, job: Job) -> None:
         self._unshared = job.unshared
@@ -43,16 +43,16 @@ class RankSharing:
         self._refused = SHARED_TWICE.format(how=self._how) if self._shards and self._how else ""
 
     def check(self) -> None:
-        """Is it known that the stream would be shared out twice? That is refused in every epoch."""
+        """Raise an error, in every epoch, if the stream is known to be divided twice."""
         if self._refused:
             raise OptionError(self._refused)
 
     def watched(self) -> AbstractContextManager[None]:
-        """Watch what the stream's code asks, until something has been said of it."""
+        """Watch whether the stream's code asks for its rank, until `judged` has been called."""
         return nullcontext() if self._questions is None else self._questions.watched()
 
     def judged(self) -> str:
-        """What to warn of after the first batch; later nothing."""
+        """The warning after the first batch; empty if there is none, and later."""
         asked, self._questions = self._questions, None
         if asked is None:
             return ""
@@ -66,7 +66,7 @@ class RankSharing:
 
 
 def _told(dataset: Any) -> str:
-    """How a dataset of ours, or of a library we know, was told its rank; empty if it was not."""
+    """How a dataset of ours, or of a known library, learnt its rank; empty if it did not."""
     ranks = ask(dataset, "ranks") if isinstance(dataset, IterableDataset) else None
     if isinstance(ranks, tuple) and ranks and isinstance(ranks[0], int) and ranks[0] > 1:
         return f"a {type(dataset).__name__} finds out its rank"

@@ -1,10 +1,10 @@
-"""How the job travels to worker processes that do not share the parent's memory.
+"""Sends the job to worker processes that do not share the parent's memory.
 
-Takes: a `Job`. Gives: a `Parcel`, which each worker opens. Large arrays lie once in shared memory, mapped by
-all workers; a worker that writes to them changes only its own copy.
-Promises: what pickle refuses, cloudpickle gets to try (lambdas, notebook classes); what neither can send is named by
-its attribute path, before any worker is started. What went by value is known again on its way back (sent_by_value).
-Locks, queues and the like go along with the process (inherited).
+Takes: a `Job`. Gives: a `Parcel`, which each worker opens. Large arrays exist once, in shared memory that all workers
+map; a worker that writes to them changes only its own copy.
+Promises: if pickle fails, cloudpickle is tried (lambdas, notebook classes); an object that neither can send is named by
+its attribute path before any worker is started. Classes sent by value are recognised when objects of them come back
+(sent_by_value). Locks, queues and similar objects are passed when the process is started (inherited).
 Not its job: starting the workers (processes). Under fork nothing is shipped.
 """
 
@@ -30,20 +30,20 @@ from feedline.messages.sent_by_value import SentByValue
 from feedline.workers.inherited import Inherited, kinds, unpacking_with
 from feedline.workers.job import Job
 
-LARGE = 1 << 12  # below a page a buffer travels inside the pickle
+LARGE = 1 << 12  # a buffer smaller than a page stays inside the pickle
 _DEEPEST = 12
 
 
 class Parcel(NamedTuple):
-    """Where in the segment's cargo slot the pickle and its buffers lie."""
+    """Where the pickle and its buffers are in the segment's cargo slot."""
 
     head: tuple[int, int]
     buffers: list[tuple[int, int]]
     size: int
     inherited: list[Any]
-    """Locks and the like, which Python hands over to a process that is being started, and only then."""
+    """Locks and similar objects, which Python can pass to a process only while starting it."""
     sent: SentByValue
-    """The classes and functions in it that no name leads to."""
+    """The classes and functions in it that cannot be imported by name."""
 
     def open(self, segment: Segment) -> Job:
         """Rebuild the job, in a worker."""
@@ -58,7 +58,8 @@ class Parcel(NamedTuple):
 
 
 def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
-    """Put the job into the segment, the main script's classes by value if it cannot be imported; or ShippingError."""
+    """Write the job into the segment, or raise ShippingError. The main script's classes go by value if `by_value`, or
+    if workers cannot import it."""
     buffers: list[pickle.PickleBuffer] = []
 
     def out_of_band(buffer: pickle.PickleBuffer) -> bool:
@@ -87,7 +88,7 @@ def _dump(
     if not by_value:  # the main script's classes by name: workers can import it
         try:
             return _pickled(job, pickle.Pickler, out_of_band, sent)
-        except Exception:  # whatever it was, cloudpickle may manage, and if not says it better
+        except Exception:  # cloudpickle may succeed, and otherwise has a better message
             buffers.clear()
     import cloudpickle  # slow to import, and most datasets do not need it
 
@@ -98,9 +99,9 @@ def _dump(
 
 
 def weigh(job: Job, most: int) -> int:
-    """How many bytes of pickle would be sent, large buffers not counted: those are shared; at most `most` are counted.
+    """How many bytes of pickle would be sent, at most `most`. Large buffers do not count, because they are shared.
 
-    Or ShippingError.
+    Raises ShippingError if the job cannot be sent.
     """
     import cloudpickle
 
@@ -121,11 +122,11 @@ def weigh(job: Job, most: int) -> int:
 
 
 class _Enough(Exception):
-    """There is more than anybody wants to know."""
+    """Ends the pickling: the limit of bytes to count is reached."""
 
 
 class _Scale(io.RawIOBase):
-    """A file that keeps nothing but its size."""
+    """A file that keeps only its size."""
 
     def __init__(self, most: int) -> None:
         self.weight, self._most = 0, most
@@ -151,14 +152,14 @@ def _write(job: Job, make: type[Any], out_of_band: Any, stream: Any, sent: SentB
     pickler.dump(job)
     if sent is not None:
         sent.in_use, sent.went = make is not pickle.Pickler, len(sent.things)
-        pickler.dump((sent.things, sent.in_use))  # by the same one: they are what is in the job, and not copies
+        pickler.dump((sent.things, sent.in_use))  # by the same pickler, so that these are the job's objects, not copies
     inherited.rehearse()
     return inherited.things
 
 
 def _pickler(make: type[Any], reducers: dict[type, Any], sent: SentByValue | None = None) -> Any:
     table = {**getattr(make, "dispatch_table", copyreg.dispatch_table), **reducers}
-    # In a class: cloudpickle's has a table of its own there, and does not look at one set later.
+    # As a class attribute: cloudpickle's class has its own table there, and ignores one set on an instance.
     own: dict[str, Any] = {"dispatch_table": table}
     if sent is not None and make is not pickle.Pickler:
         own["reducer_override"] = partialmethod(_noting, make, sent)
@@ -166,7 +167,7 @@ def _pickler(make: type[Any], reducers: dict[type, Any], sent: SentByValue | Non
 
 
 def _noting(pickler: Any, make: type[Any], sent: SentByValue, thing: Any) -> Any:
-    """cloudpickle's own way, and note what it sends by value: classes, and functions."""
+    """Reduce as cloudpickle does, and note the classes and functions that it sends by value."""
     reduced = make.reducer_override(pickler, thing)
     if reduced is not NotImplemented:
         sent.add(thing)
@@ -178,19 +179,19 @@ def _reduced(reducer: Callable[[Any, Empty], Any], value: Any) -> Any:
 
 
 def _interactive() -> bool:
-    # Classes typed in at a prompt live in a module that no worker can import: they must go by value.
+    # Classes defined at a prompt are in a module that no worker can import, so they must be sent by value.
     main = sys.modules["__main__"]
     return getattr(main, "__spec__", None) is None and not os.path.exists(getattr(main, "__file__", None) or "")
 
 
 def without_unimportable_main() -> contextlib.AbstractContextManager[None]:
-    """While workers are started: Python would have them import a script that was read from standard input."""
+    """Used while workers are started: else Python would make them import a script read from standard input."""
     return without_main() if _interactive() else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """While a worker is started, the main script is out of sight: it is not imported there, nor run again."""
+    """Hides the main script while a worker is started, so that the worker does not import (and run) it."""
     main: Any = sys.modules["__main__"]
     file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if file is not None:

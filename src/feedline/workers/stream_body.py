@@ -1,9 +1,9 @@
 """What a worker does with a task of a stream: it takes the next elements of the task's part and makes a batch of them.
 
-Takes: a `Job`, tasks. Gives: outcomes that say where the part stands, whether it has ended, and what to warn of.
-Promises: what is in a batch depends on the job, the task and what its part has given before; a part that is refused or
-cannot be opened has no more elements, and says why.
-Not its job: which parts there are (parts), reading one (reading.stream_reader), making a batch (body).
+Takes: a `Job`, tasks. Gives: outcomes that say where the part is, whether it has ended, and what to warn about.
+Promises: a batch depends on the job, the task and what its part has given before; a part that is refused or cannot be
+opened gives an error and no more elements.
+Not its job: which parts there are (stream_parts), reading one (reading.stream_reader), making a batch (body).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Made = tuple[Any, int, Tally | None]
 
 
 class StreamBody:
-    """One worker's; None is the number of the loop itself."""
+    """What one worker does; `worker` is its number, or None for the loop itself."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class StreamBody:
     ) -> None:
         self._job = job
         self._worker = worker
-        # What a framework says to all threads is not one thread's.
+        # A framework's worker info is global to the process, so a thread must not change it.
         self._acting = NUMPY.acting if worker is not None and not own_process else job.dialect.acting
         self._row = row
         self._generators = generators
@@ -56,7 +56,7 @@ class StreamBody:
         self._parts = StreamParts(job.dataset, job.num_workers, own, job.seed, job.worker_init_fn is not None, loaded)
 
     def start_alone(self) -> None:
-        """There are no workers: where ranks share the stream, the loop is one of all their workers."""
+        """There are no workers: if ranks divide the stream, the loop counts as one of their workers."""
         if self._job.turns.ranks > 1:
             number, count = self._job.number_of(0)
             self._parts.own.info = WorkerInfo(number, count, self._job.seed + number, self._job.dataset)
@@ -74,7 +74,7 @@ class StreamBody:
         return sharing.found
 
     def close(self) -> None:
-        """Let go of all readers."""
+        """Drop all readers."""
         self._parts.close()
 
     def run(self, task: Task, empty: Empty) -> Outcome:
@@ -96,7 +96,7 @@ class StreamBody:
         except Otherwise as other:
             return self._run_otherwise(part, task, empty, other)
         except Exception as error:
-            return self._failed(task, error)._replace(ended=True)  # what cannot be opened has no more elements
+            return self._failed(task, error)._replace(ended=True)  # without a reader it has no more elements
         whole, reader.is_new = reader.whole if reader.is_new else None, False
         try:
             with self._ranks.watched():
@@ -104,7 +104,7 @@ class StreamBody:
         except Otherwise as other:
             return self._run_otherwise(part, task, empty, other)
         except Exception as error:
-            # A part that is refused does not say how the stream is shared: that it is another way now is the error.
+            # A refused part does not report how the stream is divided: the error is that this has changed.
             said = None if isinstance(error, StateError) else whole
             return self._failed(task, error)._replace(whole=said, stream=(task.shard, reader.record()))
         try:
@@ -121,7 +121,7 @@ class StreamBody:
             notice, stream = notice_of(_said(reader), None, about_ranks), (task.shard, reader.record())
             return self._failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
         try:
-            if elements and not reader.completes_step(task):  # after collating, whose draws are those of this batch
+            if elements and not reader.completes_step(task):  # after collating, which still draws for this batch
                 made, ended = (None, 0, None), True
         except Exception as error:
             return self._failed(task, error)._replace(ended=True)
@@ -140,8 +140,8 @@ class StreamBody:
         if part.reader is None or not part.reader.can_serve(task):
             job = self._job
             if part.info is not None and part.shares is None and job.worker_init_fn is not None:
-                part.shares = self._initialise(part.info)  # as if it were a worker of its own
-            # One that has asked may remember the answer, and not ask again in the next epoch.
+                part.shares = self._initialise(part.info)  # as a worker of its own would
+            # A dataset that asked for the number of workers may remember it, and not ask in the next epoch.
             part.shares = part.shares or (part.reader is not None and part.reader.asked)
             if self._worker is not None and part.reader is None:
                 task = _for_a_new_one(task)
@@ -167,11 +167,11 @@ class StreamBody:
 
 
 def _said(reader: StreamReader) -> str | None:
-    """What the user should be warned of, as far as it has not been said."""
+    """New warnings for the user; None if there are none."""
     said, reader.notices = "\n".join(reader.notices) or None, []
     return said
 
 
 def _for_a_new_one(task: Task) -> Task:
-    """The task for a worker that is new: its dataset is not as the one before it, which has died, has left its own."""
+    """The task for a new worker: its dataset is not in the state that the dead worker's dataset was in."""
     return task._replace(place={name: value for name, value in (task.place or {}).items() if name != "there"} or None)

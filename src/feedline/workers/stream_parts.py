@@ -1,8 +1,8 @@
 """The parts of a stream that one worker reads: its own, or those of an epoch that other workers began.
 
-Takes: tasks, whose number of parts may be another than that of the workers. Gives: the task's part, and who to be while
-reading it.
-Promises: no two parts share a dataset object; what is done to one is not seen in another.
+Takes: tasks, whose number of parts may differ from the number of workers. Gives: the task's part, and the worker info
+to show while it is read.
+Promises: no two parts share a dataset object; a change to one does not affect another.
 Not its job: reading (body, reading.stream_reader), which worker gets which part (the lanes).
 """
 
@@ -23,20 +23,20 @@ from feedline.workers.copying import set_apart, with_own_generators
 
 
 class StreamPart:
-    """One part, as a worker of its own would have it."""
+    """One part, with the dataset copy and worker info that a worker of its own would have."""
 
     def __init__(self, dataset: Any, info: WorkerInfo | None = None, loaded: Loaded | None = None) -> None:
         self.dataset = dataset
         self.info = info
-        """Who to be while reading it; None if that is who the worker is anyway."""
+        """The worker info to show while it is read; None if the worker's own is right."""
         self.shares: bool | None = None
-        """Is the dataset known to read a share of its own? None: `worker_init_fn` has not been called for it."""
+        """Is the dataset known to pick its own share? None: `worker_init_fn` has not been called for it."""
         self.reader: StreamReader | None = None
         self.loaded = loaded or Loaded()
-        self._is_the_users = loaded is not None  # and no copy in a worker: what is done to it lasts
+        self._is_the_users = loaded is not None  # not a copy in a worker: what is loaded into it stays
 
     def expect(self, place: Record | None) -> None:
-        """It is about to be opened there: if a state of the dataset's may be loaded, have one to put back later."""
+        """The part will be opened at this place: if that may load a dataset state, have one to put back later."""
         is_first = not place and self.reader is None and self.loaded.unread is None
         if self._is_the_users and is_first and is_stateful(self.dataset):
             self.loaded.unread = saved(self.dataset)
@@ -47,16 +47,16 @@ class StreamPart:
             self.loaded.before = known if isinstance(known, bytes) else saved(self.dataset)
 
     def put_back(self) -> None:
-        """Have the dataset where it was before; what it has said of sharing itself out holds."""
+        """Put the dataset back into its earlier state. Whether it picks its own share is remembered."""
         self.shares = self.shares or (self.reader is not None and self.reader.asked)
         self.reader = None
         if isinstance(self.loaded.before, bytes):
-            with contextlib.suppress(Exception):  # what that leads to is seen, and told, when it is opened again
+            with contextlib.suppress(Exception):  # a failure shows, and is reported, when it is opened again
                 load(self.dataset, self.loaded.before)
 
 
 class StreamParts:
-    """One worker's: of so many on this rank; its own part is that of a number, among those of all ranks."""
+    """All parts that one of `workers` workers on this rank reads; `own` is its own (part, number of parts)."""
 
     def __init__(
         self,
@@ -71,15 +71,15 @@ class StreamParts:
         self._own = own
         self._workers = max(1, workers)
         self._seed = seed
-        self._initialised = initialised  # will worker_init_fn do something to the dataset?
+        self._initialised = initialised  # may worker_init_fn change the dataset?
         self._untouched: Any = None
-        with contextlib.suppress(Exception):  # one that cannot be copied cannot be continued by other workers
+        with contextlib.suppress(Exception):  # without a copy, other workers cannot continue it
             self._untouched = copy.copy(dataset)
         self._others: dict[int, StreamPart] = {}
         self._epoch: tuple[int, ...] = ()
 
     def of(self, task: Task) -> StreamPart:
-        """The part that a task is of."""
+        """The part that a task reads."""
         if (task.shard, task.shards) == self._own:
             return self.own
         epoch = (task.seed, task.epoch, task.shards)
@@ -92,7 +92,7 @@ class StreamParts:
         return self._others[task.shard]
 
     def close(self) -> None:
-        """Let go of all readers."""
+        """Drop all readers."""
         self.own.reader = None
         self._others = {}
 
@@ -100,7 +100,7 @@ class StreamParts:
         own = self.own
         is_only = task.lanes <= self._workers and own.reader is None and not self._initialised
         if is_only and not is_stateful(own.dataset):
-            return with_own_generators(own.dataset)  # the others' are not drawn from either in this epoch
+            return with_own_generators(own.dataset)  # no worker draws from its own part's in this epoch
         if self._untouched is not None:
             with contextlib.suppress(Exception):
                 return set_apart(self._untouched)

@@ -1,9 +1,9 @@
-"""Worker threads: for datasets that wait or release the GIL, and for those that cannot travel to another process.
+"""Worker threads: for datasets that wait or release the GIL, and for those that cannot be sent to another process.
 
-Takes: a `Job`, the ledger's parts. Gives: outcomes, and a death for each thread that is done without.
-Promises: parts are taken by whichever thread is free, or each by its own in turn (`Job.in_turn`; a stream's always by
-the thread that has its shard open); batches are made in slots and handed over as they are.
-Not its job: stopping a thread that is stuck in user code, which Python cannot do: it is named and left behind.
+Takes: a `Job`, the ledger's parts. Gives: outcomes, and a death for each thread that was given up.
+Promises: any free thread takes the next part, or each thread takes its own in turn (`Job.in_turn`; a stream's part goes
+to the thread that has its shard open); batches are made in slots and handed over without a copy.
+Not its job: stopping a thread that is stuck in user code. Python cannot do that: the thread is named and left behind.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from feedline.workers.job import Job
 log = logging.getLogger("feedline")
 
 Lane = queue.SimpleQueue["Part | None"]
-"""None: whoever takes it may leave."""
+"""A thread that takes None from its lane leaves."""
 Answers = queue.SimpleQueue["Part | Death | int | None"]
-"""A number is that of a thread that was dismissed and has left; None says that the workers have been stopped."""
+"""An int is the number of a dismissed thread that has left; None says that the workers have been stopped."""
 STOP_SECONDS = 0.5
-"""For all threads together: a sample under way may end, but nobody waits long after Ctrl-C."""
+"""For all threads together: they may finish the sample they read, but the user must not wait long after Ctrl-C."""
 
 
 class ThreadWorkers:
-    """The contract, kept by threads; at most `job.num_workers` of them."""
+    """Implements the contract with at most `job.num_workers` threads."""
 
     def __init__(self, job: Job, ledger: Ledger) -> None:
         self._job = job
@@ -65,12 +65,12 @@ class ThreadWorkers:
         self._answers: Answers = queue.SimpleQueue()
         self._now = _Now()
         self._threads: dict[int, _Worker] = {}
-        self._rows: list[Row] = []  # also of threads that were given up
+        self._rows: list[Row] = []  # including those of threads that were given up
         self.traits = Traits(self._pool, partial(spent_by, self._rows))
 
     def resize(self, count: int) -> None:
-        """Start some, or dismiss those who are free first, once the parts sent so far are taken."""
-        if self._now.stopping:  # another thread closes the loader
+        """Start threads, or dismiss those that become free first after all parts sent so far are taken."""
+        if self._now.stopping:  # another thread is closing the loader
             return
         if not self._lanes:
             self._open(count)
@@ -78,7 +78,7 @@ class ThreadWorkers:
         staying = sum(not worker.has_left for worker in self._threads.values())
         if not self._own_lanes:
             lane = self._lanes[0]
-            waiting = [part for part in _emptied(lane) if part is not None]  # without leave that nobody has taken
+            waiting = [part for part in _emptied(lane) if part is not None]  # drops dismissals that no thread has taken
             for part in (*waiting, *[None] * max(0, staying - count)):
                 lane.put(part)
         vacant = (number for number in range(self._job.num_workers) if number not in self._threads)
@@ -110,7 +110,7 @@ class ThreadWorkers:
     def receive(self, timeout: float | None) -> list[Part | Death]:
         self._check_owner()
         found: list[Part | Death] = []
-        answers = self._answers  # before the look: in those there will be a word of it if another thread stops us now
+        answers = self._answers  # read first: if another thread calls stop() now, None arrives in this queue
         if self._now.stopping:
             raise WorkerError(CLOSED_MEANWHILE)
         try:
@@ -127,7 +127,7 @@ class ThreadWorkers:
 
     def _see_off(self, number: int) -> None:
         self._threads.pop(number, None)
-        if len(self._threads) < self._count:  # more have left than were to
+        if len(self._threads) < self._count:  # more have left than should
             self.resize(self._count)
 
     def standing(self) -> list[Standing]:
@@ -138,15 +138,15 @@ class ThreadWorkers:
         return {number: worker.stack_in(frames) for number, worker in sorted(self._threads.items())}
 
     def kill(self, number: int) -> None:
-        # It cannot be ended, but it can be done without: what it still delivers is not waited for any more.
+        # A thread cannot be ended, but it can be given up: nobody waits for its answers any more.
         worker = self._threads.pop(number)
         worker.wanted = False
         part, place = worker.part, worker.row[PLACE]
         lost = [] if part is None else [part]
-        if self._own_lanes:  # nobody else reads from it
+        if self._own_lanes:  # no other thread reads from this lane
             lane = self._lanes[number]
             for each in _emptied(lane):
-                if each is None:  # another thread closes the loader: who comes next is to see that
+                if each is None:  # another thread is closing the loader: the next reader must see that
                     lane.put(None)
                 else:
                     lost.append(each)
@@ -189,7 +189,7 @@ class ThreadWorkers:
 
 
 def _emptied(lane: Lane) -> list[Part | None]:
-    """What was waiting in a lane: parts, and None for a worker that may leave."""
+    """Takes everything out of a lane: parts, and None for each dismissal."""
     found: list[Part | None] = []
     with contextlib.suppress(queue.Empty):
         while True:
@@ -201,21 +201,21 @@ _copying = threading.Lock()
 
 
 class _Now:
-    """What the threads look at before each part: is it still wanted?"""
+    """What the threads check before each part: is it still wanted?"""
 
     run = 0
     stopping = False
 
 
 class _Worker:
-    """One thread, and what it is at."""
+    """One thread, and what it is doing."""
 
     def __init__(self, job: Job, number: int, lane: Lane, answers: Answers, pool: SlotPool | None, now: _Now) -> None:
         self.wanted = True
         self.has_left = False
         self.part: Part | None = None
         self.reading: Callable[[], str] = str
-        """Where it reads, if that is not its own thread; empty if it is."""
+        """The stack of the thread that reads its sample; empty if it reads in its own thread."""
         self.row: Row = unwatched()
         self.at(INITIALISING)
         arguments = (self, job, number, lane, answers, pool, now)
@@ -243,7 +243,7 @@ class _Worker:
 def _work(
     worker: _Worker, job: Job, number: int, lane: Lane, answers: Answers, pool: SlotPool | None, now: _Now
 ) -> None:
-    # A function of what it needs: a running thread must not keep a dropped loader alive.
+    # A function, not a method: a running thread must not keep a dropped loader alive.
     generators = ThreadGenerators()
     memory, of_parts = LocalMemory(pool), LocalMemory(pool, small=True)
     body, broken = _body(job, number, generators, worker.row)
@@ -254,21 +254,21 @@ def _work(
     try:
         while worker.wanted and (part := lane.get()) is not None and not now.stopping:
             run = part.entry.run
-            # Else its consumer has left; but a worker that is given its parts in turn makes all of them, and a stream's
-            # worker opens each epoch that others open, or the generators it holds would fall behind theirs.
+            # Parts of older runs are not made. But a worker that gets parts in turn makes all of them, and a stream's
+            # worker opens each epoch that others open: else its generators would fall behind theirs.
             if run >= now.run or job.in_turn or (job.stream and run != opened):
                 opened = run
                 worker.at(PREPARING)
                 worker.part = part
                 outcome = _outcome(body, broken, part, memory if part.task.rows is None else of_parts)
-                if worker.wanted:  # else another has been given the batch
+                if worker.wanted:  # else another worker was given the batch
                     part.outcome = outcome
                 del outcome
             if worker.wanted:
                 answers.put(part)
             worker.part = None
             worker.at(IDLE)
-            del part  # a batch must not live on here until the next one
+            del part  # else this batch would stay in memory until the next part
         worker.has_left = True
         if worker.wanted and not now.stopping:
             answers.put(number)
@@ -279,13 +279,13 @@ def _work(
 
 def _body(job: Job, number: int, generators: ThreadGenerators, row: Row) -> tuple[Body | None, Failure | None]:
     try:
-        if job.stream:  # each thread its own, so that worker_init_fn can give it its own share
-            with _copying:  # one after the other: some datasets change when they are looked at
+        if job.stream:  # each thread has a copy, so that worker_init_fn can give it its own share
+            with _copying:  # one at a time: copying some datasets changes them
                 job = replace(job, dataset=_own_copy(job))
         body = Body(job, number, generators, own_process=False, row=row)
         body.start()
     except BaseException as error:  # the loop waits for an outcome, whatever it is
-        generators.close()  # or the modules' functions would go on looking which thread calls them
+        generators.close()  # else `random` and `numpy.random` would stay redirected
         return None, Failure.of(error, same_process=False)
     return body, None
 

@@ -1,4 +1,4 @@
-"""Imported first by the warm server: from then on Ctrl-C disturbs neither it nor a worker that is being born."""
+"""The warm server imports this first: from then on Ctrl-C disturbs neither the server nor a worker that is starting."""
 
 import signal
 

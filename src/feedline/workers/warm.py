@@ -1,12 +1,12 @@
-"""A clean process that has imported what workers need, once; workers are forked from it.
+"""A server process that has imported what workers need; workers are forked from it.
 
-Takes: the modules to import. Gives: a way to start processes there. What `spawn` does for each worker — a new
-interpreter, all imports again — is done once: as clean, because the server is a new interpreter with a single thread,
-and eight workers that need torch start in the time of one. `forkserver` asks for just that; Python's own server has
-imported nothing, so each of its processes would import torch again (2 workers, 3 epochs: 4.6 s, from here 1.6).
+Takes: the modules to import. Gives: a way to start processes from the server. `spawn` starts a new interpreter and
+repeats all imports for each worker; the server does this once. It is as clean, because it is a new interpreter with a
+single thread, and eight workers that need torch start in the time of one. `forkserver` works the same way, but Python's
+own server has imported nothing, so each process would import torch again (2 workers, 3 epochs: 4.6 s; from here 1.6).
 Promises: one server per set of modules and process; it ends with its parent (at_exit), and at once if Ctrl-C comes
-while it is still being started, which may take seconds.
-Not its job: the workers (processes). A dataset's own modules are imported by each worker.
+while it is still starting, which may take seconds.
+Not its job: the workers (processes). Each worker imports the dataset's own modules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def processes_from(modules: tuple[str, ...]) -> Iterator[None]:
-    """While this lasts, processes of the forkserver context come from our server and not from Python's own."""
+    """Within this context, processes of the forkserver context are forked from our server, not from Python's."""
     with _lock:
         server = _servers.get(modules)
         if server is None:
@@ -39,14 +39,14 @@ def processes_from(modules: tuple[str, ...]) -> Iterator[None]:
 
 
 def preloaded_by_the_user() -> tuple[str, ...]:
-    """What Python's own server was told to import (`multiprocessing.set_forkserver_preload`), for ours to do, too."""
+    """What Python's own server should import (`multiprocessing.set_forkserver_preload`): ours imports it too."""
     names = tuple(forkserver._forkserver._preload_modules)  # type: ignore[attr-defined]
-    return () if names == ("__main__",) else names  # nobody has told it anything
+    return () if names == ("__main__",) else names  # that is its default
 
 
 @contextlib.contextmanager
 def ctrl_c_blocked() -> Iterator[None]:
-    """Ctrl-C comes after this, and who is started meanwhile does not get it."""
+    """Delays Ctrl-C until the end of this context; processes started within it do not get Ctrl-C."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -56,13 +56,13 @@ def ctrl_c_blocked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _started_by(server: forkserver.ForkServer) -> Iterator[None]:
-    """Somebody starts processes there. Ctrl-C comes afterwards, or while a new server imports, which may take seconds.
+    """Start processes from this server. Ctrl-C comes afterwards, or while a new server imports, which may take seconds.
 
-    So a process that has been started is known to who has started it.
+    So the caller always knows of every process that was started.
     """
     pythons, before = forkserver.connect_to_new_process, server._forkserver_pid  # type: ignore[attr-defined]
     end_servers(_servers)
-    resource_tracker.ensure_running()  # or the server's start runs it, and that unblocks SIGINT again
+    resource_tracker.ensure_running()  # else starting the server starts it, which unblocks SIGINT
     with uninterrupted() as let_through:
         try:
             with ctrl_c_blocked():
@@ -81,7 +81,7 @@ def _started_by(server: forkserver.ForkServer) -> Iterator[None]:
 
 
 class _Patient:
-    """Asks a server that is being started for a process, and can be interrupted until there is one."""
+    """Asks a starting server for a process; Ctrl-C can interrupt it until the process exists."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class _Patient:
         try:
             with self._let_through():
                 reading, writing = ends = self._server.connect_to_new_process(fds)
-                wait([reading])  # for its number
+                wait([reading])  # for its pid
         except BaseException:
             _end(self._server)
             if ends and wait([ends[0]], 0):
@@ -108,13 +108,13 @@ class _Patient:
 
 
 def _kill_if_there(reading: int) -> None:
-    """The process whose number is there to be read, if it is. It waits to be told what it is to do."""
+    """Kill the process whose pid can be read here, if there is one. It is still waiting for instructions."""
     with contextlib.suppress(EOFError, ProcessLookupError):
         os.kill(forkserver.read_signed(reading), signal.SIGKILL)
 
 
 def _end(server: forkserver.ForkServer) -> None:
-    """It imports what workers need, and would notice only then that nobody needs it any more."""
+    """Kill the server: it would only notice after all its imports that it is no longer needed."""
     if (pid := server._forkserver_pid) is not None:  # type: ignore[attr-defined]
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ def _end(server: forkserver.ForkServer) -> None:
 
 
 def _in_forked_child() -> None:
-    # The servers are the parent's children, not ours; the lock may be held by a thread we do not have.
+    # The servers are the parent's children, not ours; a thread that exists only in the parent may hold the lock.
     global _lock
     _servers.clear()
     _lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""Tickets, the fixed-size records that pass between the parent and its worker processes, and the pipes they go through.
+"""Tickets, the fixed-size records that the parent and its worker processes exchange, and the pipes they go through.
 
-Everything of variable size lies in the slot a ticket names, so a ticket is written and read whole, in one system call
-that cannot be interrupted half-way, and any number of workers may read from one pipe. The parent never blocks.
+Everything of variable size is in the slot that a ticket names. So one system call, which cannot be interrupted half
+way, writes or reads a whole ticket, and any number of workers may read from one pipe. The parent never blocks.
 Not its job: what is in the slot (arena.packing).
 """
 
@@ -23,7 +23,7 @@ from feedline.messages.task import Task
 
 
 class TaskTicket(NamedTuple):
-    """To a worker: the task's pickle lies at the start of that slot. No two tickets have the same serial number."""
+    """To a worker: the task's pickle is at the start of that slot. No two tickets have the same serial number."""
 
     serial: int
     run: int
@@ -33,16 +33,16 @@ class TaskTicket(NamedTuple):
 
     @property
     def dismisses(self) -> bool:
-        """Is there no task, but leave to go?"""
+        """Does this ticket tell the worker to leave?"""
         return self.serial == 0
 
 
 LEAVE = TaskTicket(0, 0, 0, 0, 0)
-"""Whoever reads it has done its last task."""
+"""A worker that reads this ticket leaves."""
 
 
 class DoneTicket(NamedTuple):
-    """From a worker: the outcome lies in the slot its task came in; or some of it in the joint one, which has room."""
+    """From a worker: the outcome is in the slot its task came in; of a divided batch, rows are in the joint slot."""
 
     serial: int
     start: int
@@ -65,11 +65,11 @@ Place = tuple[int, int]
 _INDICES = Task._fields.index("indices")
 _USUAL = Task._fields.index("first") + 1
 _RARELY = tuple(Task._field_defaults[name] for name in Task._fields[_USUAL:])
-"""What the other fields of most tasks are."""
+"""The defaults of the other fields, which most tasks have."""
 
 
 class Descriptor:
-    """A file descriptor that may be an argument of a process under every start method."""
+    """A file descriptor that can be an argument of a process under every start method."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -83,10 +83,10 @@ def _received(duplicate: Any) -> Descriptor:
 
 
 def dump_task(task: Task, joint: Place | None = None, sent: SentByValue | None = None) -> bytes:
-    """A task as bytes, and the place that it is to be written to with others. Indices go raw: pickling a small array
-    costs more than all the rest.
+    """A task as bytes, with the joint slot that its rows are written to, if any. Indices are sent raw: pickling a small
+    array costs more than everything else.
 
-    To workers that were `sent` classes by value, indices and places that are no plain numbers go in the same way.
+    If classes were `sent` to the workers by value, indices and places that are not plain numbers are sent that way too.
     """
     indices, rare = task.indices, task[_USUAL:]
     raw = indices.tobytes() if isinstance(indices, np.ndarray) else None
@@ -98,7 +98,7 @@ def dump_task(task: Task, joint: Place | None = None, sent: SentByValue | None =
 
 
 def load_task(data: Any) -> tuple[Task, Place | None]:
-    """The same again, in a worker."""
+    """The reverse of `dump_task`, called in a worker."""
     seq, epoch, seed, raw, indices, first, fields, joint = loads(data)
     task = Task(seq, epoch, seed, indices if raw is None else np.frombuffer(raw, np.int64), first)
     if fields is not None:
@@ -107,13 +107,13 @@ def load_task(data: Any) -> tuple[Task, Place | None]:
 
 
 def receive_task(fd: int) -> TaskTicket | None:
-    """Wait for a ticket in a worker; None when the parent has closed the lane."""
+    """Called in a worker: wait for a ticket; None if the parent has closed the lane."""
     data = os.read(fd, _TASK.size)
     return TaskTicket(*_TASK.unpack(data)) if data else None
 
 
 def open_without_waiting(fd: int) -> int:
-    """Another descriptor for the reading end of a pipe, which does not wait. (Not to wait belongs to the open file.)"""
+    """A second, non-blocking descriptor for a pipe's reading end. (Opened anew: duplicates share the blocking mode.)"""
     return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -127,7 +127,7 @@ def unread_tasks(fd: int) -> list[TaskTicket]:
 
 
 def send_done(fd: int, ticket: DoneTicket) -> None:
-    """Write an outcome's ticket from a worker."""
+    """Called in a worker: send the ticket of an outcome."""
     os.write(fd, _DONE.pack(*ticket))
 
 
@@ -141,21 +141,21 @@ def receive_done(fd: int) -> list[DoneTicket]:
 
 
 class Lane:
-    """A pipe that tasks go out through. What it does not take at once waits here; the parent never blocks."""
+    """A pipe for task tickets. A ticket that the full pipe does not take waits here; the parent never blocks."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.writing, False)
-        self._recalling = open_without_waiting(self.reading)  # now: after a death there may be none left to open
+        self._recalling = open_without_waiting(self.reading)  # opened now: after a death no descriptor may be left
         self.waiting: deque[TaskTicket] = deque()
 
     @property
     def parents_own(self) -> tuple[int, int]:
-        """What no worker may keep."""
+        """Descriptors that no worker may keep open."""
         return self.writing, self._recalling
 
     def post(self, ticket: TaskTicket, first: bool) -> None:
-        """Send a ticket; before all that no worker has read, if it is to be `first`."""
+        """Send a ticket; if `first`, before all tickets that no worker has read."""
         if first:
             self.recall()
             self.waiting.appendleft(ticket)
@@ -164,18 +164,18 @@ class Lane:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the pipe has room for."""
+        """Send as many waiting tickets as the pipe has room for."""
         with contextlib.suppress(BlockingIOError):
             while self.waiting:
                 os.write(self.writing, _TASK.pack(*self.waiting[0]))
                 self.waiting.popleft()
 
     def recall(self) -> None:
-        """Take back what no worker has read: it waits here, in order, until the next flush."""
+        """Take back tickets that no worker has read: they wait here, in order, until the next flush."""
         self.waiting.extendleft(reversed(unread_tasks(self._recalling)))
 
     def take_back(self) -> list[int]:
-        """The serial numbers of all parts that no worker has read; they are not sent any more. Leave to go is."""
+        """Take back all parts that no worker has read, and return their serial numbers. Dismissals are sent again."""
         self.recall()
         taken = [ticket.serial for ticket in self.waiting if not ticket.dismisses]
         self.waiting = deque(ticket for ticket in self.waiting if ticket.dismisses)
@@ -183,14 +183,14 @@ class Lane:
         return taken
 
     def dismiss(self, count: int) -> None:
-        """Have so many of those who read here leave after the tasks sent so far; earlier leave unread is taken back."""
+        """Make `count` readers leave after the tasks sent so far. Earlier dismissals that were not read are dropped."""
         self.recall()
         self.waiting = deque(ticket for ticket in self.waiting if not ticket.dismisses)
         self.waiting.extend([LEAVE] * max(0, count))
         self.flush()
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         for fd in self.parents_own:
             os.close(fd)
         os.close(self.reading)
