@@ -27,6 +27,10 @@ def _nothing(info: WorkerInfo) -> None:
     """NumPy needs no more than what every worker gets."""
 
 
+def _nothing_to_undo() -> None:
+    """And so there is nothing to take back."""
+
+
 @contextlib.contextmanager
 def _nobody_else(info: WorkerInfo) -> Iterator[None]:
     """`feedline.get_worker_info()` is all there is to ask."""
@@ -64,6 +68,8 @@ class Dialect:
     """What to set up once in a new worker process."""
     enter_thread: Callable[[WorkerInfo], None] = _nothing
     """The same in a new worker thread."""
+    leave_thread: Callable[[], None] = _nothing_to_undo
+    """When a worker thread ends: what `enter_thread` has changed in the user's process is undone with the last one."""
     acting: Callable[[WorkerInfo], contextlib.AbstractContextManager[None]] = _nobody_else
     """While that lasts, what else says who a worker process (or the loop itself) is says this."""
 
