@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline.randomness import global_generators
-from feedline.randomness.global_generators import PythonGenerator, PythonState
+from feedline.randomness.global_generators import PythonGenerator
 from feedline.randomness.redirection import ThreadGenerators
 
 SOURCE = PythonGenerator()
@@ -56,7 +55,6 @@ def test_seeding_saving_and_restoring_are_pythons(value: int, before: Any, betwe
     draw(before)
     was = random.getstate()
     kept = borrowed(value)
-    assert isinstance(kept, PythonState)  # the quick way
     assert random.getstate() == random.Random(value).getstate()
     for _ in range(2):  # it is a value: nothing has been drawn from it
         draw(between)
@@ -80,14 +78,14 @@ def test_a_thread_of_its_own_generators_keeps_to_those() -> None:
         own.close()
 
 
-def test_where_the_memory_is_not_known_python_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(global_generators, "_memory", None)
-    random.gauss(0, 1)
+def test_functions_that_somebody_has_replaced_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = random.Random(3)
     was = random.getstate()
+    for name in ("seed", "getstate", "setstate", "random"):
+        monkeypatch.setattr(random, name, getattr(theirs, name))
     kept = borrowed()
-    assert kept == was
-    random.random()
+    assert random.random() == random.Random(7).random()
     SOURCE.restore(kept)
+    assert random.random() == random.Random(3).random()
+    monkeypatch.undo()
     assert random.getstate() == was
-    monkeypatch.setattr(global_generators, "_PYTHON", random.SystemRandom())
-    assert global_generators._found_in_python() is None

@@ -7,14 +7,13 @@ had been drawn, to the last bit, also for a normal number that is drawn and stil
 moment: what is to be put back is noted before anything changes.
 Not its job: deriving the number (rng), worker threads (redirection), generators that a dataset holds.
 
-States are copied where they lie in memory: `random.getstate` and `setstate` take 15 µs together and NumPy's 80, because
-they move 624 words one by one, and a small batch without workers takes 20 (benchmarks/peers, workload "text"). Where
-the memory does not look as it is known to, or the modules' functions have been replaced, those functions do it.
+NumPy's state is copied where it lies in memory, at the address that NumPy gives to C code: `get_state` and `set_state`
+take 80 µs together, because they move 624 words one by one, and a batch of 32 small samples without workers takes 50
+(docs/tricks.md). Where the memory does not look as it is known to, or the functions have been replaced, those do it.
 """
 
 from __future__ import annotations
 
-import _random
 import ctypes
 import pickle
 import random
@@ -54,13 +53,6 @@ class GeneratorSource(Protocol):
         """Something that is another after each draw, whoever draws and by which function."""
 
 
-class PythonState(NamedTuple):
-    """What was in the memory of Python's generator, and the normal number to come, if there was one."""
-
-    words: bytes
-    normal: float | None
-
-
 class PythonGenerator:
     """`random`'s.
 
@@ -72,49 +64,20 @@ class PythonGenerator:
     """
 
     def seed(self, value: int) -> None:
-        by = reached(random.seed, "python") if switch.holders else random.seed
-        owner: Any = getattr(by, "__self__", None)
-        if owner is _PYTHON:  # the module's own: past the checks of its many kinds of seeds
-            _random.Random.seed(_PYTHON, value)
-            _PYTHON.gauss_next = None
-        else:
-            by(value)
+        (reached(random.seed, "python") if switch.holders else random.seed)(value)
 
     def borrow(self, value: int, saved: list[Any]) -> None:
-        by = reached(random.getstate, "python") if switch.holders else random.getstate
-        owner: Any = getattr(by, "__self__", None)
-        saved.append(
-            by() if owner is not _PYTHON or _memory is None else PythonState(bytes(_memory), _PYTHON.gauss_next)
-        )
+        saved.append((reached(random.getstate, "python") if switch.holders else random.getstate)())
         self.seed(value)
 
     def restore(self, state: Any) -> None:
-        if type(state) is PythonState and _memory is not None:
-            _memory[:] = state.words
-            _PYTHON.gauss_next = state.normal
-        else:
-            random.setstate(state)
+        (reached(random.setstate, "python") if switch.holders else random.setstate)(state)
 
     def draw(self) -> Any:
         return random.getrandbits(64)
 
     def glimpse(self) -> Any:
         return _PYTHON.getstate()
-
-
-def _found_in_python() -> memoryview | None:
-    """The words of Python's generator where they lie in CPython's object; None if they are not there."""
-    start = object.__basicsize__
-    if sys.implementation.name != "cpython" or type(_PYTHON) is not random.Random:
-        return None
-    if _random.Random.__basicsize__ < start + ctypes.sizeof(_Block):
-        return None
-    block = _Block.from_address(id(_PYTHON) + start)
-    _, state, _ = random.Random.getstate(_PYTHON)
-    return memoryview(block).cast("B") if [*block[1:], block[0]] == list(state) else None
-
-
-_memory = _found_in_python()
 
 
 class NumPyState(NamedTuple):

@@ -2,9 +2,9 @@
 
 Takes: a 64-bit number per task, of which NumPy gets the lower half. Gives: generators of a worker thread's own, of a
 thread that visits, and of each sample where several are read at a time, all behind the modules' own functions.
-Promises: the functions are as they were when the last holder has gone, but for what somebody else has patched since; a
-thread without generators of its own reaches the shared ones. What a sample draws depends neither on how many are read
-at a time nor on which comes first.
+Promises: the functions are as they were when the last holder has gone, but for what somebody else has patched since,
+and in a process that another thread forks; a thread without generators of its own reaches the shared ones. What a
+sample draws depends neither on how many are read at a time nor on which comes first.
 Not its job: the shared generators themselves (global_generators), `feedline.rng()` (rng).
 """
 
@@ -83,15 +83,10 @@ class ThreadGenerators:
     earlier (`from random import random`) still goes to the shared generator: use `feedline.rng()` there.
     """
 
-    def __init__(self) -> None:
-        self._open = False
-
     def open(self) -> None:
         _of_thread.python = random.Random()
         _of_thread.numpy = np.random.RandomState()
-        if not self._open:
-            self._open = True
-            switch.hold()
+        switch.hold(self)
 
     def enter(self, value: int) -> None:
         assert _of_thread.python is not None
@@ -109,9 +104,7 @@ class ThreadGenerators:
 
     def close(self) -> None:
         _of_thread.python = _of_thread.numpy = None
-        if self._open:  # a second close must not take the switch from another thread
-            self._open = False
-            switch.drop()
+        switch.drop(self)
 
 
 class VisitingGenerators(ThreadGenerators):
@@ -123,7 +116,7 @@ class VisitingGenerators(ThreadGenerators):
         self._before: tuple[Any, Any] | None = None
 
     def open(self) -> None:
-        switch.hold()
+        switch.hold(self)
 
     def enter(self, value: int) -> None:
         if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
@@ -136,20 +129,15 @@ class VisitingGenerators(ThreadGenerators):
             (_of_thread.python, _of_thread.numpy), self._before = self._before, None
 
     def close(self) -> None:
-        switch.drop()
+        switch.drop(self)
 
 
 class BySample:
     """Whoever reads several samples at a time holds this open: the modules' functions then look who calls them."""
 
-    def __init__(self) -> None:
-        self._open = False
-
     def open(self) -> None:
         """From now on; a second time changes nothing."""
-        if not self._open:
-            self._open = True
-            switch.hold()
+        switch.hold(self)
 
     def follow(self, sample: SampleGenerators) -> None:
         """What this thread, or coroutine, draws is that sample's."""
@@ -157,9 +145,7 @@ class BySample:
 
     def close(self) -> None:
         """No longer."""
-        if self._open:
-            self._open = False
-            switch.drop()
+        switch.drop(self)
 
 
 class _Switch:
@@ -167,24 +153,30 @@ class _Switch:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # the garbage collector may end a loader in a thread that holds it
-        self.holders = 0
+        self.holders: set[Any] = set()
         self._replaced: list[tuple[ModuleType, str, Any, Any]] = []
 
-    def hold(self) -> None:
+    def hold(self, holder: Any) -> None:
+        """A second time changes nothing, nor does to drop it twice."""
+        if holder in self.holders:
+            return
         with self._lock:
-            self.holders += 1
-            if self.holders == 1:
+            self.holders.add(holder)
+            if not self._replaced:
                 self._install(random, _methods_of(random._inst, random), "python")
                 self._install(np.random, _methods_of(np.random.mtrand._rand, np.random) | _NUMPY_PLAIN, "numpy")
 
-    def drop(self) -> None:
+    def drop(self, holder: Any) -> None:
         with self._lock:
-            self.holders -= 1
-            if self.holders == 0:
-                for module, name, original, ours in self._replaced:
-                    if getattr(module, name) is ours:  # somebody else's later patch is theirs to undo
-                        setattr(module, name, original)
-                self._replaced.clear()
+            self.holders.discard(holder)
+            if not self.holders:
+                self._take_out()
+
+    def _take_out(self) -> None:
+        for module, name, original, ours in self._replaced:
+            if getattr(module, name) is ours:  # somebody else's later patch is theirs to undo
+                setattr(module, name, original)
+        self._replaced.clear()
 
     def _install(self, module: ModuleType, methods: dict[str, str], own: str) -> None:
         for name, method in methods.items():
@@ -194,8 +186,11 @@ class _Switch:
             setattr(module, name, ours)
 
     def after_fork(self) -> None:
-        """In the child: the lock may be held by a thread that is not there."""
+        """In the child: threads that held it, or its lock, are not there, unless it is one of them that has forked."""
         self._lock = threading.RLock()
+        if _of_thread.python is None and being_read.get() is None:
+            self.holders.clear()
+            self._take_out()
 
 
 switch = _Switch()
