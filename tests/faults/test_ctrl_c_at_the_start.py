@@ -1,6 +1,7 @@
 """Ctrl-C while workers that are not forked are being started: over at once, whoever is still importing what.
 
-Nothing is left when the script has ended: neither the process that workers come from nor Python's own helper.
+Nothing of ours is left when the script has ended. Python's own helper, the resource tracker, ends by itself a moment
+later.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import thorough
 
+from feedline import DataLoader
 from feedline.workers import warm
+from feedline.workers.dialect import NUMPY
 
 LONG = 100
 SITE = """
@@ -104,7 +109,7 @@ class Script:
             code = self._process.wait(LONG)
         except subprocess.TimeoutExpired:
             pytest.fail("it waits for the one that is being started")
-        left = [command for _, command in self._others()]
+        left = [command for _, command in self._others() if "resource_tracker" not in command]
         self._output.seek(0)
         return code, left, self._output.read()
 
@@ -156,6 +161,42 @@ def test_a_script_that_comes_to_its_end_leaves_nothing_either(method: str, start
 def test_pythons_helper_stays_for_what_it_tracks(start: Any) -> None:
     code, _, said = start("tracked", "spawn").ended()
     assert (code, said) == (0, "")
+
+
+def test_other_threads_get_processes_from_pythons_server_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pythons(fds: Any) -> tuple[int, int]:
+        asked.append(threading.current_thread().name)
+        return -1, -1
+
+    asked: list[str] = []
+    monkeypatch.setattr(forkserver, "connect_to_new_process", pythons)
+    with warm.processes_from(NUMPY.preload):
+        assert forkserver.connect_to_new_process is not pythons
+        other = threading.Thread(target=lambda: forkserver.connect_to_new_process([]), name="other")
+        other.start()
+        other.join()
+    assert asked == ["other"]
+    assert forkserver.connect_to_new_process is pythons
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_where_multiprocessing_is_not_as_known_workers_come_from_pythons_server(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    pythons = forkserver.connect_to_new_process
+
+    def noted(fds: Any) -> Any:
+        asked.append(len(fds))
+        return pythons(fds)
+
+    assert warm.is_as_known()
+    monkeypatch.setattr(forkserver, "connect_to_new_process", noted)
+    monkeypatch.delattr(forkserver.ForkServer, "_stop")
+    assert not warm.is_as_known()
+    loader = DataLoader(range(8), 4, num_workers=2, multiprocessing_context=method)
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert len(asked) == 2
 
 
 def test_a_worker_that_was_just_made_for_who_is_interrupted_is_ended() -> None:

@@ -1,9 +1,9 @@
-"""The processes that Python keeps for starting others end before this process does, not a moment after it.
+"""Our servers that workers are forked from end before this process does, not a moment after it.
 
-Takes: our servers that workers are forked from. Gives: nothing. Promises: who looks when this process has ended finds
-none of them: our servers are ended, Python's resource tracker is let go of, and both are waited for, for a limited
-time. The tracker is left alone where it may track something, or was there before us: then it ends by itself as ever.
-Not its job: workers, which are gone by then (crew, shutdown), and what is ended earlier (warm).
+Takes: the servers. Gives: nothing. Promises: who looks when this process has ended finds none of them: they are ended
+and waited for, for a limited time.
+Not its job: workers, which are gone by then (crew, shutdown), what is ended earlier (warm), and Python's own helper,
+the resource tracker: it may be at work for others, and ends by itself some hundredths after this process.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Mapping
-from multiprocessing import resource_tracker, util
+from multiprocessing import util
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -23,8 +22,6 @@ ENDING_SECONDS = 0.5
 """For each. They take some hundredths; but a process that the user has forked may hold the other end of their pipes."""
 _LAST = -100
 """After all that multiprocessing itself does at the end of a process: it may still need them."""
-_TRACKED = ("multiprocessing.shared_memory", "multiprocessing.synchronize")
-"""Whoever has something tracked has imported one of them."""
 _arranged_by = 0
 
 
@@ -33,33 +30,26 @@ def end_servers(servers: Mapping[Any, Any]) -> None:
     global _arranged_by
     if _arranged_by != os.getpid():
         _arranged_by = os.getpid()
-        is_ours = resource_tracker._resource_tracker._fd is None  # type: ignore[attr-defined]
-        util.Finalize(None, _end_all, (servers, is_ours), exitpriority=_LAST)
+        util.Finalize(None, _end_all, (servers,), exitpriority=_LAST)
 
 
-def _end_all(servers: Mapping[Any, Any], tracker_is_ours: bool) -> None:
+def _end_all(servers: Mapping[Any, Any]) -> None:
     with uninterrupted():
-        for server in servers.values():
-            if server._forkserver_pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(server._forkserver_pid, signal.SIGKILL)
-        for server in servers.values():
-            if server._forkserver_pid is not None:
-                _let_go(server, "_forkserver_alive_fd", "_forkserver_pid")
-        if tracker_is_ours and not any(name in sys.modules for name in _TRACKED):
-            _let_go(resource_tracker._resource_tracker, "_fd", "_pid")
+        running = [server for server in servers.values() if server._forkserver_pid is not None]
+        for server in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server._forkserver_pid, signal.SIGKILL)
+        for server in running:
+            _let_go(server)
 
 
-def _let_go(helper: Any, alive: str, number: str) -> None:
+def _let_go(server: Any) -> None:
     """Close the pipe whose end tells it to end, and wait until it has."""
-    fd, pid = getattr(helper, alive), getattr(helper, number)
-    setattr(helper, alive, None)
-    setattr(helper, number, None)
-    if fd is not None:
-        os.close(fd)
-    if pid is not None:
-        with contextlib.suppress(OSError, AttributeError):  # it is not our child, or the system is old
-            end = os.pidfd_open(pid)
-            wait([end], ENDING_SECONDS)
-            os.close(end)
-            os.waitpid(pid, os.WNOHANG)
+    fd, pid = server._forkserver_alive_fd, server._forkserver_pid
+    server._forkserver_alive_fd = server._forkserver_pid = None
+    os.close(fd)
+    with contextlib.suppress(OSError, AttributeError):  # it is not our child, or the system is old
+        end = os.pidfd_open(pid)
+        wait([end], ENDING_SECONDS)
+        os.close(end)
+        os.waitpid(pid, os.WNOHANG)
