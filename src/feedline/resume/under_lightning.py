@@ -1,7 +1,8 @@
 """What Lightning knows of an epoch, and a loader must know to save and load its place for it.
 
 Takes: the call stack. Gives: the loop of Lightning's that saves or loads, and what it says.
-Promises: None and False wherever it is not Lightning that asks; Lightning is not imported.
+Promises: None and False wherever it is not Lightning that asks, or it is made otherwise than is known: then its states
+are those of a plain loop. Lightning is not imported, and where nobody has, no frame is looked at.
 Not its job: what follows from it (fronts, forever).
 
 Lightning hands a loader no more than its state. But it ends an epoch by counting, without having met its end; on
@@ -13,9 +14,11 @@ looked for among the callers: it was told by the checkpoint, and knows by itself
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from types import FrameType
 from typing import Any
+
+from feedline.errors.foreign import ask
 
 _ROOTS = ("lightning", "pytorch_lightning")
 _ASKING = ("_load_combined_loader_states", "on_save_checkpoint")
@@ -41,12 +44,13 @@ def asking_loop() -> Any:
 
 def epoch_is_over(loop: Any) -> bool:
     """Has Lightning had the last batch that it wants of its epoch?"""
-    return loop is not None and bool(loop.epoch_loop.batch_progress.is_last_batch)
+    return bool(ask(ask(ask(loop, "epoch_loop"), "batch_progress"), "is_last_batch"))
 
 
 def is_ahead(loop: Any) -> bool:
     """Has Lightning taken a batch that it has not trained on yet?"""
-    return loop is not None and len(getattr(loop._data_fetcher, "batches", ())) > 0
+    batches = ask(ask(loop, "_data_fetcher"), "batches")
+    return isinstance(batches, Sized) and len(batches) > 0
 
 
 def is_iterating() -> bool:
@@ -59,6 +63,8 @@ def _is_lightnings(module: str) -> bool:
 
 
 def _callers() -> Iterator[tuple[str, FrameType]]:
+    if not any(root in sys.modules for root in _ROOTS):
+        return
     frame = sys._getframe(2).f_back  # who called the one that asks
     while frame is not None:
         yield str(frame.f_globals.get("__name__")), frame

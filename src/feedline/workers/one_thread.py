@@ -28,6 +28,8 @@ _SETTERS = {
 }
 _PARALLEL = ("openblas_get_parallel", "openblas_get_parallel64_", "scipy_openblas_get_parallel64_")
 _OWN_THREADS = 1  # 0: no threads at all, 2: those of OpenMP
+_NUMBER = "blas_cpu_number"
+"""OpenBLAS's own variable, no part of what it promises. Where it cannot be seen, OpenBLAS is told the long way."""
 
 
 def use_one_thread() -> None:
@@ -113,7 +115,7 @@ def _quietly_one(library: ctypes.CDLL) -> bool:
     if kind is None or getattr(library, kind)() != _OWN_THREADS:
         return False
     try:
-        ctypes.c_int.in_dll(library, "blas_cpu_number").value = 1
+        ctypes.c_int.in_dll(library, _NUMBER).value = 1
     except ValueError:  # it is not to be seen
         return False
     return True
