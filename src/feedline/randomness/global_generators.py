@@ -17,7 +17,6 @@ from __future__ import annotations
 import ctypes
 import pickle
 import random
-import sys
 import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.random import mtrand
 
+from feedline.machine import loaded_torch
 from feedline.randomness.redirection import SampleGenerators, VisitingGenerators, being_read, reached, switch
 
 _WORDS = 625
@@ -178,13 +178,13 @@ class TorchGenerator:
     of the core's loader that draws from `torch.rand` is reproducible, too. Worker threads share it."""
 
     def seed(self, value: int) -> None:
-        if (generator := _torchs()) is not None:
+        if (generator := loaded_torch.default_generator()) is not None:
             # torch.manual_seed would seed every device's generator too and costs 270 µs. 63 bits: initial_seed() fits
             # an int64, as torch's do.
             generator.manual_seed(value & 0x7FFFFFFFFFFFFFFF)
 
     def borrow(self, value: int, saved: list[Any]) -> None:
-        if (generator := _torchs()) is None:
+        if (generator := loaded_torch.default_generator()) is None:
             saved.append(None)
         else:
             saved.append((generator, generator.get_state()))
@@ -196,20 +196,14 @@ class TorchGenerator:
             generator.set_state(saved)
 
     def draw(self) -> Any:
-        if (generator := _torchs()) is None:
+        if (generator := loaded_torch.default_generator()) is None:
             return 0
-        torch = sys.modules["torch"]
+        torch = loaded_torch.module()
         return torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator).item()
 
     def glimpse(self) -> Any:
-        return None if (generator := _torchs()) is None else generator.get_state().numpy().tobytes()
-
-
-def _torchs() -> Any:
-    try:
-        return getattr(sys.modules.get("torch"), "default_generator", None)
-    except Exception:  # another thread is importing it
-        return None
+        generator = loaded_torch.default_generator()
+        return None if generator is None else generator.get_state().numpy().tobytes()
 
 
 GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator(), TorchGenerator())

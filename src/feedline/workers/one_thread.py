@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from feedline.errors.checks import check_function, check_whole
+from feedline.machine import loaded_torch
 from feedline.machine.worker_info import of_this_thread
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -38,7 +37,8 @@ def use_one_thread() -> None:
         os.environ.setdefault(variable, "1")
     for library, setters in _loaded_libraries():
         _tell(library, setters, 1)
-    _tell_torch(1)  # OpenMP's number holds for the thread that says it, and torch's for those to come, too
+    # OpenMP's number holds for the thread that says it, and torch's for those to come, too.
+    loaded_torch.set_num_threads(1)
 
 
 class threads_per_worker:
@@ -72,7 +72,7 @@ class threads_per_worker:
         os.environ.update(dict.fromkeys(VARIABLES, str(self.count)))
         for library, setters in _loaded_libraries():
             _tell(library, setters, self.count)
-        _tell_torch(self.count)
+        loaded_torch.set_num_threads(self.count)
 
     def __repr__(self) -> str:
         then = "" if self.then is None else f", then={getattr(self.then, '__qualname__', self.then)}"
@@ -97,12 +97,6 @@ def _tell(library: ctypes.CDLL, setters: tuple[str, ...], count: int) -> None:
     for name in setters:
         if hasattr(library, name):
             getattr(library, name)(count)
-
-
-def _tell_torch(count: int) -> None:
-    torch: Any = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads"):  # else it is not there, or another thread was just importing it
-        torch.set_num_threads(count)
 
 
 def _quietly_one(library: ctypes.CDLL) -> bool:
