@@ -8,7 +8,7 @@ moment: what is to be put back is noted before anything changes.
 Not its job: deriving the number (rng), worker threads (redirection), generators that a dataset holds.
 
 NumPy's state is copied where it lies in memory, at the address that NumPy gives to C code: `get_state` and `set_state`
-take 80 µs together, because they move 624 words one by one, and a batch of 32 small samples without workers takes 50
+take 80 µs together, because they move 624 words one by one, and a batch of 32 small samples without workers takes 54
 (docs/tricks.md). Where the memory does not look as it is known to, or the functions have been replaced, those do it.
 """
 
