@@ -101,7 +101,7 @@ class Side:
             next(self._batches)
             if self.step:
                 time.sleep(self.step)
-            chosen = self.loader.stats().chosen if time.perf_counter() % 0.1 < 0.02 else None
+            chosen = self.loader.stats().auto_workers if time.perf_counter() % 0.1 < 0.02 else None
             if chosen is not None and chosen.settled:
                 break
         return time.perf_counter() - began
@@ -120,7 +120,7 @@ def measured(case: Case, numbers: list[int], rounds: int, seconds: float) -> dic
             rate = sides[name].take(seconds)
             if turn:  # the first has the start of workers in it
                 rates[name].append(rate)
-    chosen = sides["auto"].loader.stats().chosen
+    chosen = sides["auto"].loader.stats().auto_workers
     for side in sides.values():
         side.loader.close()
     middle = {str(name): statistics.median(each) for name, each in rates.items()}

@@ -120,7 +120,7 @@ def latency() -> Given:
     return Waiting(192, 0.002), {"batch_size": 8, **_workers(4)}
 
 
-def across_epochs() -> Given:
+def prefetch_next_epoch() -> Given:
     return Same(1.0, 80), {"batch_size": 8, "shuffle": True, **_workers(2)}
 
 
@@ -200,7 +200,9 @@ _ALL = [
     *_epochs("tiny_2_workers", "8 scalars a batch, 2 workers", tiny_with_workers, tiny_with_workers),
     *_epochs("text", "texts, quick collate_fn, no workers", text, text),
     *_epochs("images", "3×224×224 float32, 2 workers", images, images),
-    *_epochs("across_epochs", "epochs of 10 batches, 2 persistent workers", across_epochs, across_epochs),
+    *_epochs(
+        "prefetch_next_epoch", "epochs of 10 batches, 2 persistent workers", prefetch_next_epoch, prefetch_next_epoch
+    ),
     *_epochs("jpeg", "JPEG 500×375 to 224, Pillow, 2 workers", jpeg, None),
     *_epochs("stragglers", "1 sample in 64 waits 50 times as long, 4 workers", stragglers, None),
     *_epochs("latency", "2 ms of waiting a sample, 4 workers", latency, None),

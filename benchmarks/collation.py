@@ -67,7 +67,8 @@ def epochs(loader: Any, count: int, waste: Callable[[], float]) -> Samples:
 def with_feedline(how: str, batch: int, workers: int) -> Samples:
     import warnings
 
-    from feedline.torch import DataLoader, pack, pad
+    from feedline.torch import DataLoader
+    from feedline.torch.collate import pack, pad
 
     warnings.simplefilter("ignore")  # it says that half of it is padding
     with DataLoader(collate=pack(ROW) if how == "pack" else pad(), **options(batch, workers)) as loader:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from drawn_samplers import WIDTH, name_panel
-from feedline import pack
+from feedline.collate import pack
 from feedline.datasets.splitting import split_indices
 from feedline.diagnose.plotting import COLOURS, FAINT, GROUND, PALE, figure
 

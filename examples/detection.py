@@ -11,7 +11,8 @@ import sys
 
 import torch
 
-from feedline.torch import DataLoader, Dataset, detection
+from feedline.torch import DataLoader, Dataset
+from feedline.torch.collate import detection
 
 SMALLEST, LARGEST = 64, 96
 

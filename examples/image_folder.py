@@ -99,7 +99,7 @@ def main() -> int:
             data, 16, shuffle=True, num_workers=2, persistent_workers=True, on_error="skip", max_errors=0.05
         ) as loader:
             reached = train(network(), loader)
-            left_out = {error.what for error in loader.errors}
+            left_out = {error.what for error in loader.errors()}
         print(f"left out: {', '.join(Path(path).relative_to(folder).as_posix() for path in left_out)}")
         alone, together = first_epoch(data, 0), first_epoch(data, 2)
     same = all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))

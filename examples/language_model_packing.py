@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from feedline.torch import DataLoader, Dataset, pack, pad
+from feedline.torch import DataLoader, Dataset
+from feedline.torch.collate import pack, pad
 
 WORDS, ROW, WIDTH, PADDING = 50, 256, 32, 0
 

@@ -12,7 +12,8 @@ import sys
 import torch
 from torch import nn
 
-from feedline.torch import DataLoader, Dataset, pad, stack
+from feedline.torch import DataLoader, Dataset
+from feedline.torch.collate import pad, stack
 
 WORDS, PADDING, EPOCHS = 200, 0, 3
 COLLATE = (pad(PADDING), stack)  # a text becomes (words, mask, lengths), a label an entry of a tensor

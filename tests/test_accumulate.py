@@ -13,19 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import QUICK, few
 
-from feedline import (
-    DataLoader,
-    OptionError,
-    OptionTypeError,
-    accumulate,
-    compose,
-    detection,
-    drop_invalid,
-    keep,
-    pack,
-    pad,
-    stack,
-)
+from feedline import DataLoader, OptionError, OptionTypeError, accumulate
+from feedline.collate import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.practice.micro_batches import samples_in
 
 batches_of_numbers = st.lists(st.integers(-100, 100), min_size=1, max_size=7).map(lambda values: np.array(values) / 7)

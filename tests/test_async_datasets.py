@@ -243,7 +243,7 @@ def test_side_by_side(named: bool) -> None:
         found = [tuple(batch.values()) if named else batch for batch in loader]
     first = [part.tolist() for part in found[0]]
     assert first == [[0, 10, 20, 30], [0, 1, 2, 3], [0, 100, 200, 300]]
-    assert [bad.index for bad in loader.errors] == [5]
+    assert [bad.index for bad in loader.errors()] == [5]
 
 
 def test_joined_datasets_that_read_many_are_read_singly() -> None:
@@ -297,7 +297,7 @@ def test_bad_samples_are_passed_over_as_in_threads(on_error: str) -> None:
     for data in (Plain(do), Does(do)):
         with DataLoader(data, 4, on_error=on_error) as loader:
             given = [batch.tolist() for batch in loader]
-        found.append((given, [(bad.index, bad.error, bad.replacement) for bad in loader.errors]))
+        found.append((given, [(bad.index, bad.error, bad.replacement) for bad in loader.errors()]))
     assert found[0] == found[1]
 
 

@@ -147,7 +147,7 @@ def test_more_rounds_are_added_to_those_that_were(of, made):
 
 def compared(before: Path, after: Path, out: Path) -> tuple[int, str, dict[str, Any]]:
     script = [sys.executable, str(BENCHMARKS / "before_after.py"), str(before), str(after)]
-    options = ["--only", "across_epochs", "--repeats", "3", "--json", str(out)]
+    options = ["--only", "prefetch_next_epoch", "--repeats", "3", "--json", str(out)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     answer = subprocess.run([*script, *options], capture_output=True, text=True, env=environment, timeout=600)
     assert not answer.stderr
@@ -184,7 +184,7 @@ def test_equal_checkouts_are_near_each_other(tmp_path):
 def test_another_feedline_than_the_checkouts_is_refused(tmp_path):
     script = [sys.executable, str(BENCHMARKS / "before_after_workloads.py"), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    answer = subprocess.run(script, input="across_epochs\n", capture_output=True, text=True, env=environment)
+    answer = subprocess.run(script, input="prefetch_next_epoch\n", capture_output=True, text=True, env=environment)
     assert answer.returncode == 1
     assert not answer.stdout
     assert "not from" in answer.stderr

@@ -11,20 +11,8 @@ import pytest
 from kinds import QUICK, SPAWN, ours, quick_kinds
 
 import feedline
-from feedline import (
-    CollateError,
-    DataLoader,
-    IterableDataset,
-    OptionError,
-    Padded,
-    compose,
-    detection,
-    drop_invalid,
-    keep,
-    pack,
-    pad,
-    stack,
-)
+from feedline import CollateError, DataLoader, IterableDataset, OptionError
+from feedline.collate import Padded, compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.collate.array_kinds import NUMPY
 from feedline.collate.counted import HINT_BATCHES
 from feedline.collate.making import Making
@@ -212,7 +200,7 @@ def test_bad_samples_are_skipped_before_they_are_collated():
     loader = DataLoader(Damaged(), 8, collate=WAYS, on_error="skip")
     labels = [batch["label"].tolist() for batch in loader]
     assert labels[0] == [1, 2, 3, 4, 6, 7]
-    assert len(loader.errors) == 8
+    assert len(loader.errors()) == 8
     assert loader.stats().collate.dropped == 0
 
 

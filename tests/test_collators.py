@@ -12,20 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
-from feedline import (
-    CollateError,
-    CollateTypeError,
-    OptionError,
-    OptionTypeError,
-    Padded,
-    compose,
-    detection,
-    drop_invalid,
-    keep,
-    pack,
-    pad,
-    stack,
-)
+from feedline import CollateError, CollateTypeError, OptionError, OptionTypeError
+from feedline.collate import Padded, compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.collate.array_kinds import NUMPY
 from feedline.collate.collator import Collator
 from feedline.collate.making import Making

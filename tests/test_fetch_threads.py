@@ -165,8 +165,8 @@ def test_bad_samples_are_passed_over_as_without(kind: dict[str, Any], on_error: 
     for threads in (0, 1, 3):
         with DataLoader(Does(do), 4, fetch_threads=threads, on_error=on_error, **kind) as loader:
             given = [batch.tolist() for batch in loader]
-            bad = [(each.index, each.place, each.what, each.error, each.replacement) for each in loader.errors]
-            assert all("in do" in each.trace for each in loader.errors)
+            bad = [(each.index, each.place, each.what, each.error, each.replacement) for each in loader.errors()]
+            assert all("in do" in each.trace for each in loader.errors())
         found.append((given, sorted(bad)))
     assert found[0] == found[1] == found[2]
     assert len(found[0][1]) == 3

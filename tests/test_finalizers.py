@@ -113,7 +113,7 @@ def test_a_loop_is_collected_where_locks_of_its_loader_are_held(kind: dict[str, 
         next(iterator)
         as_garbage(iterator)
         del iterator
-        held(session._lock, session.mishaps._lock, session._collated._lock, switch._lock)
+        held(session._lock, session.bad_samples._lock, session._collated._lock, switch._lock)
         """
     )
 

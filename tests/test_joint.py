@@ -259,7 +259,7 @@ class Held:
 @pytest.mark.parametrize("kind", [FORK, THREADS], ids=["fork", "threads"])
 def test_who_comes_late_from_an_epoch_that_was_left_writes_into_no_batch_of_the_next(kind: dict[str, Any]) -> None:
     dataset = Held()
-    options: dict[str, Any] = {"batch_size": 4, "persistent_workers": True, "across_epochs": False}
+    options: dict[str, Any] = {"batch_size": 4, "persistent_workers": True, "prefetch_next_epoch": False}
     with DataLoader(dataset, **options, **{**kind, "num_workers": 3}) as loader:
         left = iter(loader)
         left.fill()
@@ -272,7 +272,7 @@ def test_who_comes_late_from_an_epoch_that_was_left_writes_into_no_batch_of_the_
 
 
 def test_memory_is_used_again_epoch_after_epoch() -> None:
-    options: dict[str, Any] = {"batch_size": 6, "persistent_workers": True, "across_epochs": False, **FORK}
+    options: dict[str, Any] = {"batch_size": 6, "persistent_workers": True, "prefetch_next_epoch": False, **FORK}
     with DataLoader(Images("aa"), **options) as loader:
         for _ in range(8):
             for batch in loader:

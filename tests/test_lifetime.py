@@ -370,6 +370,6 @@ sys.lasting = holder, {lasting}  # what Python empties last, in the order it cam
 @pytest.mark.parametrize("lasting", ["segment", "slots", "(segment, slots)"])
 def test_batches_kept_until_the_interpreter_ends_leave_it_in_silence(lasting: str, tmp_path: Path) -> None:
     (tmp_path / "holder.py").write_text("kept = []")
-    (tmp_path / "script.py").write_text(KEPT.format(lasting=lasting))
+    (tmp_path / "script.py").write_text(KEPT.format(goes_on=lasting))
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

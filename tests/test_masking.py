@@ -144,7 +144,7 @@ def test_what_is_written_down_of_bad_samples_shows_none(tmp_path: Path, capfd: p
     with DataLoader(Reading(), 2, on_error="skip", error_log=tmp_path / "bad.jsonl", **FORK) as loader:
         with loader.report(tmp_path / "report.html"), loader.trace(tmp_path / "trace.json"):
             assert [batch.tolist() for batch in loader] == [[0, 1], [3]]
-        shown = [repr(loader.errors), json.dumps(loader.state_dict()), *capfd.readouterr()]
+        shown = [repr(loader.errors()), json.dumps(loader.state_dict()), *capfd.readouterr()]
     shown += [path.read_text() for path in tmp_path.iterdir()]
     assert len(shown) == 7
     assert not any("hush!42" in text for text in shown)

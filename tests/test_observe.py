@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few, quick_kinds
 
-from feedline import DataLoader, Flow, IterableDataset, OptionError, OptionTypeError, Stats, TooManyErrors, pad
+from feedline import DataLoader, EpochStats, IterableDataset, OptionError, OptionTypeError, Stats, TooManyErrors
+from feedline.collate import pad
 from feedline.observe.exposition import Metric, exposition
 
 
@@ -63,7 +64,7 @@ def spans_in(path: Path, *names: str) -> list[dict[str, Any]]:
     return [event for event in events_in(path) if event["ph"] == "X" and event["name"] in names]
 
 
-def check(flow: Flow) -> None:
+def check(flow: EpochStats) -> None:
     """What holds for any numbers."""
     assert 0 <= flow.waiting <= flow.seconds
     assert 0 <= flow.waiting_share <= 1
@@ -85,7 +86,7 @@ def test_an_epochs_numbers_fit_together(kind):
         stats = loader.stats()
     for flow in (stats.epoch, *stats.epochs, stats.total):
         check(flow)
-    assert [(flow.epoch, flow.batches, flow.samples) for flow in stats.epochs] == [(0, 7, 40), (1, 7, 40)]
+    assert [(flow.number, flow.batches, flow.samples) for flow in stats.epochs] == [(0, 7, 40), (1, 7, 40)]
     assert stats.epoch == stats.epochs[-1]
     assert (stats.total.batches, stats.total.samples) == (14, 80)
     assert stats.total.seconds == pytest.approx(sum(flow.seconds for flow in stats.epochs))
@@ -148,7 +149,7 @@ def test_whoever_asks_while_the_first_batch_is_being_made_gets_no_nonsense():
             seen.append(self.loader.stats().epoch)
             return index
 
-    seen: list[Flow] = []
+    seen: list[EpochStats] = []
     dataset = Asking(4)
     loader = dataset.loader = DataLoader(dataset)
     assert len(list(loader)) == 4
@@ -190,8 +191,8 @@ def test_only_the_last_epochs_are_kept_one_by_one_and_all_are_counted():
     for _ in range(103):
         assert len(list(loader)) == 2
     stats = loader.stats()
-    assert [flow.epoch for flow in stats.epochs] == list(range(3, 103))
-    assert (stats.total.batches, stats.total.epoch) == (206, 102)
+    assert [flow.number for flow in stats.epochs] == list(range(3, 103))
+    assert (stats.total.batches, stats.total.number) == (206, 102)
 
 
 # ── on_epoch_end, scalars, prometheus ─────────────────────────────────────────────────────────────────────
@@ -206,7 +207,7 @@ def test_the_callback_is_told_at_each_epochs_end(kind):
             assert len(told) == epoch
     for _ in loader:
         break  # whose end has not been met
-    assert [(stats.epoch.epoch, stats.epoch.samples) for stats in told] == [(0, 40), (1, 40)]
+    assert [(stats.epoch.number, stats.epoch.samples) for stats in told] == [(0, 40), (1, 40)]
     loader.close()
     for _ in DataLoader(Numbers(8), on_epoch_end=told.append):  # nobody else holds this loader
         pass
@@ -317,6 +318,20 @@ def test_spans_of_a_row_follow_each_other_and_samples_lie_within_their_batch(kin
     for row, is_sample in rows:
         for start, end in rows[row, True] if is_sample else ():
             assert any(low - 0.01 <= start and end <= high + 0.01 for low, high in rows[row, False])
+
+
+@quick_kinds
+def test_a_batch_that_failed_is_in_the_trace_as_far_as_it_came(kind, tmp_path):
+    path = tmp_path / "run.json"
+    with DataLoader(Failing(12), batch_size=3, **kind) as loader, loader.trace(path):
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(ValueError, match="damaged"):
+            next(batches)
+        assert len(list(batches)) == 2
+    fetched = {span["args"]["batch"] for span in spans_in(path, "fetch")}
+    assert fetched == {0, 1, 2, 3}
+    assert {int(span["args"]["index"]) for span in spans_in(path, "sample")} == set(range(12))
 
 
 def test_a_stream_is_traced_without_indices(tmp_path):

@@ -222,13 +222,23 @@ def test_torchs_order_of_arguments() -> None:
     def collate(samples: Any) -> Any:
         return samples
 
-    def init(worker: int) -> None:
-        pass
-
-    kept = DataLoader(TEN, 3, False, TEN, None, 2, collate, True, 7, init, "fork").options
+    kept = DataLoader(TEN, 3, False, TEN, None, 2, collate).options
     assert (kept.batch_size, kept.shuffle, kept.sampler, kept.batch_sampler) == (3, False, TEN, None)
-    assert (kept.num_workers, kept.collate_fn, kept.drop_last, kept.timeout) == (2, collate, True, 7)
-    assert (kept.worker_init_fn, kept.multiprocessing_context) == (init, "fork")
+    assert (kept.num_workers, kept.collate_fn) == (2, collate)
+    with pytest.raises(TypeError, match="positional"):
+        DataLoader(TEN, 3, False, TEN, None, 2, collate, True)  # type: ignore[misc]  # torch's pin_memory
+
+
+def test_a_loader_says_what_it_is() -> None:
+    class Vague(Stream):
+        def __len__(self) -> int:
+            raise OSError("nobody knows")
+
+    assert repr(DataLoader(TEN, 3, num_workers=1)).endswith("list of 10 samples, 4 batches of 3, 1 worker process>")
+    assert repr(DataLoader(Vague())).endswith("Vague, batches of 1, no workers>")
+    assert repr(DataLoader(TEN, batch_size=None, num_workers="auto", workers="thread")).endswith(
+        "list of 10 samples, 10 batches, worker threads, as many as are needed>"
+    )
 
 
 @pytest.mark.parametrize("shuffle", [None, False])

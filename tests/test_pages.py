@@ -27,7 +27,7 @@ def test_every_collator_is_on_its_page() -> None:
     text = text_of("collation.md")
     for name in ("stack", "keep", "pad", "pack", "detection", "drop_invalid", "compose"):
         assert f"`{name}" in text or f"## {name}" in text
-        assert name in feedline.__all__
+        assert name in feedline.collate.__all__
 
 
 def test_the_page_of_latency_says_how_many_wait_at_a_time() -> None:

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, few
 
-from feedline import CollateStats, DataLoader, Flow, Stats, WorkerMemory, pad
+from feedline import CollateStats, DataLoader, EpochStats, Stats, WorkerMemory
+from feedline.collate import pad
 from feedline.messages.marks import Marks
 from feedline.messages.outcome import BadSample
 from feedline.messages.progress import AT_ONCE, COLLATING
@@ -183,8 +184,8 @@ def test_many_labels_and_batches_are_drawn_in_few_columns_that_add_up(batches):
 # ── The verdict ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def flow(**given: Any) -> Flow:
-    return Flow(**{"seconds": 100.0, "batches": 1000, "samples": 32000, "num_workers": 2, **given})
+def flow(**given: Any) -> EpochStats:
+    return EpochStats(**{"seconds": 100.0, "batches": 1000, "samples": 32000, "num_workers": 2, **given})
 
 
 EVEN = measured.Waits(first=0.01, longest=0.1)
@@ -219,7 +220,7 @@ def test_each_rule_of_the_verdict(given, spread, head, says):
 @given(*(st.floats(0, 1e4) for _ in range(6)), st.integers(0, 64), st.integers(0, 50), st.floats(0, 1), st.floats(0, 1))
 @settings(max_examples=few(100))
 def test_there_is_a_verdict_for_any_run(seconds, waiting, fetching, collating, delivering, moving, workers, n, a, b):
-    given = Flow(
+    given = EpochStats(
         seconds=seconds, waiting=min(waiting, seconds), batches=n, num_workers=workers, fetching=fetching,
         collating=collating, delivering=delivering, transferring=moving,
     )  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 from browser import Page, browser
 from test_report import Sentences
 
-from feedline import DataLoader, pad
+from feedline import DataLoader
+from feedline.collate import pad
 
 WIDTH = 1100
 GUTTER = 96

@@ -433,7 +433,7 @@ def test_failures_in_a_row_are_counted_across_a_stop(monkeypatch: pytest.MonkeyP
     again.load_state_dict(saved(loader))
     with pytest.warns(UserWarning, match="failed 7 times in a row"):
         assert list(again) == []
-    assert [len(each.errors) for each in (loader, again)] == [2, 5]
+    assert [len(each.errors()) for each in (loader, again)] == [2, 5]
 
 
 class Breaking(Keeping):
@@ -569,3 +569,43 @@ def test_a_worker_that_dies_is_replaced_by_one_that_goes_on(tmp_path: Path, shar
     least = {int(batch[0][0]): int(reads.min()) for batch, reads in found}
     assert min(least.values()) >= 4 * 3 - shards  # nobody began from the beginning
     assert min(reads for number, reads in least.items() if number > 30 and number % shards == 0) >= 27
+
+
+class Sticky:
+    """As Hugging Face's streams: every later iteration begins where a state was loaded, until another one is."""
+
+    def __init__(self) -> None:
+        self.at = self.begin = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = self.begin
+        while self.at < 60:
+            self.at += 1
+            yield self.at - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = self.begin = state["at"]
+
+
+@pytest.mark.parametrize("how", ["read to the end", "left in the middle", "an epoch before", "another loader"])
+def test_later_epochs_are_whole_where_a_state_is_loaded_into_a_dataset_that_has_been_read(how: str) -> None:
+    data = Sticky()
+    loader = DataLoader(data, batch_size=4, seed=1)
+    if how == "an epoch before":
+        assert sum(map(len, loader)) == 60
+    iterator = iter(loader)
+    for _ in range(3):
+        next(iterator)
+    state = json.loads(json.dumps(loader.state_dict()))
+    if how == "left in the middle":
+        next(iterator)
+        del iterator
+    else:
+        assert sum(map(len, iterator)) == 48
+    if how == "another loader":
+        loader = DataLoader(data, batch_size=4, seed=1)
+    loader.load_state_dict(state)
+    assert [sum(map(len, loader)) for _ in range(3)] == [48, 60, 60]

@@ -383,7 +383,7 @@ def test_bad_elements_are_left_out_and_reported_by_one_rank(workers: int, on_err
     for rank in range(3):
         loader = loader_of(PartlyDamaged, 32, threads(workers), **options)
         assert part(loader, rank, 3)[0] == share(alone, 3, rank, uneven)
-        reported += [bad.place for bad in loader.errors]
+        reported += [bad.place for bad in loader.errors()]
     assert sorted(reported) == sorted(PartlyDamaged.bad)
 
 

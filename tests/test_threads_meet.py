@@ -24,7 +24,7 @@ from feedline.engine.session import KEPT, Session
 from feedline.messages.outcome import BadSample, Outcome, Tally
 from feedline.observe.meter import Meter, Spent
 from feedline.randomness.redirection import ThreadGenerators, switch
-from feedline.reading.bad_samples import Mishaps
+from feedline.reading.bad_samples import BadSamples
 from feedline.supervise import lifeline
 from feedline.workers.crew import Crew
 from feedline.workers.job import Job
@@ -136,17 +136,17 @@ def test_where_workers_are_can_be_asked_while_they_are_ended(monkeypatch: pytest
 
 
 def test_bad_samples_are_counted_in_several_threads() -> None:
-    mishaps, care = Mishaps(), feedline.options.Care()
+    bad_samples, care = BadSamples(), feedline.options.ErrorPolicy()
     outcome = Outcome(0, None, 3, bad=(BadSample(1, 0, "", "ValueError"),))
 
     def count() -> None:
         for _ in range(200):
-            mishaps.take(outcome, care)
-            assert mishaps.samples
+            bad_samples.take(outcome, care)
+            assert bad_samples.samples
 
     at_once(*[count] * THREADS)
-    assert mishaps.count == len(mishaps.samples) == 200 * THREADS
-    assert mishaps._read == 4 * 200 * THREADS
+    assert bad_samples.count == len(bad_samples.samples) == 200 * THREADS
+    assert bad_samples._read == 4 * 200 * THREADS
 
 
 def test_what_collators_say_is_counted_in_several_threads() -> None:

@@ -2,10 +2,7 @@
 
     from feedline import DataLoader, Dataset
 
-Imports flow downward only (held by import-linter):
-
-    cli  →  diagnose  →  loader  →  workers  →  supervise  →  line | arena | observe  →  datasets, options, rng, errors
-
+Imports flow downward only (docs/design.md has the layers, import-linter holds them).
 Importing feedline imports NumPy and the standard library, nothing else. What only looks at things (diagnose) is
 imported when it is asked for.
 """
@@ -13,12 +10,8 @@ imported when it is asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from feedline.collate.composing import compose, keep, stack
+from feedline import collate, errors
 from feedline.collate.default import default_collate, register_collate
-from feedline.collate.detecting import DetectionBatch, detection
-from feedline.collate.dropping import drop_invalid
-from feedline.collate.packing_rows import PackedBatch, pack
-from feedline.collate.padding import Padded, pad
 from feedline.datasets import (
     ArrayDataset,
     ChainDataset,
@@ -53,7 +46,7 @@ from feedline.errors import (
 )
 from feedline.loader import DataLoader
 from feedline.machine.worker_info import WorkerInfo, get_worker_info
-from feedline.observe.stats import Change, Chosen, CollateStats, Flow, Stats, WorkerMemory
+from feedline.observe.stats import AutoWorkers, CollateStats, EpochStats, Stats, WorkerChange, WorkerMemory
 from feedline.order.blocks import BlockSampler
 from feedline.order.buckets import BucketBatchSampler
 from feedline.order.lengths import lengths_of
@@ -75,13 +68,13 @@ if TYPE_CHECKING:
     from feedline.diagnose.findings import Finding
     from feedline.diagnose.preflight import preflight
     from feedline.diagnose.tune.tuner import tune
-    from feedline.diagnose.tune.tuning import Tuning
+    from feedline.diagnose.tune.tuning import TuneResult
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = {
     "Finding": "feedline.diagnose.findings",
-    "Tuning": "feedline.diagnose.tune.tuning",
+    "TuneResult": "feedline.diagnose.tune.tuning",
     "doctor": "feedline.diagnose.doctor.consult",
     "preflight": "feedline.diagnose.preflight",
     "tune": "feedline.diagnose.tune.tuner",
@@ -89,24 +82,22 @@ _ON_DEMAND = {
 
 __all__ = [
     "ArrayDataset",
+    "AutoWorkers",
     "BatchOrderSampler",
     "BatchSampler",
     "BlockSampler",
     "BucketBatchSampler",
     "ChainDataset",
-    "Change",
-    "Chosen",
     "CollateError",
     "CollateStats",
     "CollateTypeError",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
-    "DetectionBatch",
     "DistributedSampler",
+    "EpochStats",
     "FeedlineError",
     "Finding",
-    "Flow",
     "IterableDataset",
     "MemoryShortage",
     "MissingPackage",
@@ -114,8 +105,6 @@ __all__ = [
     "MixtureSampler",
     "OptionError",
     "OptionTypeError",
-    "PackedBatch",
-    "Padded",
     "RandomSampler",
     "RemoteError",
     "Sampler",
@@ -132,33 +121,29 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "TooManyErrors",
-    "Tuning",
+    "TuneResult",
     "WeightedRandomSampler",
+    "WorkerChange",
     "WorkerDied",
     "WorkerError",
     "WorkerInfo",
     "WorkerMemory",
     "WorkerTimeout",
     "accumulate",
-    "compose",
+    "collate",
     "default_collate",
-    "detection",
     "doctor",
-    "drop_invalid",
+    "errors",
     "get_worker_info",
     "gradient_noise",
-    "keep",
     "largest_batch",
     "lengths_of",
-    "pack",
-    "pad",
     "preflight",
     "random_split",
     "register_collate",
     "rng",
     "scale_learning_rate",
     "split",
-    "stack",
     "threads_per_worker",
     "tune",
     "warmup",

@@ -8,12 +8,13 @@ Not its job: the loop (loop), anything a stop on the line does (see docs/design.
 from __future__ import annotations
 
 import os
+import typing
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from feedline.collate.composing import check_collate
 from feedline.collate.default import registrations
@@ -27,6 +28,7 @@ from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options
 from feedline.options.option import picked
 from feedline.options.table import CoreOptions
+from feedline.options.wording import loader_in_words
 from feedline.order.last_batch import lone_sample
 from feedline.order.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.order.rank_turns import ONE_RANK, Turns, turns_for, unshared_ranks
@@ -41,11 +43,20 @@ from feedline.resume.passed import ALONE, Sharing
 from feedline.resume.state import Kind, epoch_in, from_dict, seed_in, to_dict
 from feedline.workers.job import Job
 
+if TYPE_CHECKING:
+    import typing_extensions
 
-class DataLoader(CoreOptions):
+    B = typing_extensions.TypeVar("B", default=Any)
+else:
+    B = typing.TypeVar("B")  # which has a default from Python 3.13 on
+"""A batch, as far as the type of collate_fn says it."""
+
+
+class DataLoader(CoreOptions, Generic[B]):
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
-    Options that torch has, too, have its names, defaults and meanings. The loader has each as an attribute.
+    Options that torch has, too, have its names, defaults and meanings; from `drop_last` on they are keyword-only here.
+    The loader has each as an attribute.
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
@@ -74,7 +85,7 @@ class DataLoader(CoreOptions):
         max_deaths: This many workers may die at one sample before the sample is given up.
         error_log: A file that gets one JSON line for each sample that fails.
         on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
-        across_epochs: False has persistent workers read nothing of an epoch before it begins (docs/across-epochs.md).
+        prefetch_next_epoch: False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).
         assignment: "free": any free worker makes the next batch; "in_turn": each makes every Nth (docs/workers.md).
         ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
         uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
@@ -96,12 +107,12 @@ class DataLoader(CoreOptions):
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int | Literal["auto"] = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[Any], B] | None = None,
+        *,
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
         multiprocessing_context: str | BaseContext | None = None,
-        *,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
         in_order: bool = True,
@@ -117,7 +128,7 @@ class DataLoader(CoreOptions):
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
-        across_epochs: bool = True,
+        prefetch_next_epoch: bool = True,
         assignment: str = "free",
         ranks: str | None = None,
         uneven: str | None = None,
@@ -138,7 +149,10 @@ class DataLoader(CoreOptions):
         """Batches in an epoch."""
         return len(self._plan)
 
-    def __iter__(self) -> BatchIterator:
+    def __repr__(self) -> str:
+        return loader_in_words(self, self.options.workers)
+
+    def __iter__(self) -> BatchIterator[B]:
         """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
         if (hint := _hint(self.options)) is not None:
             self._session.tell_once(hint)
@@ -211,7 +225,6 @@ class DataLoader(CoreOptions):
     def _kind(self, seed: int | None) -> Kind:
         return replace(kind_of(self.options, seed), fingerprint=fingerprint_of(self.options.dataset))
 
-    @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000.
 
@@ -221,7 +234,7 @@ class DataLoader(CoreOptions):
         >>> loader = DataLoader(Damaged(), batch_size=4, on_error="replace")
         >>> [batch.tolist() for batch in loader]
         [[0, 1, 3, 3]]
-        >>> [(bad.index, bad.error[:10], bad.replacement) for bad in loader.errors]
+        >>> [(bad.index, bad.error[:10], bad.replacement) for bad in loader.errors()]
         [(2, 'ValueError', 3)]
         """
         return self._session.errors
@@ -260,7 +273,7 @@ class DataLoader(CoreOptions):
         """End all workers and give back their memory. Batches in the user's hands stay valid; the loader usable."""
         self._session.close()
 
-    def __enter__(self) -> DataLoader:
+    def __enter__(self) -> DataLoader[B]:
         return self
 
     def __exit__(

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import feedline
-from feedline import BucketBatchSampler, DataLoader, IterableDataset, get_worker_info, keep, pad
+from feedline import BucketBatchSampler, DataLoader, IterableDataset, get_worker_info
+from feedline.collate import keep, pad
 
 HERE = Path(__file__)
 

@@ -134,7 +134,10 @@ def test_lengths_that_vary_are_the_collate_fns_business() -> None:
     assert ids(values.check_shapes(of_shapes(*shapes, loader=True, collates="own"))) == []
     assert ids(values.check_shapes(of_shapes(*shapes, loader=True, collates="feedline"))) == []
     (finding,) = values.check_shapes(of_shapes(*shapes, loader=True))
-    assert (finding.severity, finding.code) == ("problem", "loader = DataLoader(dataset, collate=feedline.pad(0))")
+    assert (finding.severity, finding.code) == (
+        "problem",
+        "loader = DataLoader(dataset, collate=feedline.collate.pad(0))",
+    )
     (finding,) = values.check_shapes(of_shapes(*[(3, size, size) for size in range(8, 30)]))
     assert (finding.severity, finding.evidence["axes"]) == ("note", [1, 2])
     assert "axis=(1, 2)" in finding.code

@@ -15,7 +15,7 @@ from feedline.diagnose.preflight_checks import remedies
 
 HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "preflight.md").read_text()
-MACHINE = HERE / "src" / "feedline" / "diagnose" / "machine"
+MACHINE = HERE / "src" / "feedline" / "diagnose" / "preflight_checks"
 
 
 def blocks(language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tuning real datasets: what is said, drawn and written; nothing here depends on how fast the machine is."""
+"""TuneResult real datasets: what is said, drawn and written; nothing here depends on how fast the machine is."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from feedline import (
     OptionError,
     OptionTypeError,
     Stats,
-    Tuning,
-    pad,
+    TuneResult,
     threads_per_worker,
     tune,
 )
+from feedline.collate import pad
 from feedline.diagnose import deadline
 from feedline.diagnose.plotting import encoded
 from feedline.diagnose.tune import running, search, tuner
@@ -68,14 +68,14 @@ class Squares:
 
 
 @pytest.fixture(scope="module")
-def found() -> Tuning:
+def found() -> TuneResult:
     return tune(Squares(), step_ms=2, batch_size=8, **QUICK)
 
 
 # The result
 
 
-def test_the_result_is_data(found: Tuning) -> None:
+def test_the_result_is_data(found: TuneResult) -> None:
     assert {trial.setting for trial in found.trials} >= {TrialSetting(0, "thread"), TrialSetting(1, "thread")}
     assert found.best in found.trials
     assert (found.name, found.step) == ("Squares", 0.002)
@@ -86,7 +86,7 @@ def test_the_result_is_data(found: Tuning) -> None:
         found.name = "other"  # type: ignore[misc]
 
 
-def test_the_code_is_complete_and_gives_the_batches(found: Tuning) -> None:
+def test_the_code_is_complete_and_gives_the_batches(found: TuneResult) -> None:
     names: dict[str, Any] = {"dataset": Squares()}
     exec(found.code, names)
     with names["loader"] as loader:
@@ -94,7 +94,7 @@ def test_the_code_is_complete_and_gives_the_batches(found: Tuning) -> None:
     assert loader.num_workers == found.best.setting.workers
 
 
-def test_it_prints_what_was_found(found: Tuning) -> None:
+def test_it_prints_what_was_found(found: TuneResult) -> None:
     text = str(found)
     assert text.startswith("feedline tune: Squares, for a step of 2 ms\n\nTake ")
     for part in (found.code.splitlines()[-1], "batches/s", "no workers"):
@@ -105,14 +105,14 @@ def test_it_prints_what_was_found(found: Tuning) -> None:
     assert max(len(line) for line in text.splitlines() if line not in pasted) <= 120
 
 
-def test_json_can_write_it(found: Tuning) -> None:
+def test_json_can_write_it(found: TuneResult) -> None:
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["best"] in document["trials"]
     assert document["bottleneck"].keys() == {"name", "words", "remedy"}
     assert found.answer().exit_code == 0
 
 
-def test_pictures_and_the_page_are_written_whole_or_not_at_all(found: Tuning, tmp_path: Path) -> None:
+def test_pictures_and_the_page_are_written_whole_or_not_at_all(found: TuneResult, tmp_path: Path) -> None:
     found.plot(tmp_path / "curve.svg")
     assert "recommended: " in (tmp_path / "curve.svg").read_text()
     found.report(tmp_path / "page.html")
@@ -128,7 +128,7 @@ def test_pictures_and_the_page_are_written_whole_or_not_at_all(found: Tuning, tm
 
 
 def test_without_matplotlib_there_is_a_page_without_a_picture(
-    found: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     found.report(tmp_path / "page.html")
@@ -139,24 +139,24 @@ def test_without_matplotlib_there_is_a_page_without_a_picture(
         found.plot(tmp_path / "curve.svg")
 
 
-def test_everything_written_in_the_picture_can_be_read(found: Tuning) -> None:
+def test_everything_written_in_the_picture_can_be_read(found: TuneResult) -> None:
     best = replace(found.best, setting=TrialSetting(12, "process", prefetch=16, threads=4))
     for step in (0.002, 0.0):
         check_places(encoded(picture(replace(found, name="Data" * 50, step=step, best=best))))
 
 
 @pytest.mark.parametrize("file", ["curve.svg", "curve.png"])
-def test_letters_that_matplotlib_has_not_are_no_warning(found: Tuning, tmp_path: Path, file: str) -> None:
+def test_letters_that_matplotlib_has_not_are_no_warning(found: TuneResult, tmp_path: Path, file: str) -> None:
     replace(found, name="사진").plot(tmp_path / file)
     assert file.endswith(".png") or "Loading 사진" in (tmp_path / file).read_text()
 
 
-def test_a_picture_as_png(found: Tuning, tmp_path: Path) -> None:
+def test_a_picture_as_png(found: TuneResult, tmp_path: Path) -> None:
     found.plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_nothing_from_the_data_becomes_markup(found: Tuning) -> None:
+def test_nothing_from_the_data_becomes_markup(found: TuneResult) -> None:
     odd = replace(found, name="<script>alert(1)</script>", code="<b>", why="<i>", notes=("<u>",))
     from feedline.diagnose.tune.tune_page import html
 

@@ -15,7 +15,7 @@ from browser import Page, browser
 from test_tune import made
 from warm_host import host
 
-from feedline import FeedlineError, Tuning, cli
+from feedline import FeedlineError, TuneResult, cli
 from feedline.diagnose import deadline
 from feedline.diagnose.answer import write_or_say
 from feedline.diagnose.tune import running, search
@@ -180,15 +180,17 @@ def trials() -> Iterator[Trial]:
 
 
 @pytest.fixture(scope="module")
-def tuning() -> Tuning:
+def tuning() -> TuneResult:
     tried = tuple(trials())
     words = Bottleneck("step", "The step itself.", "nothing: a faster loader would change nothing.")
     code = "from feedline import DataLoader\n\nloader = DataLoader(dataset, num_workers=6)"
-    return Tuning("Photos", 0.02, tried, tried[4], True, "It is enough.", words, code, 31.0, True, 8.0, ("A note.",))
+    return TuneResult(
+        "Photos", 0.02, tried, tried[4], True, "It is enough.", words, code, 31.0, True, 8.0, ("A note.",)
+    )
 
 
 @pytest.fixture(scope="module")
-def page(tuning: Tuning, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(tuning: TuneResult, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     path = tmp_path_factory.mktemp("tuning") / "page.html"
     tuning.report(path)
     with browser() as opened:

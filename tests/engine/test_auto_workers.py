@@ -23,7 +23,16 @@ from kinds import few, thorough
 from scripted_pace import MOST, scripted
 
 import feedline
-from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionError, OptionTypeError, WorkerDied
+from feedline import (
+    ArrayDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    OptionError,
+    OptionTypeError,
+    Subset,
+    WorkerDied,
+)
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
 from feedline.engine.scaling import CannotHire, Scaling, needs_no_workers, scaling_for
@@ -89,9 +98,9 @@ def test_up_to_many_down_to_one_and_up_again(kind: dict[str, Any]) -> None:
         assert told(loader) == fixed()
         later = told(loader)
         stats = loader.stats()
-        assert [change.workers for change in stats.chosen.changes] == [3, 1, 4, 4, 2, 5, 1]
-        assert [change.batches for change in stats.chosen.changes] == list(script)
-        assert (stats.chosen.workers, stats.epoch.num_workers, stats.epoch.restarts) == (1, 1, 0)
+        assert [change.workers for change in stats.auto_workers.changes] == [3, 1, 4, 4, 2, 5, 1]
+        assert [change.batches for change in stats.auto_workers.changes] == list(script)
+        assert (stats.auto_workers.workers, stats.epoch.num_workers, stats.epoch.restarts) == (1, 1, 0)
         loader.set_epoch(1)
         assert told(loader) == later
 
@@ -278,9 +287,9 @@ def test_code_of_the_users_never_runs_in_a_process_that_workers_are_forked_from(
         read_by: set[int] = set()
         for _ in range(epochs):  # until it has decided, or a few: deciding takes 20 seconds on two cores
             read_by.update(int(pid) for batch in loader for pid in batch)
-            if loader.stats().chosen.settled:
+            if loader.stats().auto_workers.settled:
                 break
-        assert loader.stats().chosen.workers >= 1
+        assert loader.stats().auto_workers.workers >= 1
     assert os.getpid() not in read_by
 
 
@@ -289,7 +298,7 @@ def test_rows_of_arrays_in_memory_have_no_workers() -> None:
     with DataLoader(arrays, batch_size=4, num_workers="auto", persistent_workers=True) as loader:
         for _ in range(2):
             assert np.concatenate(list(loader)).tolist() == arrays.tolist()
-            chosen = loader.stats().chosen
+            chosen = loader.stats().auto_workers
             assert (chosen.workers, chosen.settled, loader.stats().epoch.num_workers) == (0, True, 0)
         assert "in memory" in str(chosen)
 
@@ -303,6 +312,14 @@ def test_there_are_no_workers_only_where_no_code_of_the_users_is_run() -> None:
         for name, value in others.items():
             assert not needs_no_workers(loader.options, job_of(arrays, **{name: value}))
         assert not needs_no_workers(loader.options, job_of(Quick()))
+
+
+def test_rows_of_a_file_that_is_mapped_have_workers(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(8, 2))
+    with DataLoader(mapped, num_workers="auto") as loader:
+        for dataset in (mapped, ArrayDataset(mapped[2:]), Subset(ArrayDataset(x=np.arange(8), y=mapped), [1, 2])):
+            assert not needs_no_workers(loader.options, job_of(dataset))
+        assert needs_no_workers(loader.options, job_of(ArrayDataset(mapped + 1)))
 
 
 def test_a_system_that_refuses_more_workers_has_as_many_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +354,7 @@ def test_threads_and_processes_that_were_never_needed_are_never_started() -> Non
         for _ in range(3):
             assert [row for (batch,) in loader for row in batch.tolist()] == list(range(40))
             assert loader.stats().workers == ()
-        assert loader.stats().chosen.workers == 0
+        assert loader.stats().auto_workers.workers == 0
 
 
 def job_of(dataset: Any, **more: Any) -> Job:
@@ -382,9 +399,9 @@ def test_a_loop_that_waits_gets_more_workers_and_is_told_why() -> None:
     with DataLoader(Sleepy(), num_workers="auto", **THREADS) as loader:
         for taken, batch in enumerate(loader):
             assert int(batch[0]) == taken
-            if loader.stats().chosen.workers > 1:
+            if loader.stats().auto_workers.workers > 1:
                 break
-        chosen = loader.stats().chosen
+        chosen = loader.stats().auto_workers
     assert chosen.workers == 2 or chosen.workers == feedline.machine.cpus.look().workers
     assert re.fullmatch(r"with 1 worker the loop waited \d+ % of its time", chosen.reason)
     assert f"{chosen.workers} workers, 2 batches ahead each (on trial): with 1 worker" in str(loader.stats())
@@ -404,7 +421,7 @@ class Numbers(IterableDataset[Any]):
 def test_a_stream_keeps_the_number_it_began_with() -> None:
     with DataLoader(Numbers(), batch_size=2, num_workers="auto", **THREADS) as loader:
         assert sorted(row for batch in loader for row in batch.tolist()) == list(range(10))
-        chosen = loader.stats().chosen
+        chosen = loader.stats().auto_workers
     assert (chosen.workers, chosen.settled) == (loader.num_workers, True)
     assert "a stream is shared out by the number of workers" in chosen.reason
 

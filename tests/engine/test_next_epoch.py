@@ -59,7 +59,9 @@ def test_all_of_a_short_epoch_is_read_ahead_and_no_more_than_one_epoch() -> None
     assert reads.rest() == []
 
 
-@pytest.mark.parametrize("options", [{**KEPT, "across_epochs": False}, {**THREADS, "persistent_workers": True}, FORK])
+@pytest.mark.parametrize(
+    "options", [{**KEPT, "prefetch_next_epoch": False}, {**THREADS, "persistent_workers": True}, FORK]
+)
 def test_nothing_is_read_ahead(options: dict[str, Any]) -> None:
     reads = Reads()
     with DataLoader(Noted(10, reads.writing, draws=False), batch_size=2, **options) as loader:

@@ -443,7 +443,7 @@ class AtOnce(Samples):
 
 NEVER: list[tuple[Any, dict[str, Any]]] = [
     (Samples(), {"collate_fn": list}),
-    (Samples(), {"collate": feedline.pad()}),
+    (Samples(), {"collate": feedline.collate.pad()}),
     (Samples(), {"on_error": "skip"}),
     (Samples(), {"batch_size": None}),
     (Samples(), {"num_workers": 1}),

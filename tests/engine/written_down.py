@@ -21,7 +21,7 @@ from feedline.messages.outcome import Outcome
 from feedline.messages.progress import IDLE
 from feedline.messages.task import Task
 from feedline.observe.meter import Meter, Spent
-from feedline.options import Care
+from feedline.options import ErrorPolicy
 from feedline.order.plan import MapTasks
 from feedline.resume.passed import Passed
 from feedline.resume.state import Place
@@ -67,7 +67,7 @@ class Crew:
     def __init__(self, splits: bool = False, **care: Any) -> None:
         self.ledger, self.workers, self.untold = Ledger(), Pipe(), list[str]()
         self.next_epoch = NextEpoch()
-        self.care = Care(**care)
+        self.care = ErrorPolicy(**care)
         workers: Any = self.workers
         self.division = Division()
         self.splitting = Splitting(NUMPY, self.division, self.ledger, workers) if splits else None

@@ -200,7 +200,7 @@ def test_joined_and_chosen_datasets_ask_the_one_inside() -> None:
     assert described(StackDataset(data, list("abcd"), data), 2) == "photos/2.jpg, photos/2.jpg"
     loader = feedline.DataLoader(Subset(data, [1, 3]), batch_size=2, on_error="skip")
     assert [batch.tolist() for batch in loader] == [[3]]
-    assert loader.errors[0].what == "photos/1.jpg"
+    assert loader.errors()[0].what == "photos/1.jpg"
 
 
 class Odd(Damaged):

@@ -31,7 +31,7 @@ def test_skip_makes_shorter_batches_and_replace_reads_on(kind: dict[str, Any]) -
     data = Leaky(10, {0, 5, 6, 9})
     loader = feedline.DataLoader(data, batch_size=4, on_error="skip", **kind)
     assert lists(loader) == [[1, 2, 3], [4, 7], [8]]
-    assert [(bad.index, bad.place, bad.seq, bad.error) for bad in loader.errors] == [
+    assert [(bad.index, bad.place, bad.seq, bad.error) for bad in loader.errors()] == [
         (None, 0, 0, "ValueError: torn record 0"),
         (None, 5, 1, "ValueError: torn record 5"),
         (None, 6, 1, "ValueError: torn record 6"),
@@ -39,7 +39,7 @@ def test_skip_makes_shorter_batches_and_replace_reads_on(kind: dict[str, Any]) -
     ]
     loader = feedline.DataLoader(data, batch_size=4, on_error="replace", **kind)
     assert lists(loader) == [[1, 2, 3, 4], [7, 8]]
-    assert [(bad.place, bad.seq) for bad in loader.errors] == [(0, 0), (5, 1), (6, 1), (9, 1)]
+    assert [(bad.place, bad.seq) for bad in loader.errors()] == [(0, 0), (5, 1), (6, 1), (9, 1)]
 
 
 class TorchLeaky(torch.utils.data.IterableDataset[Any]):
@@ -52,7 +52,7 @@ class TorchLeaky(torch.utils.data.IterableDataset[Any]):
 def test_the_same_under_torch(kind: dict[str, Any]) -> None:
     loader = feedline.torch.DataLoader(TorchLeaky(), batch_size=4, on_error="skip", **kind)
     assert lists(loader) == [[1, 2, 3], [4, 7], [8]]
-    assert [bad.place for bad in loader.errors] == [0, 5, 6, 9]
+    assert [bad.place for bad in loader.errors()] == [0, 5, 6, 9]
     assert lists(feedline.torch.DataLoader(TorchLeaky(), batch_size=4, on_error="replace", **kind)) == [
         [1, 2, 3, 4],
         [7, 8],
@@ -65,7 +65,7 @@ def test_shards_lose_their_own_bad_elements_only(kind: dict[str, Any], how: str)
     loader = feedline.DataLoader(Sharded(20, {0, 1, 7, 12}), batch_size=3, on_error=how, **kind)
     good = sorted(set(range(20)) - {0, 1, 7, 12})
     assert sorted(chain.from_iterable(lists(loader))) == good
-    assert len(loader.errors) == 4
+    assert len(loader.errors()) == 4
 
 
 @whole
@@ -74,7 +74,7 @@ def test_unbatched_elements(kind: dict[str, Any]) -> None:
     for how in ("skip", "replace"):
         loader = feedline.DataLoader(Leaky(5, {0, 3}), batch_size=None, on_error=how, **kind)
         assert list(loader) == [1, 2, 4]
-        assert [bad.place for bad in loader.errors] == [0, 3]
+        assert [bad.place for bad in loader.errors()] == [0, 3]
 
 
 @whole
@@ -82,7 +82,7 @@ def test_unbatched_elements(kind: dict[str, Any]) -> None:
 def test_batches_of_nothing_but_bad_elements_are_omitted(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(Leaky(9, {0, 1, 2, 6, 7, 8}), batch_size=3, on_error="skip", **kind)
     assert lists(loader) == [[3, 4, 5]]
-    assert [bad.seq for bad in loader.errors] == [0] * 3 + [2] * 3
+    assert [bad.seq for bad in loader.errors()] == [0] * 3 + [2] * 3
 
 
 def test_drop_last_drops_what_the_stream_leaves_over_and_nothing_else() -> None:
@@ -102,7 +102,7 @@ def test_a_generator_is_over_at_its_first_error_and_that_is_said(kind: dict[str,
     told = "".join(str(warning.message) for warning in said)
     assert "whatever was to come after that element is lost" in told
     assert "__len__ says 10 but it gave 6 elements" in told
-    assert [bad.place for bad in loader.errors] == [5]
+    assert [bad.place for bad in loader.errors()] == [5]
 
 
 @whole
@@ -125,7 +125,7 @@ def test_a_stream_that_only_fails_is_given_up(kind: dict[str, Any], how: str) ->
         warnings.simplefilter("always")
         assert lists(loader) == []
     assert "failed 1000 times in a row" in "".join(str(warning.message) for warning in said)
-    assert len(loader.errors) == stream.FAILURES_IN_A_ROW
+    assert len(loader.errors()) == stream.FAILURES_IN_A_ROW
 
 
 @whole
@@ -156,7 +156,7 @@ def test_every_good_element_arrives_for_any_kind_of_worker(
                 Leaky(size, bad), batch_size, on_error=how, shuffle_buffer=shuffle_buffer, seed=3, **kind
             )
             found.append(lists(loader))
-            assert sorted(error.place for error in loader.errors) == sorted(bad)
+            assert sorted(error.place for error in loader.errors()) == sorted(bad)
         assert found[0] == found[1] == found[2]
         delivered = list(chain.from_iterable(found[0]))
         assert (sorted(delivered) if shuffle_buffer else delivered) == good

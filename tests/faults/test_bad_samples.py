@@ -49,7 +49,7 @@ def test_skip_leaves_out_and_replace_takes_the_neighbour(kind: dict[str, Any], f
     data = dataset(10, {2, 3, 8, 9})
     loader = front(data, batch_size=4, on_error="skip", **kind)
     assert lists(loader) == [[0, 1], [4, 5, 6, 7]]
-    assert [(bad.index, bad.place, bad.seq, bad.epoch) for bad in loader.errors] == [
+    assert [(bad.index, bad.place, bad.seq, bad.epoch) for bad in loader.errors()] == [
         (2, 2, 0, 0),
         (3, 3, 0, 0),
         (8, 0, 2, 0),
@@ -58,14 +58,14 @@ def test_skip_leaves_out_and_replace_takes_the_neighbour(kind: dict[str, Any], f
     assert len(loader) == 3
     loader = front(data, batch_size=4, on_error="replace", **kind)
     assert lists(loader) == [[0, 1, 1, 4], [4, 5, 6, 7], [7, 7]]
-    assert [bad.replacement for bad in loader.errors] == [1, 4, 7, 7]
+    assert [bad.replacement for bad in loader.errors()] == [1, 4, 7, 7]
 
 
 @kinds_and_fronts
 def test_a_bad_sample_is_told_with_all_there_is(kind: dict[str, Any], front: Front) -> None:
     loader = front(Damaged(4, {1}), batch_size=2, on_error="skip", **kind)
     assert lists(loader) == [[0], [2, 3]]
-    (bad,) = loader.errors
+    (bad,) = loader.errors()
     assert bad.what == "photos/1.jpg"
     assert bad.error == "ValueError: truncated: 1"
     assert bad.trace.startswith("Traceback")
@@ -85,9 +85,9 @@ def test_unbatched_samples_are_left_out_or_replaced(kind: dict[str, Any], front:
 def test_nothing_but_bad_samples_is_an_epoch_without_batches(kind: dict[str, Any], front: Front, how: str) -> None:
     loader = front(Damaged(6, range(6)), batch_size=2, on_error=how, **kind)
     assert lists(loader) == []
-    assert [bad.index for bad in loader.errors] == list(range(6))
+    assert [bad.index for bad in loader.errors()] == list(range(6))
     assert lists(loader) == []
-    assert [bad.epoch for bad in loader.errors] == [0] * 6 + [1] * 6
+    assert [bad.epoch for bad in loader.errors()] == [0] * 6 + [1] * 6
 
 
 @settings(max_examples=few(25))
@@ -114,7 +114,7 @@ def test_what_arrives_is_what_is_good_for_any_kind_of_worker(
         for how, expected in (("skip", skipped), ("replace", replaced)):
             loader = front(dataset(size, bad), batch_size=batch_size, on_error=how, **kind)
             assert lists(loader) == expected
-            assert [sample.index for sample in loader.errors] == sorted(bad)
+            assert [sample.index for sample in loader.errors()] == sorted(bad)
 
 
 @four_kinds
@@ -159,7 +159,7 @@ def test_without_places_the_nearest_of_the_batch_is_taken(kind: dict[str, Any]) 
         Keyed(), sampler=["x", "y", "a", "b", "z", "?"], batch_size=3, on_error="replace", **kind
     )
     assert lists(loader) == [[1, 1, 1], [2, 2, 2]]
-    assert [(bad.index, bad.replacement) for bad in loader.errors] == [("x", "a"), ("y", "a"), ("z", "b"), ("?", "b")]
+    assert [(bad.index, bad.replacement) for bad in loader.errors()] == [("x", "a"), ("y", "a"), ("z", "b"), ("?", "b")]
 
 
 @four_kinds
@@ -167,14 +167,14 @@ def test_an_index_from_the_end_has_neighbours_too(kind: dict[str, Any]) -> None:
     data = Subset(Damaged(5, {3}), range(5))
     loader = feedline.DataLoader(data, sampler=[0, -2], batch_size=2, on_error="replace", **kind)
     assert lists(loader) == [[0, 4]]
-    assert [(bad.index, bad.replacement) for bad in loader.errors] == [(-2, 4)]
+    assert [(bad.index, bad.replacement) for bad in loader.errors()] == [(-2, 4)]
 
 
 @four_kinds
 def test_an_index_that_an_array_does_not_have_is_a_bad_sample(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(ArrayDataset(np.arange(5)), sampler=[1, 17, 3], batch_size=3, on_error="skip", **kind)
     assert [batch[0].tolist() for batch in loader] == [[1, 3]]
-    assert loader.errors[0].error.startswith("IndexError")
+    assert loader.errors()[0].error.startswith("IndexError")
 
 
 def test_drop_last_drops_what_the_sampler_leaves_over_and_nothing_else() -> None:
@@ -193,7 +193,7 @@ def test_errors_of_collating_are_raised_and_the_bad_samples_still_told(
         assert next(iterator) == [0, 2, 2]
     with pytest.raises(ValueError, match="2 are too few"):
         next(iterator)
-    assert [bad.index for bad in loader.errors] == [1]
+    assert [bad.index for bad in loader.errors()] == [1]
     loader.close()
 
 

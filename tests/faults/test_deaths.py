@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,29 @@ def test_only_who_died_at_a_sample_is_counted_against_it(tmp_path: Path) -> None
     with DataLoader(TwoThatKill(tmp_path / "once"), **options) as loader, pytest.warns(match="no batch is lost"):
         with pytest.raises(WorkerDied, match=r"^dataset\[2\] has killed 2 workers"):
             list(loader)
+
+
+class KillsAtOnce:
+    """The very first sample that is read kills, once."""
+
+    def __init__(self, once: Path) -> None:
+        self.once = once
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if not self.once.exists():
+            self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+def test_the_memory_of_a_worker_that_is_killed_at_its_first_task_is_known(tmp_path: Path) -> None:
+    # Not of a forked one: of those the system says itself what they had.
+    with DataLoader(KillsAtOnce(tmp_path / "once"), **{**SPAWN, "num_workers": 1}) as loader:
+        with pytest.warns(match=r"ran out of memory; it had \d+ MB in use when last looked at"):
+            assert len(list(loader)) == 4
 
 
 def test_max_deaths_is_how_often() -> None:

@@ -21,8 +21,8 @@ import feedline
 import feedline.torch
 from feedline import FeedlineError, OptionError, TooManyErrors
 from feedline.messages.outcome import BadSample, Outcome
-from feedline.options import Care
-from feedline.reading.bad_samples import KEPT, Mishaps
+from feedline.options import ErrorPolicy
+from feedline.reading.bad_samples import KEPT, BadSamples
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def test_more_than_max_errors_is_an_error_and_ends_the_iteration(kind: dict[str,
     assert "raise max_errors" in str(caught.value)
     assert isinstance(caught.value, FeedlineError)
     assert isinstance(caught.value, RuntimeError)
-    assert [bad.index for bad in loader.errors] == [1, 4, 7]
+    assert [bad.index for bad in loader.errors()] == [1, 4, 7]
     with pytest.raises(RuntimeError, match="was ended by an error"):
         next(iterator)
     with pytest.raises(StopIteration):
@@ -179,16 +179,16 @@ def test_the_same_bad_sample_counts_once(kind: dict[str, Any]) -> None:
     loader = feedline.DataLoader(Damaged(6, {1, 4}), batch_size=2, on_error="skip", max_errors=2, shuffle=True, **kind)
     for _ in range(4):
         list(loader)
-    assert len(loader.errors) == 8
+    assert len(loader.errors()) == 8
 
 
 @pytest.mark.parametrize("again", [lambda: np.int64(1), lambda: torch.tensor(1), lambda: [1], lambda: (1, [2])])
 def test_so_it_does_whatever_its_index_is(again: Callable[[], Any]) -> None:
-    mishaps, care = Mishaps(), Care(on_error="skip", max_errors=1)
+    bad_samples, care = BadSamples(), ErrorPolicy(on_error="skip", max_errors=1)
     for seq in range(3):
-        mishaps.take(Outcome(seq, bad=(BadSample(again(), 0, "", "ValueError"),)), care)
+        bad_samples.take(Outcome(seq, bad=(BadSample(again(), 0, "", "ValueError"),)), care)
     with pytest.raises(TooManyErrors):
-        mishaps.take(Outcome(3, bad=(BadSample("other", 0, "", "ValueError"),)), care)
+        bad_samples.take(Outcome(3, bad=(BadSample("other", 0, "", "ValueError"),)), care)
 
 
 def test_a_streams_elements_are_other_ones_each_epoch() -> None:
@@ -249,13 +249,15 @@ def test_a_share_of_a_stream() -> None:
 
 
 def test_the_list_is_bounded_and_the_count_is_not() -> None:
-    mishaps = Mishaps()
+    bad_samples = BadSamples()
     many = tuple(BadSample(index, 0, "", "ValueError") for index in range(KEPT + 5))
-    mishaps.take(Outcome(0, bad=many), Care(on_error="skip", max_errors=KEPT + 5))
-    assert len(mishaps.samples) == KEPT
-    assert mishaps.samples[-1].index == KEPT + 4
+    bad_samples.take(Outcome(0, bad=many), ErrorPolicy(on_error="skip", max_errors=KEPT + 5))
+    assert len(bad_samples.samples) == KEPT
+    assert bad_samples.samples[-1].index == KEPT + 4
     with pytest.raises(TooManyErrors, match=str(KEPT + 6)):
-        mishaps.take(Outcome(1, bad=(many[0]._replace(index=-1),)), Care(on_error="skip", max_errors=KEPT + 5))
+        bad_samples.take(
+            Outcome(1, bad=(many[0]._replace(index=-1),)), ErrorPolicy(on_error="skip", max_errors=KEPT + 5)
+        )
 
 
 def test_a_huge_message_is_shortened() -> None:
@@ -265,12 +267,12 @@ def test_a_huge_message_is_shortened() -> None:
 
     loader = feedline.DataLoader(Loud(1, ()), on_error="skip")
     list(loader)
-    assert len(pickle.dumps(loader.errors)) < 20_000
+    assert len(pickle.dumps(loader.errors())) < 20_000
 
 
 def test_a_loader_that_raises_has_no_errors_and_a_copy_begins_anew() -> None:
     assert feedline.DataLoader(Damaged(2, ())).errors == []
     loader = feedline.DataLoader(Damaged(2, {1}), on_error="skip")
     list(loader)
-    assert len(loader.errors) == 1
+    assert len(loader.errors()) == 1
     assert pickle.loads(pickle.dumps(loader)).errors == []

@@ -198,7 +198,7 @@ def test_a_deadly_sample_that_comes_often_kills_twice(tmp_path: Path) -> None:
         if __name__ == "__main__":
             options = dict(on_error="skip", multiprocessing_context="fork", num_workers=1)
             loader = DataLoader(Deadly(), 6, sampler=[5, 5, 5, 5, 5, 5, 1, 5, 2, 5, 5, 5], **options)
-            print([batch.tolist() for batch in loader], len(loader.errors))
+            print([batch.tolist() for batch in loader], len(loader.errors()))
         """,
     )
     assert done.stdout.count("WARNING") == 2
@@ -281,7 +281,7 @@ def test_a_neighbour_that_kills_is_the_one_that_is_named(tmp_path: Path) -> None
         if __name__ == "__main__":
             options = dict(on_error="replace", multiprocessing_context="fork", num_workers=1)
             loader = DataLoader(Damaged(), 2, sampler=[4, 5, 7, 8], **options)
-            print([batch.tolist() for batch in loader], loader.errors[0].index, loader.errors[0].error)
+            print([batch.tolist() for batch in loader], loader.errors()[0].index, loader.errors()[0].error)
         """,
     )
     assert done.stdout.count("reading dataset[6] in the stead of dataset[5]") == 2

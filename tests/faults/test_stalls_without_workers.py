@@ -195,7 +195,7 @@ def test_a_timeout_ends_what_the_main_thread_waits_for(how: str, only_when_stuck
     assert SAMPLE in str(caught.value)
     assert f"in {how}" in str(caught.value)
     assert "num_workers=1" in str(caught.value)
-    assert loader.errors == []
+    assert loader.errors() == []
     assert signal.getsignal(ASK) is signal.SIG_DFL
     dataset.how = ""
     dataset.begun.clear()

@@ -143,12 +143,12 @@ def test_a_stateful_loader_made_anew_has_our_options():
 
 @pytest.mark.parametrize("way", ["passed", "from a hook"])
 def test_a_loader_made_anew_collates_as_before(way):
-    noting, options = Noting(), {"collate": feedline.torch.stack}
+    noting, options = Noting(), {"collate": feedline.torch.collate.stack}
     module = Module() if way == "passed" else FromHooks(feedline.torch.DataLoader, options)
     loaders = feedlines(**options) if way == "passed" else None
     trainer(callbacks=[noting]).predict(module, loaders, return_predictions=False)
     assert noting.loader is not loaders
-    assert noting.loader.collate_fn == feedline.torch.compose(feedline.torch.stack)
+    assert noting.loader.collate_fn == feedline.torch.collate.compose(feedline.torch.collate.stack)
 
 
 def test_ranks_get_a_distributed_sampler_and_keep_our_engine(tmp_path):

@@ -9,9 +9,9 @@ import torch
 import torch.utils.data
 
 import feedline
-from feedline import OptionError, accumulate, gradient_noise, largest_batch, warmup
+from feedline import OptionError, accumulate, largest_batch, warmup
 from feedline.practice.largest import is_out_of_memory
-from feedline.torch import DataLoader, TensorDataset, measure_gradient_noise
+from feedline.torch import DataLoader, TensorDataset, gradient_noise
 
 
 def made_data(samples: int) -> TensorDataset:
@@ -112,7 +112,7 @@ def test_measured_noise_is_that_of_the_gradients_themselves():
     before = copy.deepcopy(model.state_dict())
     seen = Seen(model)
     loader = DataLoader(data, batch_size=4, shuffle=True)
-    found = measure_gradient_noise(seen, model.parameters(), loader, steps=4, rounds=32)
+    found = gradient_noise(seen, model.parameters(), loader, steps=4, rounds=32)
     assert found.rounds == 6  # whole groups only
     assert len(seen.batches) == 24  # and no work for others
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -120,7 +120,7 @@ def test_measured_noise_is_that_of_the_gradients_themselves():
     rounds = [seen.batches[start : start + 4] for start in range(0, 24, 4)]
     small = torch.stack([torch.stack([flat(model, *batch) for batch in each]) for each in rounds])
     large = torch.stack([flat(model, *(torch.cat(parts) for parts in zip(*each, strict=True))) for each in rounds])
-    expected = gradient_noise(small.numpy(), large.numpy(), 4, 16)
+    expected = feedline.gradient_noise(small.numpy(), large.numpy(), 4, 16)
     assert (found.scale, found.low, found.high) == pytest.approx((expected.scale, expected.low, expected.high))
 
 
@@ -129,7 +129,7 @@ def test_measuring_stops_after_its_rounds_and_leaves_unused_parameters_out():
     unused = torch.nn.Parameter(torch.ones(3))
     seen = Seen(model)
     loader = torch.utils.data.DataLoader(made_data(400), batch_size=4)
-    found = measure_gradient_noise(seen, [*model.parameters(), unused], loader, steps=2, rounds=5)
+    found = gradient_noise(seen, [*model.parameters(), unused], loader, steps=2, rounds=5)
     assert (found.rounds, len(seen.batches)) == (5, 10)
 
 
@@ -137,18 +137,18 @@ def test_too_few_batches_to_measure_with_are_refused():
     model = made_model()
     loader = DataLoader(made_data(4 * 4 * 4 + 15), batch_size=4)  # the last group has a short batch
     with pytest.raises(OptionError, match="for 4 rounds of 4 batches of 4 samples"):
-        measure_gradient_noise(Seen(model), model.parameters(), loader, steps=4)
+        gradient_noise(Seen(model), model.parameters(), loader, steps=4)
     with pytest.raises(OptionError, match="requires a gradient"):
-        measure_gradient_noise(Seen(model), [torch.zeros(1)], loader)
+        gradient_noise(Seen(model), [torch.zeros(1)], loader)
 
 
 def test_the_noise_of_batches_that_cannot_be_counted_is_measured_by_a_count():
     model = made_model()
     batches = list(torch.utils.data.DataLoader(made_data(4 * 2 * 5), batch_size=4))
     with pytest.raises(OptionError, match="Pass count="):
-        measure_gradient_noise(Seen(model), model.parameters(), batches, steps=2)
-    of_list = measure_gradient_noise(Seen(model), model.parameters(), batches, steps=2, count=lambda b: len(b[0]))
-    assert of_list == measure_gradient_noise(
+        gradient_noise(Seen(model), model.parameters(), batches, steps=2)
+    of_list = gradient_noise(Seen(model), model.parameters(), batches, steps=2, count=lambda b: len(b[0]))
+    assert of_list == gradient_noise(
         Seen(model), model.parameters(), DataLoader(made_data(4 * 2 * 5), batch_size=4), steps=2
     )
 
@@ -165,8 +165,8 @@ def as_pairs(samples):
     [
         {"batch_size": 2, "collate_fn": list},
         {"batch_size": 2, "collate_fn": as_pairs},
-        {"batch_size": 2, "collate": feedline.keep},
-        {"batch_size": 2, "collate": feedline.torch.detection()},
+        {"batch_size": 2, "collate": feedline.collate.keep},
+        {"batch_size": 2, "collate": feedline.torch.collate.detection()},
         {"batch_sampler": [[0, 1], [2, 3], [4, 5], [6]], "collate_fn": list},
         {"batch_size": 2, "collate_fn": list, "num_workers": 1},
     ],
@@ -204,15 +204,15 @@ def vector(model, batch):
 def test_a_loss_without_a_gradient_to_measure_is_refused(loss, says):
     model, loader = made_model(), DataLoader(made_data(80), batch_size=4)
     with pytest.raises(OptionError, match=says):
-        measure_gradient_noise(lambda batch: loss(model, batch), model.parameters(), loader, steps=2)
+        gradient_noise(lambda batch: loss(model, batch), model.parameters(), loader, steps=2)
 
 
 def test_a_model_is_not_its_parameters():
     model, loader = made_model(), DataLoader(made_data(80), batch_size=4)
     with pytest.raises(OptionError, match=r"parameters is a model \(Sequential\): pass model.parameters"):
-        measure_gradient_noise(Seen(model), model, loader)
+        gradient_noise(Seen(model), model, loader)
     with pytest.raises(OptionError, match="parameters must be tensors"):
-        measure_gradient_noise(Seen(model), 3, loader)
+        gradient_noise(Seen(model), 3, loader)
 
 
 def test_torchs_own_errors_are_known():

@@ -358,11 +358,11 @@ def test_damaged_files_are_left_out_and_named(tmp_path: Path, stored: bool, kind
     with DataLoader(data, batch_size=2, on_error="skip", **kind) as loader:
         labels = [label for _, labels in loader for label in labels]
     assert labels == [0, 0]
-    assert [error.index for error in loader.errors] == [1, 3]
-    for error, name in zip(loader.errors, ("a/2.jpg", "b/1.jpg"), strict=True):
+    assert [error.index for error in loader.errors()] == [1, 3]
+    for error, name in zip(loader.errors(), ("a/2.jpg", "b/1.jpg"), strict=True):
         assert error.what.endswith(name)
         assert name in error.error
-    assert "begins with b'<html>not fo'" in loader.errors[1].error
+    assert "begins with b'<html>not fo'" in loader.errors()[1].error
 
 
 def wobble(pixels: np.ndarray) -> float:

@@ -108,7 +108,7 @@ def test_poison_is_named_and_passed_over() -> None:
     stream = GeneratorStream(lambda: iter(["1", "two", "3"]), decode=int)
     with DataLoader(stream, 2, on_error="skip") as loader:
         assert [each for batch in loader for each in batch.tolist()] == [1, 3]
-        (bad,) = loader.errors
+        (bad,) = loader.errors()
         assert "element 1 of" in str(bad.trace)
 
 

@@ -211,7 +211,7 @@ def test_poison_is_named_and_passed_over(broker: Broker, topic: str) -> None:
     )
     with DataLoader(stream, 2, on_error="skip") as loader:
         assert [each for batch in loader for each in batch.tolist()] == [12, 13]
-        (bad,) = loader.errors
+        (bad,) = loader.errors()
     assert f"offset 1 of partition 2 of topic '{topic}'" in bad.what
 
 

@@ -109,7 +109,7 @@ def test_only_what_fails_is_skipped(server: ObjectServer, place: ObjectStore, ki
     data = ObjectDataset(place, names, decode=decode)
     with DataLoader(data, 4, collate_fn=list, on_error="skip", **kind) as loader:
         assert list(loader) == [[1, 2, 3, 4], [6, 7, 8], [9, 10, 11]]
-        (bad,) = loader.errors
+        (bad,) = loader.errors()
     assert bad.index == 4
     assert bad.what == f"s3://samples/set/{names[4]}"
 

@@ -486,7 +486,7 @@ def test_a_damaged_row_group_is_named_and_the_next_one_follows(tmp_path: Path) -
         list(ParquetStream(path))
     with DataLoader(ParquetStream(path), 4, collate_fn=as_list, on_error="skip") as loader:
         assert ids(flat(loader)) == [*range(8), *range(12, ROWS)]
-        assert len(loader.errors) == 1
+        assert len(loader.errors()) == 1
     reading = iter(ParquetStream(path))
     list(islice(reading, 8))
     with pytest.raises(SourceError):
@@ -496,7 +496,7 @@ def test_a_damaged_row_group_is_named_and_the_next_one_follows(tmp_path: Path) -
     assert ids(again) == list(range(12, ROWS))
     with DataLoader(rows, 4, collate_fn=as_list, on_error="skip") as loader:
         assert ids(flat(loader)) == [*range(8), *range(12, ROWS)]
-        assert [bad.index for bad in loader.errors] == [8, 9, 10, 11]
+        assert [bad.index for bad in loader.errors()] == [8, 9, 10, 11]
 
 
 def test_files_that_differ(tmp_path: Path, files: list[Path]) -> None:
@@ -527,7 +527,7 @@ def test_a_transform_that_fails_names_the_row(files: list[Path]) -> None:
         assert len(flat(loader)) == ROWS - 1
     with DataLoader(ParquetDataset(files, ["id"], transform=picky), 30, collate_fn=list, on_error="skip") as loader:
         assert len(flat(loader)) == ROWS - 1
-        assert loader.errors[0].what.endswith("1.parquet: row 2")
+        assert loader.errors()[0].what.endswith("1.parquet: row 2")
 
 
 def test_no_rows_at_all(tmp_path: Path) -> None:
@@ -585,7 +585,7 @@ def test_a_value_that_cannot_be_read_is_one_row(tmp_path: Path, source: Any) -> 
     path = with_a_bad_text(tmp_path / "bad.parquet")
     with DataLoader(source(path), batch_size=2, on_error="skip") as loader:
         assert [number for batch in loader for number in batch["id"].tolist()] == [0, 1, 3, 4, 5]
-        [error] = loader.errors
+        [error] = loader.errors()
     assert "'text'" in error.error
     if source is ParquetStream:
         assert f"{path}: rows 0 to 5, of which row 2" in error.error

@@ -133,7 +133,7 @@ def test_it_goes_on_where_it_was(sizes: list[int], after: int, workers: int, shu
 def test_a_unit_that_cannot_be_opened_is_told_once_and_the_next_follows() -> None:
     with DataLoader(Numbers([2, -1, 3]), 2, collate_fn=list, on_error="skip") as loader:
         assert [number for batch in loader for number in batch] == [0, 1, 2000, 2001, 2002]
-        assert [bad.error for bad in loader.errors] == ["ValueError: unit 1 is broken"]
+        assert [bad.error for bad in loader.errors()] == ["ValueError: unit 1 is broken"]
 
 
 def test_a_state_of_something_else_is_refused() -> None:

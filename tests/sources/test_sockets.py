@@ -264,7 +264,7 @@ def test_poison_is_named_and_passed_over() -> None:
         stream = SocketStream(address, request=ask, decode=int, timeout=300)
         with DataLoader(stream, 2, on_error="skip") as loader:
             assert [each for batch in loader for each in batch.tolist()] == [1, 3]
-            (bad,) = loader.errors
+            (bad,) = loader.errors()
         assert f"record 1 of {address}" in str(bad) or f"record 1 of {address}" in bad.trace
         with DataLoader(stream, 2) as loader, pytest.raises(ValueError, match="invalid literal") as raised:
             list(loader)

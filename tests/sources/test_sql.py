@@ -310,7 +310,7 @@ def test_nothing_stays_open_and_the_row_is_named_in_errors(url: str) -> None:
     assert "feedline: at row 2: id = 3, path = 'images/003.jpg', label = 0" in caught.value.__notes__[0]
     with DataLoader(data, 4, on_error="skip") as loader:
         assert sum(len(batch) for batch in loader) == 0
-    assert "path = 'images/001.jpg'" in loader.errors[0].what
+    assert "path = 'images/001.jpg'" in loader.errors()[0].what
 
 
 def test_transform_has_its_samples_own_rng(url: str) -> None:

@@ -216,7 +216,7 @@ def test_what_cannot_be_streamed_is_told(url: str, query: str, key: Any, error: 
 def test_a_row_that_is_left_out_is_named(url: str) -> None:
     with DataLoader(SQLStream(url, QUERY, "id", load=lambda row: 1 // (row["id"] - 8)), 4, on_error="skip") as loader:
         assert len(flat(loader)) == len(KEYS) - 1
-        assert [each.what for each in loader.errors] == ["at the row with id = 8"]
+        assert [each.what for each in loader.errors()] == ["at the row with id = 8"]
 
 
 def test_keys_that_a_collation_takes_for_the_same_come_once(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_what_is_missing_in_a_bucket_is_named_and_left_out(place: ObjectStore) -
     data = FilesDataset(["cat/0.png", "cat/none.png", "cat/1.png"], root=place)
     with DataLoader(data, batch_size=3, on_error="skip") as loader:
         assert [len(batch) for batch in loader] == [2]
-    assert [error.what for error in loader.errors] == ["s3://samples/files/train/cat/none.png"]
+    assert [error.what for error in loader.errors()] == ["s3://samples/files/train/cat/none.png"]
 
 
 def test_urls_of_one_bucket(objects: ObjectServer, place: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ def test_a_shard_that_changed_is_no_bad_sample(tmp_path: Path) -> None:
     with DataLoader(TarStream(shards), 2, collate_fn=as_list, on_error="skip") as loader:
         loader.load_state_dict(state)
         assert len(flat(loader)) == len(SAMPLES) - 4
-        assert "a-0.tar: there is no such file" in loader.errors[0].error
+        assert "a-0.tar: there is no such file" in loader.errors()[0].error
 
 
 def test_a_state_knows_the_folders_of_shards(tmp_path: Path) -> None:

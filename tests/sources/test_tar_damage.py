@@ -65,8 +65,8 @@ def test_damage_is_named_and_the_next_shard_follows(tmp_path: Path, kind: str) -
     [good] = write(tmp_path / "good.tar")
     with DataLoader(TarStream([shard, good]), 100, collate_fn=as_list, on_error="skip") as loader:
         keys = [sample["__key__"] for sample in flat(loader)]
-        assert len(loader.errors) == 1
-        assert "bad.tar" in loader.errors[0].error
+        assert len(loader.errors()) == 1
+        assert "bad.tar" in loader.errors()[0].error
     before = [sample["__key__"] for sample in SAMPLES[:5]] if kind in DAMAGES[:4] else []
     before = before[:-1] if kind in DAMAGES[1:4] else before  # whether it was whole is not known
     assert keys == before + [sample["__key__"] for sample in SAMPLES]
@@ -89,7 +89,7 @@ def test_missing_shards(tmp_path: Path, shards: list[Path]) -> None:
         TarDataset(tmp_path / "none.tar")
     with DataLoader(TarStream([tmp_path / "none.tar", *shards]), 3, collate_fn=as_list, on_error="skip") as loader:
         assert len(flat(loader)) == 10
-        assert "none.tar: there is no such file" in loader.errors[0].error
+        assert "none.tar: there is no such file" in loader.errors()[0].error
 
 
 def test_an_archive_without_samples(tmp_path: Path, shards: list[Path]) -> None:
@@ -116,7 +116,7 @@ def test_what_comes_twice(tmp_path: Path, names: list[str], message: str, others
         TarDataset(shard)
     with DataLoader(TarStream(shard), 10, collate_fn=as_list, on_error="skip") as loader:
         assert [sample["__key__"] for sample in flat(loader)] == others
-        assert len(loader.errors) == 1
+        assert len(loader.errors()) == 1
     with pytest.raises(SourceError, match=message):
         list(TarStream(shard))
 
@@ -241,7 +241,7 @@ def test_a_sample_that_is_too_large_is_named_and_the_next_one_follows(tmp_path: 
             list(source)
         with DataLoader(source, 1, collate_fn=as_list, on_error="skip") as loader:
             assert [sample["__key__"] for [sample] in loader] == ["a", "c"]
-            assert "a larger max_bytes= reads it" in loader.errors[0].error
+            assert "a larger max_bytes= reads it" in loader.errors()[0].error
     assert [len(sample.get("bin", "")) for sample in TarStream(shard)] == [0, 3_000_000, 0]
 
 

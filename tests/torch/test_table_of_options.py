@@ -46,7 +46,9 @@ def make_options() -> Iterator[ModuleType]:
 @each_loader
 def test_a_signature_has_the_tables_names_types_and_defaults(loader: Any) -> None:
     taken = {name: (each.annotation, each.default) for name, each in inspect.signature(loader).parameters.items()}
-    assert taken == {name: (row.takes, row.default) for name, row in LOADERS[loader].items()}
+    expected = {name: (row.takes, row.default) for name, row in LOADERS[loader].items()}
+    batch = "B" if loader is feedline.DataLoader else "T"  # what collate_fn returns is what batches are
+    assert taken == expected | {"collate_fn": (f"Callable[[Any], {batch}] | None", None)}
 
 
 @each_loader
@@ -86,7 +88,7 @@ def test_a_loader_has_its_options_as_attributes(loader: Any) -> None:
 @each_loader
 def test_a_loader_can_be_made_anew_from_its_attributes(loader: Any) -> None:
     """As Lightning does it."""
-    given = {"batch_size": 2, "drop_last": True, "on_stall": "restart", "max_deaths": 5, "across_epochs": False}
+    given = {"batch_size": 2, "drop_last": True, "on_stall": "restart", "max_deaths": 5, "prefetch_next_epoch": False}
     first = loader([1, 2, 3], **given)
     names = LOADERS[loader].keys() - {"collate", "shuffle", "prefetch_factor", "batch_sampler", "sampler"}
     again = loader(**{name: getattr(first, name) for name in names})
@@ -118,6 +120,7 @@ def test_the_engine_is_given_only_what_it_reads() -> None:
     assert {each.name for each in fields(Options)} == set(re.findall(r"\b_?options\.(\w+)", engine)) - {
         "needed",
         "option",
+        "worker_count",
     }
     jobs = "\n".join(text for text in reading if "Job" in text)
     assert {each.name for each in fields(Job)} <= set(re.findall(r"\b_?job\.(\w+)", jobs))

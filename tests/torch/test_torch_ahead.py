@@ -180,7 +180,7 @@ def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: boo
     assert reads.rest() == []
 
 
-@pytest.mark.parametrize("off", [{**KEPT, "across_epochs": False}, TURNS], ids=["switched off", "in turn"])
+@pytest.mark.parametrize("off", [{**KEPT, "prefetch_next_epoch": False}, TURNS], ids=["switched off", "in turn"])
 def test_nothing_is_read_early_where_that_is_switched_off_and_where_workers_take_turns(off: dict[str, Any]) -> None:
     reads = Reads()
     with DataLoader(Noted(10, reads.writing), 2, **off) as loader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from typing import Any
 
@@ -54,16 +55,28 @@ def test_the_batches_of_any_fixed_number_with_torchs_order(kind: dict[str, Any],
     with DataLoader(Drawing(draw), num_workers="auto", **options) as loader:
         scripted(loader, {2: 3, 5: 1, 9: None, 10: 2})
         assert told(loader) == fixed
-        assert [change.workers for change in loader.stats().chosen.changes] == [3, 1, 1, 2]
+        assert [change.workers for change in loader.stats().auto_workers.changes] == [3, 1, 1, 2]
 
 
 def test_there_are_no_workers_for_tensors_in_memory_and_torchs_loader_agrees() -> None:
     data = torch.utils.data.TensorDataset(torch.arange(40))
     with DataLoader(data, batch_size=4, shuffle=True, num_workers="auto") as loader:
         ours = told(loader)
-        assert (loader.stats().chosen.workers, loader.stats().workers) == (0, ())
+        assert (loader.stats().auto_workers.workers, loader.stats().workers) == (0, ())
     with_workers = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True, num_workers=1)
     assert ours == told(with_workers)
+
+
+def test_workers_that_are_kept_go_when_none_are_needed_any_more() -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(40))
+    with DataLoader(data, batch_size=4, num_workers="auto", persistent_workers=True, timeout=60) as loader:
+        batches = told(loader)
+        (worker,) = loader.stats().workers
+        loader.timeout = 0
+        assert told(loader) == batches
+        assert (loader.stats().auto_workers.workers, loader.stats().kind) == (0, "")
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker.pid, 0)
 
 
 def test_num_workers_is_an_int_that_a_loader_made_again_takes_for_auto() -> None:
@@ -89,7 +102,7 @@ def test_num_workers_is_an_int_that_a_loader_made_again_takes_for_auto() -> None
 def test_a_number_that_is_set_later_counts() -> None:
     with DataLoader(Drawing(), batch_size=4, num_workers="auto", workers="thread") as loader:
         list(loader)
-        assert loader.stats().chosen is not None
+        assert loader.stats().auto_workers is not None
         loader.num_workers = 3
         list(loader)
-        assert (loader.stats().chosen, loader.stats().epoch.num_workers) == (None, 3)
+        assert (loader.stats().auto_workers, loader.stats().epoch.num_workers) == (None, 3)

@@ -18,8 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 import feedline
 from feedline import CollateError
 from feedline.collate.making import Making
-from feedline.torch import DataLoader, compose, detection, drop_invalid, keep, pack, pad, stack
-from feedline.torch.collators import TENSORS
+from feedline.torch import DataLoader
+from feedline.torch.collate import TENSORS, compose, detection, drop_invalid, keep, pack, pad, stack
 
 WAYS = [filled, strided, flipped]
 
@@ -163,7 +163,7 @@ def test_subclasses_and_conjugates_are_tensors():
 
 def test_the_cores_collator_says_where_to_get_the_one_for_tensors():
     with pytest.raises(CollateError, match=r"from feedline\.torch"):
-        feedline.pad()([torch.ones(2)])
+        feedline.collate.pad()([torch.ones(2)])
 
 
 class Texts(torch.utils.data.Dataset[Any]):
@@ -175,7 +175,7 @@ class Texts(torch.utils.data.Dataset[Any]):
         return {"tokens": torch.arange(size) + i, "label": i, "boxes": torch.full((i % 3, 4), float(i))}
 
 
-WITH = {"tokens": feedline.pad(-1), "boxes": keep}
+WITH = {"tokens": feedline.collate.pad(-1), "boxes": keep}
 
 
 def by_hand(samples: list[Any]) -> Any:
@@ -184,7 +184,7 @@ def by_hand(samples: list[Any]) -> Any:
     lengths = torch.tensor(list(map(len, tokens)))
     mask = torch.arange(data.shape[1]) < lengths[:, None]
     return {
-        "tokens": feedline.Padded(data, mask, lengths),
+        "tokens": feedline.collate.Padded(data, mask, lengths),
         "label": torch.tensor([sample["label"] for sample in samples]),
         "boxes": [sample["boxes"] for sample in samples],
     }

@@ -1,4 +1,4 @@
-"""Tuning what torch's users have."""
+"""TuneResult what torch's users have."""
 
 from __future__ import annotations
 

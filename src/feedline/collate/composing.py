@@ -135,7 +135,7 @@ class compose(Collator):
     A mapping names fields (those left out are collated by default), a tuple goes by place, and both may be nested. A
     function may stand for a collator: it gets the list of that field's values.
 
-    >>> from feedline import pad
+    >>> from feedline.collate import pad
     >>> ways = compose({"tokens": pad(lengths=False), "boxes": keep, "name": max})
     >>> batch = ways([{"tokens": [5], "boxes": [1], "name": "a", "label": 3},
     ...               {"tokens": [6, 7], "boxes": [], "name": "b", "label": 4}])

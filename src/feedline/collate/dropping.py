@@ -31,7 +31,7 @@ class drop_invalid(Collator):
 
     A batch of which nothing is left is not delivered. `loader.stats().collate` counts both.
 
-    >>> from feedline import keep
+    >>> from feedline.collate import keep
     >>> drop_invalid()([1, None, 3])
     array([1, 3])
     >>> drop_invalid({"x": keep}, valid=lambda sample: sample["x"])([{"x": [1]}, {"x": []}])

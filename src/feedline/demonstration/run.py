@@ -51,7 +51,7 @@ def run(folder: Path, count: int, epochs: int, workers: int, screen: Screen) -> 
     order = balanced(labels)
     drawn = {index for _ in range(epochs) for index in order}  # each iteration by hand is the next epoch
     if wrong := sorted(set(outcome["unreadable"]) ^ (drawn & set(damaged))):
-        training.problems.append(f"loader.errors should have just the damaged files; missing or too many: {wrong}")
+        training.problems.append(f"loader.errors() should have just the damaged files; missing or too many: {wrong}")
     for problem in training.problems:
         screen.heading(f"problem  {problem}", "bold red")
     about = {"folder": str(folder), "report": report, "seconds": seconds, "problems": training.problems}
@@ -86,7 +86,7 @@ def ending(training: Training, screen: Screen) -> dict[str, Any]:
     screen.say(f"{flow.samples:,} images in {flow.seconds:.1f} s: {flow.samples_per_second:,.0f} images/s.")
     screen.say(f"Training waited {flow.waiting_share:.0%} of its time for them.", "loader.stats()")
     came_up = counted(sum(times.values()), "time")
-    screen.say(f"{counted(len(times), 'damaged file')} came up {came_up}:", "loader.errors")
+    screen.say(f"{counted(len(times), 'damaged file')} came up {came_up}:", "loader.errors()")
     for index in sorted(times):
         screen.say(f"  index {index:5}  images/{reasons[index]}")
     screen.say(f"{accuracy:.1%} of the validation images are told right; of the rare classes {of_rare:.1%}.")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline import DataLoader, Flow, WeightedRandomSampler, weights_from_labels
+from feedline import DataLoader, EpochStats, WeightedRandomSampler, weights_from_labels
 from feedline.demonstration.images import CLASSES, VIEW, shapes, writing
 from feedline.demonstration.screen import Screen
 from feedline.errors.counting import counted
@@ -91,7 +91,7 @@ class Training:
 
     def __init__(self, folder: Path, screen: Screen) -> None:
         self.images, self.validation = shapes(folder, "train"), shapes(folder, "validation")
-        self.epochs, self.errors, self.flow = list[dict[str, Any]](), list[BadSample](), Flow()
+        self.epochs, self.errors, self.flow = list[dict[str, Any]](), list[BadSample](), EpochStats()
         self.problems: list[str] = []  # whatever is not as it should be
         self.right = np.zeros(len(self.validation), np.bool_)  # which validation images the model tells right
         self._folder, self._screen, self._model = folder, screen, Classifier(VIEW * VIEW, 256, len(CLASSES))
@@ -106,7 +106,7 @@ class Training:
             learned = self._teach(loader, [], until=len(loader) // 2)
             with writing(self._folder):
                 state.write_text(json.dumps(loader.state_dict()))
-            self.flow, self.errors = loader.stats().total, loader.errors
+            self.flow, self.errors = loader.stats().total, loader.errors()
         before = len(learned)
         say(f"Stopped after {before} of the {len(loader)} batches of epoch {stop_in + 1}.")
         say(f"Saved: {state}", "loader.state_dict()")
@@ -118,7 +118,7 @@ class Training:
             exact = self._compare(learned, before, stop_in, workers)
             for _ in range(stop_in + 1, epochs):
                 self._finish(loader, [])
-            self.flow, self.errors = self.flow.plus(loader.stats().total), self.errors + loader.errors
+            self.flow, self.errors = self.flow.plus(loader.stats().total), self.errors + loader.errors()
         about = {"epoch": stop_in + 1, "before": before, "batches": len(learned), "exact": exact}
         return {**about, "workers_before": workers_before, "workers_after": workers}
 
@@ -162,7 +162,7 @@ def facts(loader: DataLoader, learned: Learned) -> dict[str, Any]:
     """How an epoch goes, and how fast the images come; epochs are counted from 1, as people count."""
     flow, loss = loader.stats().epoch, float(np.mean([loss for loss, _ in learned]))
     speed = {"images_per_second": flow.samples_per_second, "waited": flow.waiting_share}
-    return {"number": flow.epoch + 1, "num_workers": flow.num_workers, **speed, "loss": loss}
+    return {"number": flow.number + 1, "num_workers": flow.num_workers, **speed, "loss": loss}
 
 
 def fingerprint(images: Floats, labels: Labels) -> str:

@@ -1,6 +1,6 @@
 """Batches that the loop makes itself (num_workers=0), watched: one that does not come is explained, or given up.
 
-Takes: the inline workers, the user's wishes (`Care`, `timeout`). Gives: warnings, and `WorkerTimeout`.
+Takes: the inline workers, the user's wishes (`ErrorPolicy`, `timeout`). Gives: warnings, and `WorkerTimeout`.
 Promises: the same report as with workers, made by the watchdog's thread, which looks on while the loop is stuck; time
 spent at a debugger's prompt does not count; a batch pays for none of it unless there is a `timeout`.
 Not its job: the thread (supervise.watchdog), the sentences (supervise.telling).
@@ -14,7 +14,7 @@ from types import FrameType
 
 from feedline.engine.ledger import Part
 from feedline.errors import WorkerTimeout
-from feedline.options import Care
+from feedline.options import ErrorPolicy
 from feedline.supervise import telling
 from feedline.supervise.interrupt import Interrupt, TimeIsUp
 from feedline.supervise.policy import Patience, Step
@@ -33,10 +33,10 @@ class InlineWatch:
     """One iteration's."""
 
     def __init__(
-        self, workers: InlineWorkers, care: Care, timeout: float, describe: telling.Describe, warn: Warn
+        self, workers: InlineWorkers, error_policy: ErrorPolicy, timeout: float, describe: telling.Describe, warn: Warn
     ) -> None:
         self._workers = workers
-        self._care = care
+        self._policy = error_policy
         self._timeout = timeout
         self._describe = describe
         self._warn = warn
@@ -45,7 +45,7 @@ class InlineWatch:
         self._of = 0
         """The batch that patience is for: when it began."""
         self._error = ""
-        workers.entry.watch(self.look, min(filter(None, (care.stall_warning, timeout))))
+        workers.entry.watch(self.look, min(filter(None, (error_policy.stall_warning, timeout))))
 
     def receive(self) -> Sequence[Part | Death]:
         """Have a batch made within `timeout`; without one, there is no need to ask here."""
@@ -72,7 +72,7 @@ class InlineWatch:
         began = entry.began
         if began != self._of or self._patience is None:
             self._of, self._error = began, ""
-            self._patience = Patience(began / 1e9, self._care.stall_warning, self._timeout)
+            self._patience = Patience(began / 1e9, self._policy.stall_warning, self._timeout)
         patience = self._patience
         if stood_still:
             patience.put_off(stood_still)
@@ -110,12 +110,16 @@ class InlineWatch:
 
 
 def watch_for(
-    workers: object, care: Care, timeout: float, describe: telling.Describe, warn: Warn
+    workers: object, error_policy: ErrorPolicy, timeout: float, describe: telling.Describe, warn: Warn
 ) -> InlineWatch | None:
     """Who watches these workers if nobody else does, and the user wants it."""
-    if not isinstance(workers, InlineWorkers) or not workers.may_be_stuck or not (care.stall_warning or timeout):
+    if (
+        not isinstance(workers, InlineWorkers)
+        or not workers.may_be_stuck
+        or not (error_policy.stall_warning or timeout)
+    ):
         return None
-    return InlineWatch(workers, care, timeout, describe, warn)
+    return InlineWatch(workers, error_policy, timeout, describe, warn)
 
 
 def _is_debugged(frame: FrameType | None) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from feedline.collate.counted import nothing_valid
 from feedline.datasets import described
@@ -33,7 +33,7 @@ from feedline.messages.outcome import Outcome
 from feedline.messages.progress import clock
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots
-from feedline.observe.stats import Flow
+from feedline.observe.stats import EpochStats
 from feedline.options import Options
 from feedline.order.plan import Tasks
 from feedline.resume.passed import Passed
@@ -41,6 +41,10 @@ from feedline.supervise.worker_memory import MemorySetting
 
 if TYPE_CHECKING:
     from feedline.engine.session import Session
+
+
+B = TypeVar("B", covariant=True)
+"""A batch."""
 
 
 class State(Enum):
@@ -56,7 +60,7 @@ class State(Enum):
     )
 
 
-class BatchIterator(Iterator[Any]):
+class BatchIterator(Iterator[B]):
     """One epoch under way."""
 
     def __init__(
@@ -79,19 +83,19 @@ class BatchIterator(Iterator[Any]):
         self._meter = session.new_meter(Meter(passed.epoch, crew.count, crew.spent()))
         self._run = 0 if self._recording is None else len(self._recording.meters)
         describe = partial(described, options.dataset)
-        workers, care, timeout = crew.workers, options.care, options.timeout
+        workers, error_policy, timeout = crew.workers, options.error_policy, options.timeout
         self._places = StreamPlaces(crew.count, crew.runs == 1) if options.stream else None
         known = session.say, session.quarantine, self._meter, self._places
-        self._recovery = Recovery(workers, crew.ledger, care, describe, *known)
-        self._waiting = Waiting(self._recovery, care, timeout, describe, session.say)
-        self._watch = watch_for(workers, care, timeout, describe, session.say)
+        self._recovery = Recovery(workers, crew.ledger, error_policy, describe, *known)
+        self._waiting = Waiting(self._recovery, error_policy, timeout, describe, session.say)
+        self._watch = watch_for(workers, error_policy, timeout, describe, session.say)
         self._ends = StreamEnds(options, passed) if options.stream else None
         following = session.next_epoch, foresee
         self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
         self._inside: Inside = {}
         self._state = State.RUNNING
         self._error = ""  # that has ended it; said once: whoever catches every error must come to an end
-        self._passes_over = care.on_error != "raise"
+        self._passes_over = error_policy.on_error != "raise"
         self._says_more = self._passes_over or self._ends is not None
         self._batched = options.batched
         self._is_followed = self._recording is not None or crew.scaling is not None
@@ -107,10 +111,10 @@ class BatchIterator(Iterator[Any]):
     def __len__(self) -> int:
         return self._length()
 
-    def __iter__(self) -> BatchIterator:
+    def __iter__(self) -> BatchIterator[B]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> B:
         mine = object()
         try:
             if self._inside.setdefault(0, mine) is not mine:
@@ -137,7 +141,7 @@ class BatchIterator(Iterator[Any]):
             self.samples_given = outcome.size if self._batched else None
             if self._is_followed:
                 self._follow(outcome)
-            return outcome.batch
+            return outcome.batch  # type: ignore[no-any-return]
         finally:
             if self._inside.get(0) is mine:
                 self._inside.clear()
@@ -192,7 +196,7 @@ class BatchIterator(Iterator[Any]):
             self._session.note(outcome.notice)
             self._dropped += outcome.dropped
         if self._passes_over:
-            self._session.mishaps.take(outcome, self._options.care)
+            self._session.bad_samples.take(outcome, self._options.error_policy)
         if self._ends is not None:
             self._ends.left(outcome)
 
@@ -245,7 +249,7 @@ class BatchIterator(Iterator[Any]):
         """Number and pid of the worker processes there are."""
         return self._crew.processes()
 
-    def flow(self) -> Flow:
+    def flow(self) -> EpochStats:
         """How this epoch goes."""
         if self._state is State.RUNNING:
             self._meter.take(self._crew.spent())
@@ -298,7 +302,7 @@ class BatchIterator(Iterator[Any]):
             session.tell_once(warning)
         if self._dispatch.sampler_error is not None:
             raise self._dispatch.sampler_error
-        session.mishaps.judge(options.care, at_end=True)
+        session.bad_samples.judge(options.error_policy, at_end=True)
         if self._dropped and self._is_whole and not self._meter.flow().batches:
             session.tell_once(nothing_valid(self._dropped))
         for warning in () if self._ends is None else self._ends.warnings():

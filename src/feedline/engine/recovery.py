@@ -1,7 +1,7 @@
 """After a worker has died: its batches are made by others, the sample that did it is found, its place is filled again.
 
-Takes: deaths, the ledger, the user's wishes (`Care`). Gives: the entries that end in an error because of it; all others
-are sent out again.
+Takes: deaths, the ledger, the user's wishes (`ErrorPolicy`). Gives: the entries that end in an error because of it; all
+others are sent out again.
 Promises: every batch still has exactly one outcome; a sample that kills worker after worker is named, and left out if
 the user wants that; what is said is said once.
 Not its job: noticing a death (workers), ending who is stuck (waiting), the decision about a batch (supervise.policy),
@@ -25,7 +25,7 @@ from feedline.messages.outcome import Failure, Outcome
 from feedline.messages.progress import AT_ONCE, INITIALISING, SETTING_UP, place_among
 from feedline.messages.task import Task
 from feedline.observe.meter import Meter
-from feedline.options import Care
+from feedline.options import ErrorPolicy
 from feedline.supervise import telling
 from feedline.supervise.policy import What, judge
 from feedline.supervise.shutdown import words_for
@@ -45,7 +45,7 @@ class Recovery:
         self,
         workers: Workers,
         ledger: Ledger,
-        care: Care,
+        error_policy: ErrorPolicy,
         describe: telling.Describe,
         warn: Warn,
         quarantine: dict[Any, str],
@@ -54,7 +54,7 @@ class Recovery:
     ) -> None:
         self.workers = workers
         self._ledger = ledger
-        self._care = care
+        self._policy = error_policy
         self._describe = describe
         self._warn = warn
         self.quarantine = quarantine
@@ -188,7 +188,7 @@ class Recovery:
 
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:
-            return telling.obituary(death, self._describe)
+            return telling.death_notice(death, self._describe)
         name = telling.name_of(death.worker, death.pid)
         first, _, rest = why.partition("\n")
         doing = telling.where(death.task, death.place, self._describe, death.instead)
@@ -200,7 +200,7 @@ class Recovery:
         if death.exitcode == UNGUARDED:
             raise WorkerDied(EXPLANATION)
         count = self.died_unborn[death.worker] = self.died_unborn.get(death.worker, 0) + 1
-        if count > self._care.max_deaths:
+        if count > self._policy.max_deaths:
             raise WorkerDied(
                 f"{told}\nSo did {count - 1} before it in this place, and none had taken a task: look at "
                 "worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use num_workers=0."
@@ -211,13 +211,13 @@ class Recovery:
         entry.deaths += (death.place,)
         task = entry.task
         size = 1 if task.indices is None else len(task.indices)
-        verdict = judge(entry.deaths, size, self._care.max_deaths, task.alone)
+        verdict = judge(entry.deaths, size, self._policy.max_deaths, task.alone)
         if verdict.what is What.RETRY:
             return None, ""
         if verdict.what is What.NARROW:
             entry.task = task._replace(alone=True)
             return None, "Its samples are now read one by one, to find the one that does it."
-        if verdict.what is What.SAMPLE and task.indices is not None and self._care.on_error != "raise":
+        if verdict.what is What.SAMPLE and task.indices is not None and self._policy.on_error != "raise":
             return None, self._leave_out(entry, verdict.place, death, why)
         return self._failure(entry, death, verdict.place, why), ""
 
@@ -237,7 +237,7 @@ class Recovery:
         avoid = {place: reason, **self._avoided(task), **dict(task.avoid)}
         entry.task = task._replace(avoid=tuple(sorted(avoid.items())))
         said = f"{telling.sample_name(task, place, self._describe)} is left out from now on"
-        return f"{said} (on_error={self._care.on_error!r})."
+        return f"{said} (on_error={self._policy.on_error!r})."
 
     def _failure(self, entry: Entry, death: Death, place: int, why: str | None) -> Outcome:
         task = entry.task

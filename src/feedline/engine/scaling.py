@@ -19,10 +19,11 @@ import numpy.typing as npt
 from feedline.arena.limits import room
 from feedline.machine.cpus import cpu_time, look
 from feedline.observe.meter import Meter, Spent
-from feedline.observe.stats import Change, Chosen
+from feedline.observe.stats import AutoWorkers, WorkerChange
 from feedline.options import Options
 from feedline.options.worker_count import AutoCount, most_workers
 from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.supervise.walking import Check, is_a, walk
 from feedline.supervise.worker_memory import measure
 from feedline.workers.job import Job
 
@@ -78,7 +79,7 @@ class Scaling:
         cpus = look()
         self._cpus, self._usable = cpus.workers, cpus.usable
         self._worker_bytes = 0
-        self._changes: deque[Change] = deque(maxlen=KEPT)
+        self._changes: deque[WorkerChange] = deque(maxlen=KEPT)
         self._total = self._began = 0
         self._is_short = False
         self._is_first = True
@@ -91,10 +92,10 @@ class Scaling:
         """What holds now."""
         return self._pace.setting
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> AutoWorkers:
         """What holds now, and why."""
         pace = self._pace
-        return Chosen(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
+        return AutoWorkers(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
 
     def begin(self, workers: Scaled) -> None:
         """An epoch begins with these; its first batches show how it begins, and not how it goes on."""
@@ -157,7 +158,7 @@ class Scaling:
         self._is_first = False
         return self._follow(before, meter, workers)
 
-    def _follow(self, before: Chosen, meter: Meter, workers: Scaled) -> bool:
+    def _follow(self, before: AutoWorkers, meter: Meter, workers: Scaled) -> bool:
         """Have as many workers as was decided; a new window begins. Has the setting changed?"""
         try:
             if self.setting.workers != workers.count:
@@ -169,7 +170,7 @@ class Scaling:
         after = self.chosen()
         has_changed = (after.workers, after.prefetch_factor) != (before.workers, before.prefetch_factor)
         if has_changed or (after.settled and not before.settled):
-            self._changes.append(Change(self._total, *self.setting, after.reason))
+            self._changes.append(WorkerChange(self._total, *self.setting, after.reason))
         self._clear()
         self._unfinished, self._skip = True, 0
         self._look(workers)
@@ -231,24 +232,30 @@ def scaling_for(options: Options) -> Scaling:
     return Scaling(Pace(Setting(1, options.prefetch_factor), most, options.num_workers.prefetches), most)
 
 
-def of_a_stream(options: Options) -> Chosen:
+def of_a_stream(options: Options) -> AutoWorkers:
     """What there is to say where the number must not change."""
     why = "one for each CPU; a stream is shared out by the number of workers, so that stays what it is"
-    return Chosen(options.num_workers, options.prefetch_factor, why, settled=True)
+    return AutoWorkers(options.num_workers, options.prefetch_factor, why, settled=True)
 
 
-def in_memory() -> Chosen:
+def in_memory() -> AutoWorkers:
     """What there is to say where no worker is needed."""
     why = "rows of arrays in memory: the loop gathers them in less time than a worker takes to hand them over"
-    return Chosen(0, 0, why, settled=True)
+    return AutoWorkers(0, 0, why, settled=True)
 
 
 def needs_no_workers(options: Options, job: Job) -> bool:
     """Is a batch nothing but rows of arrays in memory? Then making it runs no code of the user's, and the loop makes as
     many itself as it could take from workers (benchmarks/auto_workers.py, in memory: 1.01 and 0.92 to 1.04)."""
-    if options.timeout or options.care.on_stall == "restart" or job.on_error != "raise":
+    if options.timeout or options.error_policy.on_stall == "restart" or job.on_error != "raise":
         return False
     if job.stream or not job.batched or job.collate_fn is not None:
         return False
     reader = job.dialect.batch_reader(job.dataset)
-    return reader is not None and not reader.draws and job.worker_init_fn is None
+    if reader is None or reader.draws or job.worker_init_fn is not None:
+        return False
+    return not walk(job.dataset, "dataset", _is_mapped)  # else it is a disk that is waited for
+
+
+def _is_mapped(kind: type) -> Check[bool] | None:
+    return (lambda array: array._mmap is not None or None) if is_a(kind, np.memmap) else None

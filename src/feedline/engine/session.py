@@ -33,12 +33,12 @@ from feedline.observe.meter import Meter
 from feedline.observe.recorder import Known, Recorder, Render
 from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
-from feedline.observe.stats import Chosen, Flow, Stats
+from feedline.observe.stats import AutoWorkers, EpochStats, Stats
 from feedline.observe.trace import trace_of
 from feedline.options import Options
 from feedline.options.worker_count import AutoCount
 from feedline.order.plan import Tasks
-from feedline.reading.bad_samples import Mishaps
+from feedline.reading.bad_samples import BadSamples
 from feedline.reading.stream_source import Loaded
 from feedline.resume.passed import Passed
 from feedline.supervise.user_line import tell, tell_of
@@ -58,12 +58,12 @@ class Session:
     def __init__(self) -> None:
         self.quarantine: dict[Any, str] = {}
         """Samples that have cost several workers their lives, and how."""
-        self.mishaps = Mishaps()
+        self.bad_samples = BadSamples()
         self.memory = MemoryWatch()
         self.next_epoch = NextEpoch()
         self.scaling: Scaling | None = None
         """With num_workers="auto", of data with indices: how many workers there are."""
-        self.chosen: Callable[[], Chosen | None] = lambda: None
+        self.chosen: Callable[[], AutoWorkers | None] = lambda: None
         self._division = Division()
         self._collated = Collated()
         self._repeats = Repeats()
@@ -71,7 +71,7 @@ class Session:
         self._warned: dict[str, object] = {}
         self._kind = ""  # of the workers; empty if there are none
         self._meters: deque[Meter] = deque(maxlen=KEPT)
-        self._flow_before = Flow()  # of all epochs whose meters are not kept any more
+        self._flow_before = EpochStats()  # of all epochs whose meters are not kept any more
         self._recorders: list[Recorder] = []
         # In the same thread, too, if the garbage collector ends an iteration that is recorded while it is held.
         self._lock = threading.RLock()  # a loader may be read, and asked for its stats, in several threads at once
@@ -81,8 +81,8 @@ class Session:
         self._stop_kept: weakref.finalize[..., Any] | None = None
         self._marks = False  # do the workers that are kept mark what they do, for a recording?
         self._may_work_ahead = False
-        self._latest: Callable[[], BatchIterator | None] = lambda: None
-        self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
+        self._latest: Callable[[], BatchIterator[Any] | None] = lambda: None
+        self._iterators: weakref.WeakSet[BatchIterator[Any]] = weakref.WeakSet()
 
     def begin(
         self,
@@ -91,9 +91,9 @@ class Session:
         passed: Passed,
         length: Callable[[], int],
         job: Job,
-        kind: type[BatchIterator] = BatchIterator,
+        kind: type[BatchIterator[Any]] = BatchIterator[Any],
         foresee: Foresee | None = None,
-    ) -> BatchIterator:
+    ) -> BatchIterator[Any]:
         """Start an iteration; with persistent workers one still under way on them is given up."""
         began = clock()
         options, job = self._scale(options, job)
@@ -119,7 +119,7 @@ class Session:
             iterator.started(clock() - began)
         return iterator
 
-    def _start(self, iterator: BatchIterator, workers: WorkerSet, has_to: bool) -> None:
+    def _start(self, iterator: BatchIterator[Any], workers: WorkerSet, has_to: bool) -> None:
         try:
             if has_to:
                 workers.start()
@@ -138,6 +138,7 @@ class Session:
             self.chosen = partial(of_a_stream, options)
         elif needs_no_workers(options, job):
             self.scaling, self.chosen = None, in_memory
+            self.drop_workers()  # there may be some, if timeout or the like was another before
             return replace(options, num_workers=0, persistent_workers=False), replace(job, num_workers=0)
         elif self.scaling is None:
             self.scaling = scaling_for(options)
@@ -157,7 +158,7 @@ class Session:
             return kept
         kept = WorkerSet(job, options, self._division, self.scaling)
         self.next_epoch.is_outdated = False
-        may = options.across_epochs and options.workers == "process" and not job.stream and not job.in_turn
+        may = options.prefetch_next_epoch and options.workers == "process" and not job.stream and not job.in_turn
         self._may_work_ahead = may and changeable(job) is None
         with self._lock:
             self._kept = kept
@@ -238,7 +239,7 @@ class Session:
     @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were passed over."""
-        return self.mishaps.samples
+        return self.bad_samples.samples
 
     def stats(self) -> Stats:
         """How the loader is doing."""
@@ -251,14 +252,14 @@ class Session:
         if latest is not None:
             epochs[-1] = latest.flow()
         return Stats(
-            epoch=epochs[-1] if epochs else Flow(),
-            total=reduce(Flow.plus, epochs, before),
+            epoch=epochs[-1] if epochs else EpochStats(),
+            total=reduce(EpochStats.plus, epochs, before),
             epochs=tuple(epochs),
             workers=() if ended else self.memory.now(processes),
             collate=self._collated.stats(),
-            errors=self.mishaps.count,
+            errors=self.bad_samples.count,
             kind=self._kind,
-            chosen=self.chosen(),
+            auto_workers=self.chosen(),
         )
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:

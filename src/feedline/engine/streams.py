@@ -69,7 +69,7 @@ class StreamEnds:
         if True in self._read_whole:
             self._check(outcome)
         self._samples += outcome.size + outcome.dropped
-        if self._options.care.on_error != "raise":
+        if self._options.error_policy.on_error != "raise":
             self._samples += len(outcome.bad)
 
     def _check(self, outcome: Outcome) -> None:

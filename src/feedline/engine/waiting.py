@@ -1,7 +1,7 @@
 """Waiting for workers: whoever waits long is told why, and who is stuck is ended if the user wants that.
 
-Takes: workers, the user's wishes (`Care`, `timeout`). Gives: what workers have to say, as it comes; else warnings, and
-`WorkerTimeout`.
+Takes: workers, the user's wishes (`ErrorPolicy`, `timeout`). Gives: what workers have to say, as it comes; else
+warnings, and `WorkerTimeout`.
 Promises: a wait that lasts is explained; a worker that does not come to life is replaced; time in which this process
 could not run itself is nobody's fault.
 Not its job: what follows from a death (recovery), when to do what (supervise.policy), the sentences
@@ -18,7 +18,7 @@ from feedline.engine.contract import Workers
 from feedline.engine.ledger import Part
 from feedline.engine.recovery import Recovery, Warn
 from feedline.errors import WorkerTimeout
-from feedline.options import Care
+from feedline.options import ErrorPolicy
 from feedline.supervise import fork_hazards, telling
 from feedline.supervise.policy import Patience, Step, birth_due, stuck, unborn, until_stuck
 from feedline.supervise.watch import Death, Standing, with_state
@@ -33,16 +33,16 @@ class Waiting:
     def __init__(
         self,
         recovery: Recovery,
-        care: Care,
+        error_policy: ErrorPolicy,
         timeout: float,
         describe: telling.Describe,
         warn: Warn,
     ) -> None:
         self._recovery = recovery
-        self._care = care
+        self._policy = error_policy
         self._describe = describe
         self._warn = warn
-        self._restarts = care.on_stall == "restart"
+        self._restarts = error_policy.on_stall == "restart"
         self.be_patient(timeout)
         self.since: float | None = None
         """When the wait for the next batch began; None if a batch has been delivered since."""
@@ -56,8 +56,8 @@ class Waiting:
     def be_patient(self, timeout: float) -> None:
         """So many seconds for each batch; 0: for ever."""
         self._timeout, self.since = timeout, None
-        self._limit = timeout or (self._care.stall_warning if self._restarts else 0.0)
-        self._first_due = Patience(0.0, self._care.stall_warning, self._limit).due
+        self._limit = timeout or (self._policy.stall_warning if self._restarts else 0.0)
+        self._first_due = Patience(0.0, self._policy.stall_warning, self._limit).due
 
     def receive(self, seq: int | None) -> Sequence[Part | Death]:
         """What workers say; `seq` is the batch that is waited for. Empty if it is time to look again."""
@@ -72,7 +72,7 @@ class Waiting:
         found = self._recovery.workers.receive(seconds)
         if not found:
             if self._patience is None:  # most waits are over before anything is due
-                self._patience = Patience(self.since, self._care.stall_warning, self._limit)
+                self._patience = Patience(self.since, self._policy.stall_warning, self._limit)
             self._look_again(self._patience, 0.0 if seconds is None else time.monotonic() - now - seconds, seq)
         return found
 
@@ -111,7 +111,7 @@ class Waiting:
         return at._replace(state=f"still there although it has been killed{': ' if at.state else ''}{at.state}")
 
     def _restart_stuck(self, patience: Patience) -> None:
-        limit = self._timeout or self._care.stall_warning
+        limit = self._timeout or self._policy.stall_warning
         standings = list(map(with_state, self.workers.standing()))
         now = time.monotonic()
         for at in stuck(standings, limit):

@@ -11,7 +11,7 @@
     ├── MissingPackage (ImportError)        something needs a package that is not installed; says which, and how to
     ├── SourceError (RuntimeError)          data cannot be read from where it lives; names the table, file, host or key
     ├── TooManyErrors (RuntimeError)        more samples failed than `max_errors` allows
-    └── WorkerError (RuntimeError)          what befell a worker
+    └── WorkerError (RuntimeError)          what happened to a worker
         ├── WorkerDied                      it was killed or left
         ├── WorkerTimeout (TimeoutError)    nothing came within `timeout` seconds
         │   └── StalledSample               a sample that was stuck in one worker after another
@@ -78,7 +78,7 @@ class TooManyErrors(FeedlineError, RuntimeError):
 
 
 class WorkerError(FeedlineError, RuntimeError):
-    """Something befell a worker."""
+    """Something happened to a worker."""
 
 
 class WorkerDied(WorkerError):

@@ -1,7 +1,7 @@
 """Single values, checked: the sentences in which every option is refused.
 
 Takes: an option's name and value. Gives: the value, or an `OptionError` naming the option and what would be right.
-Not its job: which options there are (options, care), and which exclude each other.
+Not its job: which options there are (options), and which exclude each other.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class BadSample(NamedTuple):
     what: str
     """What the dataset's `describe(index)` says, if it has one; of a stream, what it noted of the record: its key."""
     error: str
-    """The exception's name and message, or what else befell it."""
+    """The exception's name and message, or what else happened to it."""
     trace: str = ""
     replacement: Any = None
     """The index that was read instead, if any."""

@@ -1,6 +1,6 @@
 """Where an epoch's time goes, counted as it runs.
 
-Takes: the moments at which the user asks for a batch and gets it, and what workers have spent. Gives: `Flow`.
+Takes: the moments at which the user asks for a batch and gets it, and what workers have spent. Gives: `EpochStats`.
 Promises: two clock calls and a few additions a batch: 0.5 µs in the loop, and as much in a worker.
 Not its job: what happened when (recording), the workers' memory (supervise).
 """
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from feedline.errors.foreign import ask
 from feedline.messages.progress import COLLATED, FETCHED, SENT, Row, clock
-from feedline.observe.stats import Flow
+from feedline.observe.stats import EpochStats
 
 WEIGHED = 64
-"""From this batch on only every so-manieth is weighed: walking through a batch of many leaves takes some time."""
+"""From this batch on only every Nth is weighed: walking through a batch of many leaves takes some time."""
 
 
 class Spent(NamedTuple):
@@ -110,11 +110,11 @@ class Meter:
         """What the workers have spent so far."""
         self._spent = spent
 
-    def flow(self) -> Flow:
+    def flow(self) -> EpochStats:
         """What has been counted, up to the latest batch."""
         used = self._spent.minus(self._before)
-        return Flow(
-            epoch=self._epoch,
+        return EpochStats(
+            number=self._epoch,
             num_workers=self._workers,
             seconds=max(0, self.given - self._first) / 1e9,
             waiting=self._waiting / 1e9,

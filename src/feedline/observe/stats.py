@@ -32,17 +32,18 @@ class WorkerMemory:
 
 
 @dataclass(frozen=True)
-class Flow:
+class EpochStats:
     """How batches flowed in an epoch, or in several. Times are in seconds.
 
-    >>> flow = Flow(seconds=10.0, waiting=4.0, batches=100, samples=3200, bytes=64_000_000, num_workers=2, fetching=8.0)
+    >>> counts = {"batches": 100, "samples": 3200, "bytes": 64_000_000, "num_workers": 2}
+    >>> flow = EpochStats(seconds=10.0, waiting=4.0, fetching=8.0, **counts)
     >>> flow.samples_per_second, flow.waiting_share, flow.utilisation
     (320.0, 0.4, 0.4)
     >>> print(flow)
     320 samples/s, 10 batches/s, 6.4 MB/s; the loop waited 40 % of the time; workers busy 40 %
     """
 
-    epoch: int = 0
+    number: int = 0
     """The (latest) epoch's number."""
     num_workers: int = 0
     """At the end, should it have changed."""
@@ -105,7 +106,7 @@ class Flow:
             f"{self.bytes_per_second / 1e6:,.3g} MB/s; the loop waited {self.waiting_share:.0%} of the time{busy}"
         ).replace("%", " %")
 
-    def plus(self, other: Flow) -> Flow:
+    def plus(self, other: EpochStats) -> EpochStats:
         """Both together."""
         batches = self.batches + other.batches
         queued = (self.queued * self.batches + other.queued * other.batches) / batches if batches else 0.0
@@ -120,10 +121,10 @@ _ADDED = (
 
 
 @dataclass(frozen=True)
-class Change:
+class WorkerChange:
     """A step of `num_workers="auto"`: what it took, after how many batches, and why.
 
-    >>> Change(batches=12, workers=2, prefetch_factor=2, reason="with 1 worker the loop waited 90 %").workers
+    >>> WorkerChange(batches=12, workers=2, prefetch_factor=2, reason="with 1 worker the loop waited 90 %").workers
     2
     """
 
@@ -134,10 +135,10 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class AutoWorkers:
     """What `num_workers="auto"` has chosen. `print` it.
 
-    >>> print(Chosen(4, 2, "the loop waits 2 % of its time", settled=True))
+    >>> print(AutoWorkers(4, 2, "the loop waits 2 % of its time", settled=True))
     4 workers, 2 batches ahead each (chosen): the loop waits 2 % of its time
     """
 
@@ -146,7 +147,7 @@ class Chosen:
     reason: str
     settled: bool = False
     """Or is something being tried out?"""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[WorkerChange, ...] = ()
     """How it came to that: the last 100 steps."""
 
     def __str__(self) -> str:
@@ -185,11 +186,11 @@ class Stats:
     ()
     """
 
-    epoch: Flow = Flow()
+    epoch: EpochStats = EpochStats()
     """The latest epoch, finished or under way."""
-    total: Flow = Flow()
+    total: EpochStats = EpochStats()
     """All epochs of this loader together."""
-    epochs: tuple[Flow, ...] = ()
+    epochs: tuple[EpochStats, ...] = ()
     """One by one: the last 100."""
     workers: tuple[WorkerMemory, ...] = ()
     """One entry for each worker process, by number; empty without worker processes."""
@@ -198,7 +199,7 @@ class Stats:
     """Samples that failed and were left out or replaced (`on_error`)."""
     kind: str = ""
     """Of the workers: "process" or "thread"; empty without workers."""
-    chosen: Chosen | None = None
+    auto_workers: AutoWorkers | None = None
     """With `num_workers="auto"`: how many there are, and why."""
 
     def __str__(self) -> str:
@@ -207,7 +208,7 @@ class Stats:
     def scalars(self) -> dict[str, float]:
         """The latest epoch's numbers by name, for any logger: `for name, value in ...: writer.add_scalar(name, value)`.
 
-        >>> Stats(epoch=Flow(seconds=2.0, waiting=0.5, batches=10, samples=320)).scalars()["loader/waiting_share"]
+        >>> Stats(epoch=EpochStats(seconds=2.0, waiting=0.5, batches=10, samples=320)).scalars()["loader/waiting_share"]
         0.25
         """
         flow = self.epoch
@@ -222,7 +223,7 @@ class Stats:
 
         `labels` tell several loaders apart.
 
-        >>> text = Stats(total=Flow(batches=10, samples=320)).prometheus(loader="train")
+        >>> text = Stats(total=EpochStats(batches=10, samples=320)).prometheus(loader="train")
         >>> [line for line in text.splitlines() if line.startswith("feedline_samples_total")]
         ['feedline_samples_total{loader="train"} 320']
         """
@@ -251,7 +252,7 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
     spent = ("fetching", "collating", "sending", "transferring", "delivering")
     stages = tuple((getattr(flow, name), {"stage": name}) for name in spent)
     yield Metric("stage_seconds_total", "counter", "Time spent in each stage, over all workers.", stages)
-    yield Metric("epoch", "gauge", "The latest epoch's number.", ((stats.epoch.epoch, {}),))
+    yield Metric("epoch", "gauge", "The latest epoch's number.", ((stats.epoch.number, {}),))
     yield Metric("workers", "gauge", "Workers of the latest epoch.", ((stats.epoch.num_workers, {}),))
     yield Metric("ready_batches", "gauge", "Batches ready when one was asked for.", ((stats.epoch.queued, {}),))
     if stats.workers:
@@ -264,7 +265,7 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
 def _lines(stats: Stats) -> Iterator[str]:
     flow = stats.epoch
     given = f"{counted(flow.batches, 'batch')}, {counted(flow.samples, 'sample')}"
-    yield f"epoch {flow.epoch}: {given} in {flow.seconds:.3g} s"
+    yield f"epoch {flow.number}: {given} in {flow.seconds:.3g} s"
     yield f"  {flow}"
     stages = {"fetch": flow.fetching, "collate": flow.collating, "send": flow.sending}
     stages |= {"transfer": flow.transferring, "deliver": flow.delivering}
@@ -272,10 +273,10 @@ def _lines(stats: Stats) -> Iterator[str]:
     if flow.num_workers:
         workers = f"{counted(flow.num_workers, 'worker')}, {flow.restarts} replaced"
         yield f"  {flow.queued:.2g} batches ready on average, {workers}"
-    if stats.chosen is not None:
-        yield f"  {stats.chosen}"
+    if stats.auto_workers is not None:
+        yield f"  {stats.auto_workers}"
     for worker in stats.workers:
-        memory = f"{worker.total / 1e6:,.0f} MB, {worker.own / 1e6:,.0f} its own"
+        memory = f"{worker.total / 1e6:,.0f} MB, {worker.private / 1e6:,.0f} of it shared with nobody"
         yield f"  worker {worker.worker} (pid {worker.pid}): {memory}"
     collate = stats.collate
     if collate.padding is not None:

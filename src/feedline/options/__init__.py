@@ -5,7 +5,7 @@ What other packages need of them is here; whoever makes a front imports from the
 
 from feedline.options.needed import Options
 from feedline.options.single_values import KINDS
-from feedline.options.table import Care
+from feedline.options.table import ErrorPolicy
 from feedline.options.together import check_sampler
 
-__all__ = ["KINDS", "Care", "Options", "check_sampler"]
+__all__ = ["KINDS", "ErrorPolicy", "Options", "check_sampler"]

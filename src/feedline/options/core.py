@@ -16,7 +16,7 @@ from feedline.datasets import reads_many
 from feedline.errors import OptionError, OptionTypeError
 from feedline.options.option import Checked, check_each, picked
 from feedline.options.single_values import is_stream
-from feedline.options.table import Care, CoreOptions
+from feedline.options.table import CoreOptions, ErrorPolicy
 from feedline.options.together import check_together, uneven_end
 from feedline.options.worker_count import as_number
 
@@ -28,7 +28,7 @@ class LoaderOptions(Checked, CoreOptions):
     """Is the dataset read by iterating?"""
     batched: bool
     """Does a task make a batch, or hand on a single sample?"""
-    care: Care
+    error_policy: ErrorPolicy
     seeded: bool
     """Was the seed given by the user?"""
     prefetch_factor: int
@@ -56,7 +56,7 @@ def _following(values: dict[str, Any]) -> dict[str, Any]:
         "prefetch_factor": values["prefetch_factor"] or 2,  # torch's default
         "seed": seed,
         "seeded": values["seed"] is not None,
-        "care": picked(Care, values),
+        "error_policy": picked(ErrorPolicy, values),
         "assignment": values["assignment"] or "free",
         "uneven": uneven_end(values["ranks"], values["uneven"]),
     }

@@ -13,7 +13,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.observe.stats import Stats
-from feedline.options.table import Care
+from feedline.options.table import ErrorPolicy
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Options:
     multiprocessing_context: str | BaseContext | None
     prefetch_factor: int
     persistent_workers: bool
-    across_epochs: bool
+    prefetch_next_epoch: bool
     in_order: bool
     timeout: float
-    care: Care
+    error_policy: ErrorPolicy
     on_epoch_end: Callable[[Stats], object] | None

@@ -143,10 +143,10 @@ class OwnOptions(CareOptions):
     on_epoch_end: Callable[[Stats], object] | None = option(
         None, check_function, "A function that is called with `loader.stats()` after each epoch (docs/seeing.md)."
     )
-    across_epochs: bool = option(
+    prefetch_next_epoch: bool = option(
         True,
         check_flag,
-        "False has persistent workers read nothing of an epoch before it begins (docs/across-epochs.md).",
+        "False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).",
     )
     assignment: str | None = option(
         "free",
@@ -181,5 +181,5 @@ class CoreOptions(CommonOptions):
     )
 
 
-class Care(Checked, CareOptions):
+class ErrorPolicy(Checked, CareOptions):
     """What to do about slow, bad and deadly samples, checked."""

@@ -108,18 +108,23 @@ class ThreadGenerators:
 
 
 class VisitingGenerators(ThreadGenerators):
-    """For loading in a thread of the user's: its own generators during a task, the shared ones in between."""
+    """For loading in a thread of the user's: its own generators during a task, the shared ones in between.
+
+    Another thread may close it in the middle of a task, which goes on to its end: each task holds the switch, too.
+    """
 
     def __init__(self) -> None:
         self._python = random.Random()
         self._numpy = np.random.RandomState()
         self._before: tuple[Any, Any] | None = None
+        self._task = object()  # holds the switch for the task that is under way
 
     def open(self) -> None:
         switch.hold(self)
 
     def enter(self, value: int) -> None:
         if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
+            switch.hold(self._task)
             self._before = _of_thread.python, _of_thread.numpy
         _of_thread.python, _of_thread.numpy = self._python, self._numpy
         super().enter(value)
@@ -127,6 +132,7 @@ class VisitingGenerators(ThreadGenerators):
     def leave(self) -> None:
         if self._before is not None:
             (_of_thread.python, _of_thread.numpy), self._before = self._before, None
+            switch.drop(self._task)
 
     def close(self) -> None:
         switch.drop(self)

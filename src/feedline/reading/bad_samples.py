@@ -23,7 +23,7 @@ import numpy as np
 from feedline.errors import TooManyErrors
 from feedline.errors.counting import counted
 from feedline.messages.outcome import BadSample, Outcome
-from feedline.options import Care
+from feedline.options import ErrorPolicy
 
 log = logging.getLogger("feedline")
 
@@ -33,7 +33,7 @@ JUDGED = 10
 """So many bad samples make a share that can be believed: with fewer than that to be expected, chance decides."""
 
 
-class Mishaps:
+class BadSamples:
     """What has gone wrong with samples in a loader's life."""
 
     def __init__(self) -> None:
@@ -56,30 +56,30 @@ class Mishaps:
         """How many there have been."""
         return self._bad
 
-    def take(self, outcome: Outcome, care: Care) -> None:
+    def take(self, outcome: Outcome, error_policy: ErrorPolicy) -> None:
         """Count an outcome's samples and tell of the bad ones; TooManyErrors if that is enough."""
         bad = outcome.bad
         with self._lock:
-            self._count(outcome, care)
+            self._count(outcome, error_policy)
         if bad:
             for sample in bad:
                 log.warning("%s; %s", _told(sample), _done_about(sample))
-            if care.error_log is not None:
-                self._file.write(care.error_log, bad)
-        self.judge(care)
+            if error_policy.error_log is not None:
+                self._file.write(error_policy.error_log, bad)
+        self.judge(error_policy)
 
-    def _count(self, outcome: Outcome, care: Care) -> None:
+    def _count(self, outcome: Outcome, error_policy: ErrorPolicy) -> None:
         bad = outcome.bad
         self._read += outcome.size + outcome.dropped + sum(sample.replacement is None for sample in bad)
         self._bad += len(bad)
         self._kept.extend(bad)
-        limit = care.max_errors
+        limit = error_policy.max_errors
         if limit is not None and isinstance(limit, int):  # else nobody wants to know, and there may be many
             self._different.update(map(_key, bad))
 
-    def judge(self, care: Care, at_end: bool = False) -> None:
+    def judge(self, error_policy: ErrorPolicy, at_end: bool = False) -> None:
         """Were there more than `max_errors`? A share is judged when enough have been read, or at an epoch's end."""
-        limit = care.max_errors
+        limit = error_policy.max_errors
         if limit is None or not self._bad:
             return
         if isinstance(limit, int):
@@ -93,7 +93,7 @@ class Mishaps:
         return (
             f"{count} of the {counted(self._read, 'sample')} that this loader has read failed, which is more than "
             f"max_errors={limit}. The last ones:{last}\n"
-            "loader.errors has them with their tracebacks. Repair them, leave them out of the dataset or sampler, or "
+            "loader.errors() has them with their tracebacks. Repair them, leave them out of the dataset or sampler, or "
             "raise max_errors."
         )
 

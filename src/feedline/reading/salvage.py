@@ -3,7 +3,7 @@
 Takes: a fetcher and a task. Gives: the samples (or the batch the dataset gathered by itself) and the bad ones.
 Promises: a sample that raises is left out, or replaced by its nearest good neighbour; which ones these are, and
 what the others are, depends on the task alone. A dataset is read by its fastest way until that fails.
-Not its job: streams (stream), counting and logging what failed (mishaps), errors of collating (body raises them).
+Not its job: streams (stream), counting and logging what failed (bad_samples), errors of collating (body raises them).
 """
 
 from __future__ import annotations

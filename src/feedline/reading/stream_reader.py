@@ -8,8 +8,8 @@ each batch is read under its own seed, those passed over too. An element that fa
 batch), or made up for by reading on; a stream that does nothing but fail is not read for ever. Opened in its middle, it
 goes on where a record says it stood, or else the batches before are passed over, and compared with what they were.
 A dataset that begins a later epoch from a state which was loaded for an earlier one is not read: `Otherwise` is raised.
-Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (mishaps), what the
-dataset says of its place (source), what becomes of the shuffle buffer (shuffled), having an untouched dataset (parts).
+Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (bad_samples), what
+the dataset says of its place (stream_source), what becomes of the shuffle buffer, having an untouched dataset (parts).
 """
 
 from __future__ import annotations
@@ -182,6 +182,8 @@ class StreamReader:
         found |= self._source.record()
         if self._source.of:
             found["next"] = self._at
+            if self._source.of == "dataset" and isinstance(self._loaded.unread, bytes):
+                found["unread"] = self._loaded.unread
             if self._failures.stop == found["read"]:
                 found["failures"] = len(self._failures)
         return found

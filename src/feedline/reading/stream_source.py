@@ -13,7 +13,8 @@ What a record holds: `read`, the elements read so far; `own`, whether this part 
 several parts); `next`, the number of the batch that comes next; `of`, whose state it is ("iterator" or "dataset");
 `state`, that state, pickled; `complete`, whether a dataset's is all there is to know; `dataset`, that of the dataset as
 a whole, if it is another; `shuffle`, what shuffled says of its buffer; `failures`, how many of the last elements
-failed; `seen`, the batch that comes next and a number for what was read before it, if there is one; or `problem`, why
+failed; `unread`, the state of the dataset before anything was read of it; `seen`, the batch that comes next and a
+number for what was read before it, if there is one; or `problem`, why
 there is no state. `ended`: there is no more, and these were the states at the end, if the dataset has one, and the
 `count` of elements; `total`, of those of all parts, if their number has changed since. `anew`: they are those of the
 end of the epoch before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so
@@ -136,6 +137,9 @@ class Loaded:
 
     before: bytes | Unsaid | None = None
     """What it said of itself before that; None if no state was loaded."""
+    unread: bytes | Unsaid | None = None
+    """What it said of itself before anything was read of it, if it was opened here then: with that an epoch is whole,
+    while a dataset that has been read may say that it stands in the middle, or at the end."""
     mark: bytes | Unsaid | None = None
     """What it said one element after a state of the middle of an epoch: who says so again has begun there again."""
 

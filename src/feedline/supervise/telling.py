@@ -121,7 +121,7 @@ NOT_INTERRUPTED = (
 )
 
 
-def obituary(death: Death, describe: Describe) -> str:
+def death_notice(death: Death, describe: Describe) -> str:
     """Who died, of what, and at which sample."""
     doing = where(death.task, death.place, describe, death.instead)
     likely = hint_for(death.exitcode)

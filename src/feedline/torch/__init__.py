@@ -7,7 +7,8 @@ for. (feedline's samplers of torch's names, such as WeightedRandomSampler, work 
 this imports torch; `import feedline` does not.
 """
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import torch.utils.data
 from torch.utils.data import (
@@ -31,7 +32,9 @@ from torch.utils.data import (
     random_split,
 )
 
+from feedline import errors
 from feedline.datasets import Mixture
+from feedline.datasets.shared_list import SharedList
 from feedline.order.blocks import BlockSampler
 from feedline.order.buckets import BucketBatchSampler
 from feedline.order.lengths import lengths_of
@@ -39,13 +42,24 @@ from feedline.order.mixing import MixtureSampler
 from feedline.order.sampler import BatchOrderSampler
 from feedline.order.stratified import StratifiedBatchSampler
 from feedline.order.weighted import weights_from_labels
+from feedline.practice.largest import largest_batch
+from feedline.practice.learning_rate import scale_learning_rate, warmup
+from feedline.practice.micro_batches import accumulate
 from feedline.randomness.rng import rng
+from feedline.torch import collate
 from feedline.torch.adopt import with_feedline
-from feedline.torch.collators import compose, detection, drop_invalid, keep, pack, pad, stack
 from feedline.torch.loader import DataLoader
-from feedline.torch.noise import measure_gradient_noise
+from feedline.torch.noise import gradient_noise
 from feedline.torch.splitting import split
 from feedline.torch.stateful_loader import StatefulDataLoader
+
+if TYPE_CHECKING:
+    from feedline.diagnose.doctor.consult import doctor
+    from feedline.diagnose.preflight import preflight
+    from feedline.diagnose.tune.tuner import tune
+
+_ON_DEMAND = ("doctor", "preflight", "tune")
+"""Of `feedline`, where they are imported when they are asked for."""
 
 __all__ = [
     "BatchOrderSampler",
@@ -63,6 +77,7 @@ __all__ = [
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
+    "SharedList",
     "StackDataset",
     "StatefulDataLoader",
     "StratifiedBatchSampler",
@@ -70,21 +85,23 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
-    "compose",
+    "accumulate",
+    "collate",
     "default_collate",
     "default_convert",
-    "detection",
-    "drop_invalid",
+    "doctor",
+    "errors",
     "get_worker_info",
-    "keep",
+    "gradient_noise",
+    "largest_batch",
     "lengths_of",
-    "measure_gradient_noise",
-    "pack",
-    "pad",
+    "preflight",
     "random_split",
     "rng",
+    "scale_learning_rate",
     "split",
-    "stack",
+    "tune",
+    "warmup",
     "weights_from_labels",
     "with_feedline",
 ]
@@ -94,4 +111,6 @@ def __getattr__(name: str) -> Any:
     """Whatever else torch's module has: data pipes and the like."""
     if name in torch.utils.data.__all__:
         return getattr(torch.utils.data, name)
+    if name in _ON_DEMAND:
+        return getattr(import_module("feedline"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,180 +1,188 @@
-"""Collation in torch's own words: torch's rules and registrations, with tensors stacked straight into a slot.
+"""feedline's collators for torch: tensors in, tensors out.
 
-Takes: samples, memory. Gives: type for type what torch's default_collate gives.
-Promises: torch's `default_collate_fn_map` is honoured, also when changed; a ragged batch names the dataset's indices.
-Not its job: custom collate functions (they run as they are).
+Takes: samples with tensors, arrays or lists of numbers. Gives: tensors, in the slot when a worker collates.
+Promises: every dtype whose elements have bytes of their own; torch's rules for mixing dtypes; arrays become tensors as
+in torch's default_collate; tensor subclasses count as tensors. What has no bytes here (sparse, nested, on a device,
+part of a graph) is refused.
+Not its job: the ways to collate (feedline.collate), where these are the same classes.
 """
 
 from __future__ import annotations
 
-import contextlib
+import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import _utils
 
-from feedline.arena.slots import SMALL_LEAF
-from feedline.collate import ownership as line_own
-from feedline.collate.default import stacked
-from feedline.datasets import Empty
-from feedline.errors import CollateError, add_note
-from feedline.machine.worker_info import of_this_thread
-from feedline.reading.fetch import brief
-from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
+from feedline import collate as core
+from feedline.collate.array_kinds import check_fits, is_untyped, plain
+from feedline.collate.composing import Stack, keep
+from feedline.collate.default import field_name
+from feedline.collate.making import Making
+from feedline.datasets import Array
+from feedline.errors import add_note
+from feedline.torch.collation import collate_into
 
-_stock = _utils.collate
-_STOCK_TENSOR = _stock.collate_tensor_fn
-_STOCK_ARRAY = _stock.collate_numpy_array_fn
-_NUMBERS = frozenset(map(np.dtype, ("?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16")))
-"""Of both libraries; what torch makes of others, it may decide."""
+__all__ = ["TENSORS", "compose", "detection", "drop_invalid", "keep", "pack", "pad", "stack"]
+
+_SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""What carries the bytes of a dtype that NumPy does not have."""
 
 
-def collate_into(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> Any:
-    """torch's default_collate, writing into memory of `empty`."""
-    if len(samples) == 0:
-        raise CollateError("there are no samples to make a batch of")
-    fn_map: dict[Any, Any] = dict(_stock.default_collate_fn_map)
-    if is_stock(torch.Tensor):  # else the user's own registration stands
+class Tensors:
+    """torch's tensors, for collators."""
 
-        def stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
-            return _stack(batch, empty, names)
+    refusal = "Have it dense, on the CPU and without a gradient here: detach() or convert it in __getitem__."
 
-        fn_map[torch.Tensor] = stack
-        if fn_map.get(np.ndarray) is _STOCK_ARRAY:
+    def stack(self, values: Sequence[Any], making: Making, path: str) -> Any:
+        try:
+            return collate_into(values, making.empty, making.names)
+        except Exception as error:
+            if path:
+                add_note(error, f"feedline: raised when collating {field_name(path)}")
+            raise
 
-            def stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-                if _are_alike(batch):
-                    return torch.from_numpy(stacked(batch, batch[0].dtype, empty))
-                return _STOCK_ARRAY(batch, collate_fn_map=collate_fn_map)
+    def carry(self, value: Any) -> tuple[Array, Any] | None:
+        if isinstance(value, torch.Tensor):
+            try:
+                return value.numpy(), value.dtype
+            except (RuntimeError, TypeError):
+                return _bytes_of(value)
+        array = plain(value)
+        if array is None:
+            return None
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))  # torch has no other byte order
+        try:
+            dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        except TypeError:
+            return None
+        return array, None if is_untyped(array, value) else dtype
 
-            fn_map[np.ndarray] = stack_arrays
+    def common(self, dtypes: Sequence[Any]) -> Any:
+        try:
+            return reduce(torch.promote_types, dtypes)
+        except RuntimeError as error:
+            raise TypeError(str(error)) from None
+
+    def cast(self, array: Array, was: Any, dtype: Any) -> Array:
+        found = _bytes_of(self.wrap(array.copy(), was).to(dtype))
+        assert found is not None
+        return found[0]
+
+    def element(self, value: Any, dtype: Any) -> Any:
+        if dtype is torch.bool:
+            check_fits(value, "b", 0, 1)
+        elif dtype.is_complex:
+            check_fits(value, "c", 0, torch.finfo(dtype).max)
+        elif dtype.is_floating_point:
+            check_fits(value, "f", 0, torch.finfo(dtype).max)
+        else:
+            limits = torch.iinfo(dtype)
+            check_fits(value, "i", limits.min, limits.max)
+        made = torch.tensor(value, dtype=dtype, device="cpu")
+        if dtype.is_floating_point and not _is_rounded(float(made), value):
+            raise ValueError(value)
+        found = _bytes_of(made)
+        assert found is not None
+        return found[0][()]
+
+    def wrap(self, array: Array, dtype: Any = None) -> Any:
+        tensor = torch.from_numpy(array)
+        return tensor if dtype is None or tensor.dtype is dtype else tensor.view(dtype)
+
+
+TENSORS = Tensors()
+
+
+def _is_rounded(made: float, value: Any) -> bool:
+    """Is it that value but for rounding? Where a small float has no infinity, sign or zero, torch takes the nearest."""
+    if not math.isfinite(value):
+        return made == value or (math.isnan(made) and math.isnan(value))
+    return math.isfinite(made) and (made == 0 or (made > 0) == (value > 0))
+
+
+def _bytes_of(tensor: torch.Tensor) -> tuple[Array, torch.dtype] | None:
+    """A tensor as NumPy array, of integers if NumPy does not have its dtype; None if its bytes are not here."""
+    if tensor.requires_grad or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        return None
+    if tensor.is_quantized or tensor.is_nested:
+        return None
+    tensor = tensor.resolve_conj().resolve_neg()
     try:
-        return _stock.collate(list(samples), collate_fn_map=fn_map)
-    except Exception as error:
-        if names is not None and not isinstance(error, CollateError):
-            add_note(error, f"feedline: raised when collating dataset indices {brief(names)}")
-        raise
+        return tensor.numpy(), tensor.dtype
+    except TypeError:
+        return tensor.view(_SAME_SIZE[tensor.itemsize]).numpy(), tensor.dtype
 
 
-def is_stock(*kinds: type) -> bool:
-    """Are these types collated by torch's own rules, no registration in `default_collate_fn_map` having a say?"""
-    return all(_function_for(kind) in _STOCK for kind in kinds)
+class pad(core.pad):
+    """`feedline.collate.pad` for tensors.
 
-
-def _function_for(kind: type) -> Any:
-    fn_map: dict[Any, Any] = _stock.default_collate_fn_map
-    if kind in fn_map:
-        return fn_map[kind]
-    return next((function for types, function in fn_map.items() if issubclass(kind, types)), None)
-
-
-def is_all_stock() -> bool:
-    """Is there no registration of the user's at all?"""
-    return all(function in _STOCK for function in _stock.default_collate_fn_map.values())
-
-
-def collate_without_shared_files() -> None:
-    """In a worker process: torch's default_collate, when a custom collate_fn calls it, stacks in ordinary memory.
-
-    torch's own would ask for a file in /dev/shm per tensor, which a container may not have room for.
+    >>> import torch
+    >>> batch = pad()([torch.tensor([1, 2, 3]), torch.tensor([4])])
+    >>> batch.data, batch.lengths
+    (tensor([[1, 2, 3],
+            [4, 0, 0]]), tensor([3, 1]))
     """
-    if is_stock(torch.Tensor):
-        _stock.default_collate_fn_map[torch.Tensor] = _stack_plainly
+
+    arrays = TENSORS
 
 
-def collate_by_thread() -> None:
-    """In worker threads the same; torch's own as it is for whoever else calls it in this process."""
-    if _stock.default_collate_fn_map.get(torch.Tensor) is _STOCK_TENSOR:
-        _stock.default_collate_fn_map[torch.Tensor] = _stack_by_thread
+class pack(core.pack):
+    """`feedline.collate.pack` for tensors.
+
+    >>> import torch
+    >>> batch = pack(4)([torch.tensor([1, 2, 3]), torch.tensor([4, 5]), torch.tensor([6])])
+    >>> batch.data, batch.segments
+    (tensor([[1, 2, 3, 6],
+            [4, 5, 0, 0]]), tensor([[1, 1, 1, 3],
+            [2, 2, 0, 0]]))
+    """
+
+    arrays = TENSORS
 
 
-def collate_as_torch_does() -> None:
-    """There is no worker thread any more. What somebody else has registered since is theirs."""
-    if _stock.default_collate_fn_map.get(torch.Tensor) is _stack_by_thread:
-        _stock.default_collate_fn_map[torch.Tensor] = _STOCK_TENSOR
+class detection(core.detection):
+    """`feedline.collate.detection` for tensors.
+
+    >>> import torch
+    >>> batch = detection()([(torch.ones(3, 2, 4), {"boxes": 1}), (torch.ones(3, 5, 2), {"boxes": 0})])
+    >>> batch.images.shape, batch.sizes.tolist()
+    (torch.Size([2, 3, 5, 4]), [[2, 4], [5, 2]])
+    """
+
+    arrays = TENSORS
 
 
-def _stack_by_thread(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
-    if of_this_thread() is not None:
-        return _slow_stack(batch)
-    stacked: torch.Tensor = _STOCK_TENSOR(batch, collate_fn_map=collate_fn_map)
-    return stacked
+class drop_invalid(core.drop_invalid):
+    """`feedline.collate.drop_invalid` for tensors.
+
+    >>> import torch
+    >>> drop_invalid()([torch.tensor(1), None, torch.tensor(3)])
+    tensor([1, 3])
+    """
+
+    arrays = TENSORS
 
 
-def _stack_plainly(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
-    return _slow_stack(batch)
+class compose(core.compose):
+    """`feedline.collate.compose` for tensors.
+
+    >>> import torch
+    >>> compose((stack, keep))([(torch.tensor(1), "a"), (torch.tensor(2), "b")])
+    (tensor([1, 2]), ['a', 'b'])
+    """
+
+    arrays = TENSORS
 
 
-def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | None) -> torch.Tensor:
-    first = batch[0]
-    # A sparse one cannot say how many bytes it has.
-    is_large = first.layout is torch.strided and first.nbytes * len(batch) >= SMALL_LEAF
-    if is_large and _may_be_written_to_a_slot(batch):
-        out = empty_tensor((len(batch), *first.shape), first.dtype, empty)
-        with contextlib.suppress(RuntimeError):  # one has a graph, another device or shape: torch decides, and says so
-            return torch.stack(batch, out=out)  # type: ignore[arg-type]
-    try:
-        return _slow_stack(batch)
-    except RuntimeError:
-        if all(map(is_plain, batch)):
-            for position, tensor in enumerate(batch):
-                if tensor.shape != first.shape:
-                    raise _ragged(batch, position, names) from None
-        raise
+class TorchStack(Stack):
+    """Default collation, as torch's."""
+
+    arrays = TENSORS
 
 
-def _are_alike(batch: Sequence[Any]) -> bool:
-    """Can NumPy stack these arrays, as torch would? That takes a tenth of the time of a tensor for each of them."""
-    first = batch[0]
-    shape, dtype = first.shape, first.dtype
-    if dtype not in _NUMBERS or not first.size or (first.ndim == 4 and not first.flags.c_contiguous):
-        return False  # of channels that lie last torch decides, as for tensors
-    return all(type(array) is np.ndarray and array.shape == shape and array.dtype is dtype for array in batch)
-
-
-def _may_be_written_to_a_slot(batch: Sequence[torch.Tensor]) -> bool:
-    """Is nothing lost by it? A class of its own, a wider dtype further on, or channels that lie last would be."""
-    first = batch[0]
-    if not is_plain(first) or (first.dim() == 4 and not first.is_contiguous()):
-        return False
-    return all(type(tensor) is torch.Tensor and tensor.dtype is first.dtype for tensor in batch)
-
-
-def _slow_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
-    # Nested and sparse ones are refused there as torch refuses them.
-    first = batch[0]
-    if first.is_nested or first.layout is not torch.strided:
-        refused: torch.Tensor = _STOCK_TENSOR(batch)
-        return refused
-    return torch.stack(batch)  # type: ignore[arg-type]
-
-
-_STOCK = (
-    _STOCK_TENSOR,
-    _stack_plainly,
-    _stack_by_thread,
-    _STOCK_ARRAY,
-    _stock.collate_numpy_scalar_fn,
-    _stock.collate_float_fn,
-    _stock.collate_int_fn,
-    _stock.collate_str_fn,
-    None,
-)
-
-
-def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] | None) -> CollateError:
-    def who(place: int) -> str:
-        return f"entry {place}" if names is None else f"dataset index {names[place]!r} (entry {place})"
-
-    return CollateError(
-        f"stack expects each tensor to be equal size, but got {list(batch[0].shape)} at {who(0)} and "
-        f"{list(batch[position].shape)} at {who(position)}. Make them equal in __getitem__ (crop, "
-        "resize), or pad them: collate=pad() or, for one field of many, collate={'field': pad()}."
-    )
-
-
-def own(tree: Any, empty: Empty, keep: Any = None) -> Any:
-    """The tree with its tensors and arrays copied, so that writing to them changes nothing else."""
-    return line_own.own(tree, empty, keep, own_tensor, (torch.Tensor,))
+stack = TorchStack()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch.utils.data import default_convert
 
-from feedline.torch.collate import collate_into, own
-from feedline.torch.collators import TENSORS
+from feedline.torch.collate import TENSORS
+from feedline.torch.collation import collate_into, own
 from feedline.torch.pieces import PIECES
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS

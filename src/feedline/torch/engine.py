@@ -25,7 +25,7 @@ from feedline.engine.next_epoch import Foresee
 from feedline.engine.session import Session
 from feedline.errors import StateError
 from feedline.errors.counting import counted
-from feedline.options import Care, Options
+from feedline.options import ErrorPolicy, Options
 from feedline.options.option import picked
 from feedline.options.together import check_assignment
 from feedline.options.worker_count import AutoCount
@@ -253,7 +253,7 @@ class Engine:
             batched=batched,
             prefetch_factor=loader.prefetch_factor or 2,
             persistent_workers=loader.persistent_workers and loader.num_workers > 0,
-            care=picked(Care, values),
+            error_policy=picked(ErrorPolicy, values),
         )
         job = picked(
             Job,

@@ -48,7 +48,7 @@ class PutOff(_Around):
         return next(self._batches)
 
 
-class TorchIterator(BatchIterator):
+class TorchIterator(BatchIterator[Any]):
     """One epoch, whose waiting a profiler sees under the name it looks for."""
 
     def __next__(self) -> Any:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import copy
 import os
+import typing
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.utils.data
@@ -24,13 +25,20 @@ from feedline.collate.composing import check_collate
 from feedline.messages.outcome import BadSample
 from feedline.observe.recorder import Recorder
 from feedline.observe.stats import Stats
+from feedline.options.wording import loader_in_words
 from feedline.options.worker_count import as_number
 from feedline.resume.endless import Forever
-from feedline.torch.collators import compose
+from feedline.torch.collate import compose
 from feedline.torch.engine import Engine, streams
 from feedline.torch.options import TORCHS, OwnTorchOptions, check_own
 
-T = TypeVar("T", covariant=True)
+if TYPE_CHECKING:
+    import typing_extensions
+
+    T = typing_extensions.TypeVar("T", covariant=True, default=Any)
+else:
+    T = typing.TypeVar("T", covariant=True)  # which has a default from Python 3.13 on
+"""A batch, as far as the type of collate_fn says it."""
 
 
 class _Epoch:
@@ -75,7 +83,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         max_deaths: This many workers may die at one sample before the sample is given up.
         error_log: A file that gets one JSON line for each sample that fails.
         on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
-        across_epochs: False has persistent workers read nothing of an epoch before it begins (docs/across-epochs.md).
+        prefetch_next_epoch: False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).
         assignment: "in_turn": each makes every Nth batch; "free": any free one does; None: as torch (docs/workers.md).
         ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
         uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
@@ -99,7 +107,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int | Literal["auto"] = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[Any], T] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
         timeout: float = 0,
@@ -122,7 +130,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         max_deaths: int = 2,
         error_log: str | os.PathLike[str] | None = None,
         on_epoch_end: Callable[[Stats], object] | None = None,
-        across_epochs: bool = True,
+        prefetch_next_epoch: bool = True,
         assignment: str | None = None,
         ranks: str | None = None,
         uneven: str | None = None,
@@ -150,6 +158,9 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         if "_feedline" in self.__dict__ and self._feedline.own.ranks == "shard":
             return len(self._feedline.stream_plan(self))
         return super().__len__()
+
+    def __repr__(self) -> str:
+        return loader_in_words(self, self._feedline.own.workers)
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         """Begin an epoch; draws from the generator exactly as torch's loader does."""
@@ -201,7 +212,6 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         else:
             self._feedline.load(self, state)
 
-    @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000."""
         return self._feedline.session.errors

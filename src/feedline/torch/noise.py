@@ -14,11 +14,12 @@ import torch
 
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_function, check_whole
+from feedline.practice import noise
 from feedline.practice.micro_batches import accumulate
-from feedline.practice.noise import LEAST_ROUNDS, GradientNoise, gradient_noise
+from feedline.practice.noise import LEAST_ROUNDS, GradientNoise
 
 
-def measure_gradient_noise(
+def gradient_noise(
     loss: Callable[[Any], torch.Tensor],
     parameters: Iterable[torch.Tensor],
     loader: Iterable[Any],
@@ -40,7 +41,7 @@ def measure_gradient_noise(
     >>> model = torch.nn.Linear(10, 1)
     >>> def loss(batch):
     ...     return torch.nn.functional.mse_loss(model(batch[0]), batch[1])
-    >>> noise = measure_gradient_noise(loss, model.parameters(), DataLoader(data, batch_size=8, shuffle=True))
+    >>> noise = gradient_noise(loss, model.parameters(), DataLoader(data, batch_size=8, shuffle=True))
     >>> noise.low < noise.scale < noise.high, noise.suggested
     (True, 16)
     """
@@ -68,7 +69,7 @@ def measure_gradient_noise(
             f"the loader had enough batches for {len(large)} rounds of {steps} batches of {size} samples, and at least "
             f"{LEAST_ROUNDS} are needed: lower steps or the loader's batch_size"
         )
-    return gradient_noise(small, large, size, size * steps, confidence=confidence)
+    return noise.gradient_noise(small, large, size, size * steps, confidence=confidence)
 
 
 def _weights(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -14,7 +14,7 @@ import torch
 
 from feedline.collate.pieces import Joining, Misfit, Pieces, Whole, never_whole
 from feedline.datasets import Empty
-from feedline.torch.collate import collate_into, is_all_stock
+from feedline.torch.collation import collate_into, is_all_stock
 from feedline.torch.tensors import empty_tensor, is_plain
 
 

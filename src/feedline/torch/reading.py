@@ -21,7 +21,7 @@ from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many
 from feedline.reading.fetch import BatchReader
 from feedline.reading.fetch import batch_reader as numpy_reader
-from feedline.torch.collate import is_stock
+from feedline.torch.collation import is_stock
 from feedline.torch.tensors import empty_tensor, is_plain
 
 

@@ -8,12 +8,19 @@ Not its job: all the rest (loader, engine).
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import typing
+from typing import TYPE_CHECKING, Any
 
 from feedline.errors import StateError
 from feedline.torch.loader import DataLoader
 
-T = TypeVar("T", covariant=True)
+if TYPE_CHECKING:
+    import typing_extensions
+
+    T = typing_extensions.TypeVar("T", covariant=True, default=Any)
+else:
+    T = typing.TypeVar("T", covariant=True)  # which has a default from Python 3.13 on
+"""A batch, as far as the type of collate_fn says it."""
 
 
 class StatefulDataLoader(DataLoader[T]):
@@ -51,7 +58,7 @@ class StatefulDataLoader(DataLoader[T]):
         max_deaths: This many workers may die at one sample before the sample is given up.
         error_log: A file that gets one JSON line for each sample that fails.
         on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
-        across_epochs: False has persistent workers read nothing of an epoch before it begins (docs/across-epochs.md).
+        prefetch_next_epoch: False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).
         assignment: "in_turn": each makes every Nth batch; "free": any free one does; None: as torch (docs/workers.md).
         ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
         uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).

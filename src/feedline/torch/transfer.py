@@ -65,7 +65,7 @@ class Transfer:
 
 
 def transferred(
-    batches: BatchIterator, transfer: Transfer | None, settle: Callable[[], None] = lambda: None
+    batches: BatchIterator[Any], transfer: Transfer | None, settle: Callable[[], None] = lambda: None
 ) -> Iterator[Any]:
     """The batches, transferred one ahead; as they are if there is nothing to do.
 
@@ -77,7 +77,7 @@ def transferred(
 class Transferred(Iterator[Any]):
     """Batches of an iterator, each made ready while the user works on the one before."""
 
-    def __init__(self, batches: BatchIterator, transfer: Transfer, settle: Callable[[], None]) -> None:
+    def __init__(self, batches: BatchIterator[Any], transfer: Transfer, settle: Callable[[], None]) -> None:
         self._batches = batches
         self._settle = settle
         device = transfer.device

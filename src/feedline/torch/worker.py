@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import _utils
 
 from feedline.machine import worker_info
-from feedline.torch.collate import collate_as_torch_does, collate_by_thread, collate_without_shared_files
+from feedline.torch.collation import collate_as_torch_does, collate_by_thread, collate_without_shared_files
 
 _Stock: Any = _utils.worker.WorkerInfo
 _changing = threading.Lock()

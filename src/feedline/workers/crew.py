@@ -46,7 +46,7 @@ class Crew:
         self.done: tuple[int, int] = (-1, -1)
         self.selector = selectors.DefaultSelector()
         self.members: dict[int, WorkerProcess] = {}
-        self._undead: list[WorkerProcess] = []
+        self._still_running: list[WorkerProcess] = []
         self._preload = preload
         self._board: Any = None
         self._spent = Spent()
@@ -137,7 +137,7 @@ class Crew:
         """Has that process come to its end, dismissed or not?"""
         return bool(wait([self.members[number].end], 0))
 
-    def bury(self, number: int) -> tuple[int | None, int | None, int]:
+    def clean_up(self, number: int) -> tuple[int | None, int | None, int]:
         """Clear the place of a process that has ended; its pid, exit code and, if the system says, its most memory."""
         member = self.members.pop(number)
         self.selector.unregister(member.end)
@@ -150,7 +150,7 @@ class Crew:
         """Clear the place of a process that cannot be ended now; its pid. It is seen to at the end."""
         member = self.members.pop(number)
         self.selector.unregister(member.end)
-        self._undead.append(member)
+        self._still_running.append(member)
         return int(member.process.pid)
 
     def check(self) -> None:
@@ -172,9 +172,9 @@ class Crew:
 
     def _end(self) -> None:
         self.is_ending = True
-        members = [*self.members.values(), *self._undead]
+        members = [*self.members.values(), *self._still_running]
         end([member for member in members if member.process.pid is not None])
-        self.members, self._undead = {}, []
+        self.members, self._still_running = {}, []
         self.selector.close()
         for lane in self.lanes:
             lane.close()

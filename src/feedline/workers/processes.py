@@ -83,6 +83,13 @@ class ProcessWorkers:
 
     def _open(self, count: int) -> None:
         check_guard()
+        method = self._context.get_start_method()
+        if method not in multiprocessing.get_all_start_methods():
+            raise WorkerError(
+                f"this process was started by the start method {method!r}, which is not one of Python's, so no worker "
+                "could start by it: pass multiprocessing_context='fork' (inside joblib's loky that works), or use "
+                "num_workers=0 or workers='thread'"
+            )
         if multiprocessing.current_process().daemon:
             raise WorkerError(
                 "a worker process cannot start worker processes: inside a dataset use num_workers=0 or workers='thread'"
@@ -94,7 +101,7 @@ class ProcessWorkers:
         """Had it been dismissed? Then that was its end, and nothing is lost."""
         if self._crew.row(number)[PLACE] != LEAVING:
             return False
-        self._crew.bury(number)
+        self._crew.clean_up(number)
         self._killed.pop(number, None)
         self._heard.pop(number, None)
         return True
@@ -162,7 +169,7 @@ class ProcessWorkers:
                     lane.flush()
             return [part for ticket in tickets if (part := self._opened(ticket)) is not None]
         if dead:  # and what they had finished has been read
-            deaths: list[Part | Death] = [self._bury(number) for number in dead if not self._has_left(number)]
+            deaths: list[Part | Death] = [self._cleaned_up(number) for number in dead if not self._has_left(number)]
             if deaths:
                 return deaths
             self._resize(self._count)  # should more have left than were to
@@ -245,9 +252,9 @@ class ProcessWorkers:
                 "copy: begin a new one here with iter(loader)"
             )
 
-    def _bury(self, number: int) -> Death:
+    def _cleaned_up(self, number: int) -> Death:
         row = self._crew.row(number)
-        pid, exitcode, most = self._crew.bury(number)
+        pid, exitcode, most = self._crew.clean_up(number)
         self._killed.pop(number, None)
         words = self._stack_of(number)
         self._heard.pop(number, None)

@@ -178,7 +178,7 @@ def _attributes(of: Any, *names: str) -> dict[str, Any]:
 
 
 _TORCH_HAS_NOT = {
-    *("workers", "shuffle_buffer", "fetch_threads", "across_epochs", "assignment", "ranks", "device"),
+    *("workers", "shuffle_buffer", "fetch_threads", "prefetch_next_epoch", "assignment", "ranks", "device"),
     *("on_error", "on_stall"),
 }
 

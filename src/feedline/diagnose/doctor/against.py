@@ -58,7 +58,7 @@ def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> t
         for index, key in loader:
             until = min(until, time.monotonic() + seconds)  # from the first one on: workers may start slowly
             if key:
-                found.setdefault(key, read + len(loader.errors) if stream else index)  # who failed has a number, too
+                found.setdefault(key, read + len(loader.errors()) if stream else index)  # who failed has a number, too
                 telling += 1
             read += 1
             if time.monotonic() > until or read >= MOST:

@@ -33,7 +33,7 @@ def check_collation(seen: Evidence) -> Iterator[Finding]:
         {"error": run.error, "batches": run.batches},
         "Samples can be read one by one, but no batch comes of them.",
         "have collate_fn take what __getitem__ gives; pad what differs in length, keep what cannot be stacked.",
-        "loader = DataLoader(dataset, collate={'tokens': feedline.pad(0), 'boxes': feedline.keep})",
+        "loader = DataLoader(dataset, collate={'tokens': feedline.collate.pad(0), 'boxes': feedline.collate.keep})",
     )
 
 
@@ -95,7 +95,7 @@ def _filled_before(seen: Evidence) -> Iterator[Finding]:
                 "All samples are filled up to one length, long enough for the longest of all, and the model computes "
                 "on all of it.",
                 "leave padding to the loader, which fills up to the longest of a batch.",
-                "zeros = feedline.pad(0)\n"
+                "zeros = feedline.collate.pad(0)\n"
                 "loader = DataLoader(dataset, collate={'input_ids': zeros, 'attention_mask': zeros})",
             )
 

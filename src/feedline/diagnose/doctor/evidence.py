@@ -98,7 +98,7 @@ class Collating(NamedTuple):
     """Samples are handed on as they are: an array of the batch lies in the memory of one of theirs."""
 
 
-class Mishap(NamedTuple):
+class DeadlySample(NamedTuple):
     """A sample that killed its worker, or did not come to an end."""
 
     index: Any
@@ -214,7 +214,7 @@ class Evidence:
     rounds: tuple[int, ...] = ()
     """A worker's memory after each of several rounds over the same samples."""
     round_size: int = 0
-    mishaps: tuple[Mishap, ...] = ()
+    deadly_samples: tuple[DeadlySample, ...] = ()
     limit: float = 0.0
     """Seconds after which a sample was given up."""
     looks: Looks | None = None

@@ -21,12 +21,12 @@ from typing import Any
 
 from feedline.arena.limits import room
 from feedline.diagnose.doctor.against import compared
-from feedline.diagnose.doctor.evidence import Carried, Evidence, Mishap, Reading, Run
+from feedline.diagnose.doctor.evidence import Carried, DeadlySample, Evidence, Reading, Run
 from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
 from feedline.diagnose.doctor.probe import Batched, Beside, Observed, Rounds, Watched, same
 from feedline.diagnose.doctor.spreading import SEED, spread
 from feedline.diagnose.doctor.text_columns import column_of
-from feedline.diagnose.doctor.witness import mishap_of, place_in, quietly
+from feedline.diagnose.doctor.witness import deadly_sample_of, place_in, quietly
 from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
 from feedline.messages.outcome import BadSample
 from feedline.reading.stream_words import READ_WHOLE
@@ -101,8 +101,15 @@ class Examination:
                 if not parts or name in parts:
                     self._guarded(words, getattr(self, name))
         whole = [number for number in (2, self._workers) for text in said if READ_WHOLE.format(shards=number) in text]
-        mishaps = tuple(each._replace(where=place_in([*said, each.error], each)) for each in self._found.mishaps)
-        return replace(self._found, read_whole=max(whole, default=0), mishaps=mishaps, seconds=time.monotonic() - began)
+        deadly_samples = tuple(
+            each._replace(where=place_in([*said, each.error], each)) for each in self._found.deadly_samples
+        )
+        return replace(
+            self._found,
+            read_whole=max(whole, default=0),
+            deadly_samples=deadly_samples,
+            seconds=time.monotonic() - began,
+        )
 
     def _guarded(self, name: str, part: Callable[[], None]) -> None:
         try:
@@ -160,18 +167,18 @@ class Examination:
 
     def _begin(self) -> None:
         """One sample, with patience: a worker may have something to load, which is not being stuck."""
-        limit, mishaps = self._limit, self._found.mishaps
+        limit, deadly_samples = self._limit, self._found.deadly_samples
         self._limit = max(limit, self._seconds / 2)
         read: list[Reading] = []
         with contextlib.suppress(Exception):  # whatever it is, the samples will show it
             read = self._readings("slow", self._indices[:1])
         first = read[0].seconds if read else 0.0
         self._limit = max(limit, 2 * first)
-        self._note(mishaps=mishaps, first=first, limit=self._limit)
+        self._note(deadly_samples=deadly_samples, first=first, limit=self._limit)
 
     def repeats(self) -> None:
         """Some of them again, by two workers; and under another seed."""
-        if self._found.mishaps or not self._found.good:  # no time for those to happen again
+        if self._found.deadly_samples or not self._found.good:  # no time for those to happen again
             return
         if self._patient.setting.stream:
             self._note(again=tuple(self._elements("repeats", 2)))
@@ -215,22 +222,29 @@ class Examination:
                 if time.monotonic() > until or len(got) >= MOST or (part == "rounds" and _grows_enough(got)):
                     break
         except TooManyErrors:
-            pass  # all of them are in loader.errors
+            pass  # all of them are in loader.errors()
         except (StalledSample, WorkerDied) as error:
             if not self._patient.setting.stream:
                 raise
-            place = len(got) + sum(bool(each.trace) for each in loader.errors)
-            mishap = Mishap(place, "", str(error), isinstance(error, StalledSample))  # nothing comes after it
-            self._note(mishaps=(*self._found.mishaps, mishap))
+            place = len(got) + sum(bool(each.trace) for each in loader.errors())
+            deadly_sample = DeadlySample(
+                place, "", str(error), isinstance(error, StalledSample)
+            )  # nothing comes after it
+            self._note(deadly_samples=(*self._found.deadly_samples, deadly_sample))
         finally:
-            self._take_down(part, loader.errors)
+            self._take_down(part, loader.errors())
             loader.close()
         return got
 
     def _take_down(self, part: str, bad: list[BadSample]) -> None:
         """What hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading already.)"""
         if part in OF_SAMPLES:
-            self._note(mishaps=(*self._found.mishaps, *(mishap_of(each) for each in bad if not each.trace)))
+            self._note(
+                deadly_samples=(
+                    *self._found.deadly_samples,
+                    *(deadly_sample_of(each) for each in bad if not each.trace),
+                )
+            )
         if part == "samples" and self._patient.setting.stream:
             failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
             self._note(readings=(*self._found.readings, *failed))

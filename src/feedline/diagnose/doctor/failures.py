@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from feedline.diagnose.doctor.evidence import Evidence, Mishap, Reading
+from feedline.diagnose.doctor.evidence import DeadlySample, Evidence, Reading
 from feedline.diagnose.doctor.wording import indices, some, source
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding
 
@@ -18,7 +18,9 @@ LISTED = 20
 
 def check_empty(seen: Evidence) -> Iterator[Finding]:
     """Nothing to read."""
-    if seen.setting.length == 0 or (seen.setting.stream and not (seen.readings or seen.mishaps or seen.troubles)):
+    if seen.setting.length == 0 or (
+        seen.setting.stream and not (seen.readings or seen.deadly_samples or seen.troubles)
+    ):
         what = "The stream ended before its first element" if seen.setting.stream else "The dataset has no samples"
         explanation = "A wrong path, a filter that lets nothing pass, or a split with nothing in it."
         yield Finding("empty-dataset", WARNING, what, {}, explanation, "look at what __init__ finds.")
@@ -58,13 +60,13 @@ def _kind(seen: Evidence) -> str:
     return "element" if seen.setting.stream else "sample"
 
 
-def _called(bad: Sequence[Reading | Mishap]) -> list[str]:
+def _called(bad: Sequence[Reading | DeadlySample]) -> list[str]:
     return [f"{each.index} ({each.what})" if each.what else str(each.index) for each in bad]
 
 
-def check_mishaps(seen: Evidence) -> Iterator[Finding]:
+def check_deadly_samples(seen: Evidence) -> Iterator[Finding]:
     """Reading did not come to an end, or ended the worker."""
-    stuck = [each for each in seen.mishaps if each.stuck]
+    stuck = [each for each in seen.deadly_samples if each.stuck]
     if stuck:
         names, line = _called(stuck), source(stuck[0].where)
         yield Finding(
@@ -77,7 +79,7 @@ def check_mishaps(seen: Evidence) -> Iterator[Finding]:
             "see where it stands; meanwhile a loader can replace a stuck worker and go on without the sample.",
             'loader = DataLoader(dataset, timeout=30, on_stall="restart", on_error="skip")',
         )
-    deadly = [each for each in seen.mishaps if each not in stuck]
+    deadly = [each for each in seen.deadly_samples if each not in stuck]
     if deadly:
         line = source(deadly[0].where)
         yield Finding(
@@ -92,4 +94,4 @@ def check_mishaps(seen: Evidence) -> Iterator[Finding]:
         )
 
 
-CHECKS = (check_empty, check_failing, check_mishaps)
+CHECKS = (check_empty, check_failing, check_deadly_samples)

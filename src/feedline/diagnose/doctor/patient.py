@@ -58,7 +58,7 @@ class Patient:
 
     def loader(self, dataset: Any, seed: int, num_workers: int, timeout: float, **options: Any) -> Any:
         """A loader that comes to an end whatever the dataset does."""
-        care: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "on_error": "skip",
             "max_errors": None if self.setting.stream else MISHAPS,  # a stream's elements may fail, too; that is quick
             "on_stall": "restart",
@@ -67,14 +67,16 @@ class Patient:
             "stall_warning": 0,
         }
         if self.worker_init_fn is not None:
-            care["worker_init_fn"] = self.worker_init_fn if self.setting.stream else Initialising(self.worker_init_fn)
+            settings["worker_init_fn"] = (
+                self.worker_init_fn if self.setting.stream else Initialising(self.worker_init_fn)
+            )
         if not self.setting.torch:
-            return DataLoader(dataset, seed=seed, num_workers=num_workers, **care, **options)
+            return DataLoader(dataset, seed=seed, num_workers=num_workers, **settings, **options)
         torch: Any = sys.modules["torch"]
         front: Any = importlib.import_module("feedline.torch")
         generator = torch.Generator()
         generator.manual_seed(seed)
-        return front.DataLoader(dataset, generator=generator, num_workers=num_workers, **care, **options)
+        return front.DataLoader(dataset, generator=generator, num_workers=num_workers, **settings, **options)
 
     @property
     def job(self) -> Job:

@@ -38,7 +38,7 @@ def check_finite(seen: Evidence) -> Iterator[Finding]:
                 "One such value makes the loss NaN, and with it every weight: training is over, mostly without a word.",
                 "find where it comes from (a division by zero, a logarithm, a missing value), or leave them out.",
                 f"finite = lambda sample: np.isfinite(sample{path}).all()\n"
-                "loader = DataLoader(dataset, collate=feedline.drop_invalid(valid=finite))",
+                "loader = DataLoader(dataset, collate=feedline.collate.drop_invalid(valid=finite))",
             )
 
 
@@ -55,7 +55,7 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
             {"indices": indices(nothing)},
             "That is how some mark a sample that cannot be used; a batch cannot be made of it.",
             "raise an error in __getitem__ and let the loader leave the sample out, or drop them when collating.",
-            "loader = DataLoader(dataset, collate=feedline.drop_invalid())",
+            "loader = DataLoader(dataset, collate=feedline.collate.drop_invalid())",
         )
     there = [reading for reading in good if reading.fields[:1] != nothing[0].fields] if nothing else good
     kinds = Counter(map(_structure, there))
@@ -128,7 +128,7 @@ def _varying_shapes(seen: Evidence, path: str, found: list[tuple[Reading, Field]
     axes = [axis for axis in range(len(sizes[0])) if len({size[axis] for size in sizes}) > 1]
     smallest, largest = min(sizes), max(sizes)
     axis = "" if axes == [0] else f", axis={axes[0] if len(axes) == 1 else tuple(axes)}"
-    collate = f"feedline.pad(0{axis})"
+    collate = f"feedline.collate.pad(0{axis})"
     key = path[1:-1] if path.startswith("[") and path.count("[") == 1 else None
     if key is not None:
         collate = f"{{{key}: {collate}}}"

@@ -125,7 +125,7 @@ def check_collate(seen: Evidence) -> Iterator[Finding]:
         "What collate_fn does to each sample is better done in __getitem__: it is then seen, timed and repeated sample "
         f"by sample, and an error names the sample.{f' The time goes into {_line(lines)}.' if lines else ''}",
         "move work on single samples into __getitem__; pad and stack with feedline's collators, which write once.",
-        "loader = DataLoader(dataset, collate={'tokens': feedline.pad(0), 'label': feedline.stack})",
+        "loader = DataLoader(dataset, collate={'tokens': feedline.collate.pad(0), 'label': feedline.collate.stack})",
     )
 
 

@@ -1,6 +1,6 @@
 """What feedline's own supervision has to say of a sample that hung or killed its worker.
 
-Takes: bad samples of a loader, and the warnings it gave. Gives: `Mishap`s, with the line of the user's code.
+Takes: bad samples of a loader, and the warnings it gave. Gives: `DeadlySample`s, with the line of the user's code.
 Promises: while the doctor examines, nothing of that reaches the screen.
 Not its job: seeing to it (engine, supervise), judging (failures).
 """
@@ -13,14 +13,14 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from feedline.diagnose.doctor.evidence import CodeLine, Mishap
+from feedline.diagnose.doctor.evidence import CodeLine, DeadlySample
 from feedline.diagnose.doctor.lines import is_librarys
 from feedline.messages.outcome import BadSample
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[list[str]]:
-    """Warnings and logged mishaps are evidence here, and not for the screen."""
+    """Warnings and logged deadly_samples are evidence here, and not for the screen."""
     log = logging.getLogger("feedline")
     disabled = log.disabled
     said: list[str] = []
@@ -36,19 +36,19 @@ def quietly() -> Iterator[list[str]]:
         log.disabled = disabled
 
 
-def mishap_of(bad: BadSample) -> Mishap:
-    """What befell the sample: it did not come to an end, or ended its worker.
+def deadly_sample_of(bad: BadSample) -> DeadlySample:
+    """What happened to the sample: it did not come to an end, or ended its worker.
 
-    >>> mishap_of(BadSample(3, 0, "", "1 worker ended at it; the last was stuck for 2.0 s")).stuck
+    >>> deadly_sample_of(BadSample(3, 0, "", "1 worker ended at it; the last was stuck for 2.0 s")).stuck
     True
     """
-    return Mishap(bad.index, bad.what, bad.error, "stuck for" in bad.error)
+    return DeadlySample(bad.index, bad.what, bad.error, "stuck for" in bad.error)
 
 
-def place_in(said: list[str], mishap: Mishap) -> CodeLine | None:
+def place_in(said: list[str], deadly_sample: DeadlySample) -> CodeLine | None:
     """Where it stood, as the report of it has it: the innermost line that is not a library's."""
     for text in said:
-        if f"{mishap.index}" in text:
+        if f"{deadly_sample.index}" in text:
             for file, number, function in re.findall(r'File "(.+?)", line (\d+) in (\S+)', text):
                 if not is_librarys(file):
                     return CodeLine(file, int(number), function)

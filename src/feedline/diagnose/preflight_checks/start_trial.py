@@ -1,7 +1,7 @@
 """Check: does loading with a worker process really work here?
 
 Takes: a plan, for nothing: one worker is enough. Gives: the finding "trial".
-Promises: all happens in a process of its own, which is ended after `SECONDS`; whatever befalls it, this one goes on.
+Promises: all happens in a process of its own, which is ended after `SECONDS`; whatever happens to it, this one goes on.
 Not its job: speed.
 """
 

@@ -26,7 +26,7 @@ from feedline.diagnose.tune.accounts import Account, account_of
 from feedline.diagnose.tune.trial import Spending, Trial, TrialSetting, TrialWindow
 from feedline.diagnose.tune.tune_subject import TuneSubject
 from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
-from feedline.observe.stats import Flow, Stats
+from feedline.observe.stats import EpochStats, Stats
 from feedline.supervise import watchdog
 
 WINDOW = 0.2
@@ -138,7 +138,7 @@ class Runner:
         spent = Spending(seconds=lasted, **accounts, **_flow(before.total, after.total))
         if not windows:  # slower than all the time there is: what there was, its start included
             windows = [TrialWindow(count, since - began - (count - 1) * self._step)]
-            spent = Spending(seconds=since - began, **_flow(Flow(), after.total))
+            spent = Spending(seconds=since - began, **_flow(EpochStats(), after.total))
         bytes_ = after.total.bytes // max(1, after.total.batches)
         memory = sum(worker.private for worker in after.workers) if setting.kind == "process" else 0
         memory += max(1, setting.workers * setting.prefetch) * bytes_
@@ -203,7 +203,7 @@ class _Books:
         return account_of([os.getpid()]), account_of(self._workers)
 
 
-def _flow(before: Flow, after: Flow) -> dict[str, Any]:
+def _flow(before: EpochStats, after: EpochStats) -> dict[str, Any]:
     names = ("batches", "fetching", "collating", "sending", "transferring", "delivering")
     return {name: max(0, getattr(after, name) - getattr(before, name)) for name in names}
 

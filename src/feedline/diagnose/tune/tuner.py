@@ -1,6 +1,6 @@
 """`feedline.tune`: measures, chooses, and says why.
 
-Takes: a dataset, a loader, or a factory of one; a step. Gives: a `Tuning`.
+Takes: a dataset, a loader, or a factory of one; a step. Gives: a `TuneResult`.
 Promises: an end after about the seconds it is given, whatever the dataset does; the container's limits are kept to.
 Not its job: a single measurement (running), which are made (search), the words (verdict).
 """
@@ -20,7 +20,7 @@ from feedline.diagnose.tune.search import Search
 from feedline.diagnose.tune.trial import Trial, TrialSetting
 from feedline.diagnose.tune.tune_subject import TuneSubject, subject_of
 from feedline.diagnose.tune.tune_verdict import FULL, STARVED, bottleneck, starved, why
-from feedline.diagnose.tune.tuning import Tuning
+from feedline.diagnose.tune.tuning import TuneResult
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
 from feedline.errors.checks import check_choice, check_flag, check_number, check_seconds, check_whole
 from feedline.machine.cpus import look
@@ -44,7 +44,7 @@ def tune(
     max_workers: int | None = None,
     kinds: Sequence[str] = KINDS,
     busy_step: bool = False,
-) -> Tuning:
+) -> TuneResult:
     """The smallest number of workers that keeps a training step busy, measured with the real dataset.
 
     If nothing keeps it busy: the smallest setting that is as fast as the fastest, and by how much it falls short.
@@ -123,7 +123,7 @@ def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_choice("kinds", kind, KINDS) for kind in kinds))
 
 
-def _tuning(search: Search, subject: TuneSubject, seconds: float) -> Tuning:
+def _tuning(search: Search, subject: TuneSubject, seconds: float) -> TuneResult:
     best, facts = search.best, search.facts
     if best is None:
         reasons = [f"{setting}: {trial.failed}" for setting, trial in search.trials.items() if trial.failed]
@@ -131,7 +131,7 @@ def _tuning(search: Search, subject: TuneSubject, seconds: float) -> Tuning:
             "nothing could be measured" + (f" ({'; '.join(reasons)})" if reasons else ": give it more seconds")
         )
     trials = sorted(search.trials.values(), key=lambda trial: cost(trial.setting, facts.computes))
-    return Tuning(
+    return TuneResult(
         name=subject.name,
         step=search.step,
         trials=tuple(trials),

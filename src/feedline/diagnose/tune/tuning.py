@@ -1,6 +1,6 @@
 """The outcome of tuning with its looks: printed, drawn, written as a page.
 
-Takes: an outcome. Gives: `Tuning`, which `feedline.tune` returns.
+Takes: an outcome. Gives: `TuneResult`, which `feedline.tune` returns.
 Promises: a file is there whole, or not at all. Not its job: what is in it (outcome, picture, page).
 """
 
@@ -19,7 +19,7 @@ from feedline.diagnose.tune.tune_screen import lines
 
 
 @dataclass(frozen=True)
-class Tuning(TuneOutcome):
+class TuneResult(TuneOutcome):
     """What `feedline.tune` found: `print` it, paste its `code`, or write it with `plot` and `report`."""
 
     def __str__(self) -> str:

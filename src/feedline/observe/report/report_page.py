@@ -24,7 +24,7 @@ from feedline.observe.report.markup import legend, section, sentence
 from feedline.observe.report.report_verdict import notes, verdict
 from feedline.observe.report.sections import Failed
 from feedline.observe.report.timeline import timeline
-from feedline.observe.stats import Flow, Stats
+from feedline.observe.stats import EpochStats, Stats
 
 STRIP = 240
 """Moments of the timeline on paper."""
@@ -33,7 +33,7 @@ STRIP = 240
 def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str:
     """The whole page."""
     flows = [meter.flow() for meter in recording.meters]
-    flow = reduce(Flow.plus, flows, Flow())
+    flow = reduce(EpochStats.plus, flows, EpochStats())
     span = measured.whole(recording)
     spread, found = measured.samples(recording.marks), measured.composition(recording.delivered)
     judged = verdict(flow, measured.waits(recording.delivered), look().workers)
@@ -77,7 +77,7 @@ def embedded(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _head(recording: Recording, flows: list[Flow], flow: Flow) -> str:
+def _head(recording: Recording, flows: list[EpochStats], flow: EpochStats) -> str:
     now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     workers = counted(flow.num_workers, "worker") if flow.num_workers else "no workers"
     epochs = counted(len(flows), "epoch")

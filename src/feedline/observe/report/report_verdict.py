@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from feedline.errors.counting import counted
 from feedline.observe.report.measured import Composition, SampleTimes, Waits
-from feedline.observe.stats import Flow, Stats
+from feedline.observe.stats import EpochStats, Stats
 
 FEW = 10
 """Batches below which nothing is said."""
@@ -38,10 +38,10 @@ class ReportVerdict(NamedTuple):
     advice: tuple[str, ...] = ()
 
 
-def verdict(flow: Flow, waits: Waits, cpus: int) -> ReportVerdict:
+def verdict(flow: EpochStats, waits: Waits, cpus: int) -> ReportVerdict:
     """Judge a run.
 
-    >>> judged = verdict(Flow(seconds=10, waiting=0.2, batches=100, num_workers=2, fetching=6), Waits(), cpus=4)
+    >>> judged = verdict(EpochStats(seconds=10, waiting=0.2, batches=100, num_workers=2, fetching=6), Waits(), cpus=4)
     >>> judged.headline
     'Your loop waited 2 % of the time; the workers were busy 30 %. The loader keeps up.'
     """
@@ -62,21 +62,21 @@ def verdict(flow: Flow, waits: Waits, cpus: int) -> ReportVerdict:
 Found = tuple[str, tuple[str, ...]]
 
 
-def _spare(flow: Flow) -> Found:
+def _spare(flow: EpochStats) -> Found:
     if flow.num_workers > 1 and flow.utilisation < MOST / 2:
         need = max(1, round(flow.num_workers * flow.utilisation / BUSY + 0.5))
         return "What takes the time is the loop itself.", (f"Fewer workers may do: num_workers={need}.",)
     return "What takes the time is the loop itself: a faster loader would change nothing.", ()
 
 
-def _no_workers(flow: Flow, waits: Waits, cpus: int) -> Found | None:
+def _no_workers(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if flow.num_workers:
         return None
     some = f"num_workers={min(4, cpus)} ({counted(cpus, 'CPU')} here) makes batches while the loop computes."
     return "Without workers every batch is made when it is asked for.", (some, *_cheaper(flow))
 
 
-def _transfer(flow: Flow, waits: Waits, cpus: int) -> Found | None:
+def _transfer(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if flow.transferring < MOST * flow.waiting:
         return None
     share = percent(min(1.0, flow.transferring / flow.waiting))
@@ -84,7 +84,7 @@ def _transfer(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     return why, ("Send less: images as uint8, converted on the device; float32 and not float64.",)
 
 
-def _delivery(flow: Flow, waits: Waits, cpus: int) -> Found | None:
+def _delivery(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if flow.delivering < MOST * flow.waiting:
         return None
     why = f"{percent(min(1.0, flow.delivering / flow.waiting))} of the waiting was the main process unpacking batches."
@@ -94,7 +94,7 @@ def _delivery(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     )
 
 
-def _start(flow: Flow, waits: Waits, cpus: int) -> Found | None:
+def _start(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if waits.first < MOST:
         return None
     share = percent(waits.first)
@@ -105,7 +105,7 @@ def _start(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     )
 
 
-def _workers(flow: Flow, waits: Waits, cpus: int) -> Found | None:
+def _workers(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if flow.utilisation < BUSY:
         return None
     why = "The workers have hardly a break, and all together are slower than the loop."
@@ -117,7 +117,7 @@ def _workers(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     return why, (more, *_cheaper(flow))
 
 
-def _uneven(flow: Flow, waits: Waits, cpus: int) -> Found | None:
+def _uneven(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if waits.longest < MOST:
         return None
     why = f"{percent(waits.longest)} of the waiting was in one wait of twenty: some batches hold up the others."
@@ -127,7 +127,7 @@ def _uneven(flow: Flow, waits: Waits, cpus: int) -> Found | None:
     )
 
 
-def _handing_over(flow: Flow) -> Found:
+def _handing_over(flow: EpochStats) -> Found:
     why = "The workers had time, and yet the loop waited: batches are handed over late, or something else has the CPU."
     return why, (
         "A larger prefetch_factor, and larger batches if these take less than a millisecond each.",
@@ -135,7 +135,7 @@ def _handing_over(flow: Flow) -> Found:
     )
 
 
-def _cheaper(flow: Flow) -> tuple[str, ...]:
+def _cheaper(flow: EpochStats) -> tuple[str, ...]:
     """Where the makers of batches spend their time."""
     spent = flow.fetching + flow.collating + flow.sending
     if not spent:

@@ -18,7 +18,7 @@ from feedline.observe.report.markup import Html, axis, figure, number, sentence,
 from feedline.observe.report.measured import Composition, Moments, SampleTimes, Span, Worker
 from feedline.observe.report.report_verdict import ReportVerdict, percent
 from feedline.observe.report.timeline import named
-from feedline.observe.stats import CollateStats, Flow, Stats
+from feedline.observe.stats import CollateStats, EpochStats, Stats
 
 SHOWN = 50
 """Errors, events and epochs that are listed."""
@@ -54,7 +54,7 @@ def judgement(judged: ReportVerdict, notes: Sequence[str]) -> str:
     return f'<section id="verdict" class="{judged.level}">{head}{why}{advice}{also}</section>'
 
 
-def cards(flow: Flow, stats: Stats) -> str:
+def cards(flow: EpochStats, stats: Stats) -> str:
     """The numbers in large print."""
     facts = {
         "samples per second": f"{flow.samples_per_second:,.0f}",
@@ -106,7 +106,7 @@ def over_time(seen: Moments, span: Span, has_workers: bool) -> str:
     return figure(names, above, ("100 %", "50 %", "0"), span) + figure(rate, below, (number(top), "", "0"), span)
 
 
-def stages(flow: Flow) -> str:
+def stages(flow: EpochStats) -> str:
     """Where the time of an average sample goes."""
     all_of = {
         "reading samples (fetch)": flow.fetching,
@@ -144,11 +144,11 @@ def _worker(number: int | None) -> str:
     return "loading" if number is None else f"worker {number}"
 
 
-def epochs(flows: Sequence[Flow]) -> str:
+def epochs(flows: Sequence[EpochStats]) -> str:
     """A line for each."""
     rows = [
         (
-            flow.epoch,
+            flow.number,
             f"{flow.batches:,}",
             f"{flow.samples:,}",
             number(flow.seconds),

@@ -1,0 +1,180 @@
+"""Collation in torch's own words: torch's rules and registrations, with tensors stacked straight into a slot.
+
+Takes: samples, memory. Gives: type for type what torch's default_collate gives.
+Promises: torch's `default_collate_fn_map` is honoured, also when changed; a ragged batch names the dataset's indices.
+Not its job: custom collate functions (they run as they are).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import _utils
+
+from feedline.arena.slots import SMALL_LEAF
+from feedline.collate import ownership as line_own
+from feedline.collate.default import stacked
+from feedline.datasets import Empty
+from feedline.errors import CollateError, add_note
+from feedline.machine.worker_info import of_this_thread
+from feedline.reading.fetch import brief
+from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
+
+_stock = _utils.collate
+_STOCK_TENSOR = _stock.collate_tensor_fn
+_STOCK_ARRAY = _stock.collate_numpy_array_fn
+_NUMBERS = frozenset(map(np.dtype, ("?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16")))
+"""Of both libraries; what torch makes of others, it may decide."""
+
+
+def collate_into(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> Any:
+    """torch's default_collate, writing into memory of `empty`."""
+    if len(samples) == 0:
+        raise CollateError("there are no samples to make a batch of")
+    fn_map: dict[Any, Any] = dict(_stock.default_collate_fn_map)
+    if is_stock(torch.Tensor):  # else the user's own registration stands
+
+        def stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+            return _stack(batch, empty, names)
+
+        fn_map[torch.Tensor] = stack
+        if fn_map.get(np.ndarray) is _STOCK_ARRAY:
+
+            def stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+                if _are_alike(batch):
+                    return torch.from_numpy(stacked(batch, batch[0].dtype, empty))
+                return _STOCK_ARRAY(batch, collate_fn_map=collate_fn_map)
+
+            fn_map[np.ndarray] = stack_arrays
+    try:
+        return _stock.collate(list(samples), collate_fn_map=fn_map)
+    except Exception as error:
+        if names is not None and not isinstance(error, CollateError):
+            add_note(error, f"feedline: raised when collating dataset indices {brief(names)}")
+        raise
+
+
+def is_stock(*kinds: type) -> bool:
+    """Are these types collated by torch's own rules, no registration in `default_collate_fn_map` having a say?"""
+    return all(_function_for(kind) in _STOCK for kind in kinds)
+
+
+def _function_for(kind: type) -> Any:
+    fn_map: dict[Any, Any] = _stock.default_collate_fn_map
+    if kind in fn_map:
+        return fn_map[kind]
+    return next((function for types, function in fn_map.items() if issubclass(kind, types)), None)
+
+
+def is_all_stock() -> bool:
+    """Is there no registration of the user's at all?"""
+    return all(function in _STOCK for function in _stock.default_collate_fn_map.values())
+
+
+def collate_without_shared_files() -> None:
+    """In a worker process: torch's default_collate, when a custom collate_fn calls it, stacks in ordinary memory.
+
+    torch's own would ask for a file in /dev/shm per tensor, which a container may not have room for.
+    """
+    if is_stock(torch.Tensor):
+        _stock.default_collate_fn_map[torch.Tensor] = _stack_plainly
+
+
+def collate_by_thread() -> None:
+    """In worker threads the same; torch's own as it is for whoever else calls it in this process."""
+    if _stock.default_collate_fn_map.get(torch.Tensor) is _STOCK_TENSOR:
+        _stock.default_collate_fn_map[torch.Tensor] = _stack_by_thread
+
+
+def collate_as_torch_does() -> None:
+    """There is no worker thread any more. What somebody else has registered since is theirs."""
+    if _stock.default_collate_fn_map.get(torch.Tensor) is _stack_by_thread:
+        _stock.default_collate_fn_map[torch.Tensor] = _STOCK_TENSOR
+
+
+def _stack_by_thread(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+    if of_this_thread() is not None:
+        return _slow_stack(batch)
+    stacked: torch.Tensor = _STOCK_TENSOR(batch, collate_fn_map=collate_fn_map)
+    return stacked
+
+
+def _stack_plainly(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+    return _slow_stack(batch)
+
+
+def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | None) -> torch.Tensor:
+    first = batch[0]
+    # A sparse one cannot say how many bytes it has.
+    is_large = first.layout is torch.strided and first.nbytes * len(batch) >= SMALL_LEAF
+    if is_large and _may_be_written_to_a_slot(batch):
+        out = empty_tensor((len(batch), *first.shape), first.dtype, empty)
+        with contextlib.suppress(RuntimeError):  # one has a graph, another device or shape: torch decides, and says so
+            return torch.stack(batch, out=out)  # type: ignore[arg-type]
+    try:
+        return _slow_stack(batch)
+    except RuntimeError:
+        if all(map(is_plain, batch)):
+            for position, tensor in enumerate(batch):
+                if tensor.shape != first.shape:
+                    raise _ragged(batch, position, names) from None
+        raise
+
+
+def _are_alike(batch: Sequence[Any]) -> bool:
+    """Can NumPy stack these arrays, as torch would? That takes a tenth of the time of a tensor for each of them."""
+    first = batch[0]
+    shape, dtype = first.shape, first.dtype
+    if dtype not in _NUMBERS or not first.size or (first.ndim == 4 and not first.flags.c_contiguous):
+        return False  # of channels that lie last torch decides, as for tensors
+    return all(type(array) is np.ndarray and array.shape == shape and array.dtype is dtype for array in batch)
+
+
+def _may_be_written_to_a_slot(batch: Sequence[torch.Tensor]) -> bool:
+    """Is nothing lost by it? A class of its own, a wider dtype further on, or channels that lie last would be."""
+    first = batch[0]
+    if not is_plain(first) or (first.dim() == 4 and not first.is_contiguous()):
+        return False
+    return all(type(tensor) is torch.Tensor and tensor.dtype is first.dtype for tensor in batch)
+
+
+def _slow_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
+    # Nested and sparse ones are refused there as torch refuses them.
+    first = batch[0]
+    if first.is_nested or first.layout is not torch.strided:
+        refused: torch.Tensor = _STOCK_TENSOR(batch)
+        return refused
+    return torch.stack(batch)  # type: ignore[arg-type]
+
+
+_STOCK = (
+    _STOCK_TENSOR,
+    _stack_plainly,
+    _stack_by_thread,
+    _STOCK_ARRAY,
+    _stock.collate_numpy_scalar_fn,
+    _stock.collate_float_fn,
+    _stock.collate_int_fn,
+    _stock.collate_str_fn,
+    None,
+)
+
+
+def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] | None) -> CollateError:
+    def who(place: int) -> str:
+        return f"entry {place}" if names is None else f"dataset index {names[place]!r} (entry {place})"
+
+    return CollateError(
+        f"stack expects each tensor to be equal size, but got {list(batch[0].shape)} at {who(0)} and "
+        f"{list(batch[position].shape)} at {who(position)}. Make them equal in __getitem__ (crop, "
+        "resize), or pad them: collate=pad() or, for one field of many, collate={'field': pad()}."
+    )
+
+
+def own(tree: Any, empty: Empty, keep: Any = None) -> Any:
+    """The tree with its tensors and arrays copied, so that writing to them changes nothing else."""
+    return line_own.own(tree, empty, keep, own_tensor, (torch.Tensor,))
