@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import THREADS
+from made_datasets import Numbers
 
-from feedline import DataLoader
+from feedline import DataLoader, rng
 from feedline.randomness.global_generators import (
     GLOBAL_SOURCES,
     BorrowedGenerators,
@@ -611,3 +612,27 @@ def test_a_thread_draws_from_the_shared_generators_after_its_loader_was_closed_i
     finally:
         for source, each in zip(GLOBAL_SOURCES, saved, strict=True):
             source.restore(each)
+
+
+def test_loading_in_another_thread_leaves_everybodys_randomness_alone() -> None:
+    class Drawing(Numbers):
+        def __getitem__(self, index: int) -> Any:
+            return random.random(), np.random.rand(), rng().random()
+
+    def load() -> list[bytes]:
+        return [np.stack(batch).tobytes() for batch in DataLoader(Drawing(200), 2, shuffle=True, seed=1)]
+
+    alone = load()
+    random.seed(5)
+    expected = [random.random() for _ in range(300)]
+    results: list[list[bytes]] = []
+    threads = [threading.Thread(target=lambda: results.append(load())) for _ in range(2)]
+    random.seed(5)
+    for thread in threads:
+        thread.start()
+    drawn = [random.random() for _ in range(300)]
+    for thread in threads:
+        thread.join()
+    assert results == [alone, alone]
+    assert drawn == expected
+    assert random.random.__self__ is random._inst  # the module's own functions are back

@@ -17,7 +17,7 @@ from feedline.observe.report.measured import Span
 
 SAMPLES = 30_000
 """Drawn one by one up to so many in all: 20,000 batches of 64 are then a page of 2 MB, and not of 11 MB
-(tests/test_report.py)."""
+(tests/observe/test_report.py)."""
 INDICES = 60_000
 PER_BATCH = 64
 LONGEST = 60
