@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,15 @@ def leftovers(segments_too: bool = True) -> dict[str, set[str]]:
         "descriptors": descriptors(),
         "segments": segments() if segments_too else set(),
         "watched": {f"{entry} of {entry.task}" for entry in watchdog._entries},
-        "replaced functions": {"those of random and numpy.random"} if redirection.switch.holders else set(),
+        "replaced functions": replaced_functions(),
     }
+
+
+def replaced_functions() -> set[str]:
+    """Of `random`, NumPy and torch: only worker threads that live need them."""
+    torchs: Any = sys.modules.get("feedline.torch.worker")
+    found = {"those of random and numpy.random"} if redirection.switch.holders else set()
+    return found | ({"torch's get_worker_info"} if torchs is not None and torchs._stock_code is not None else set())
 
 
 def children() -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 from injected import BAD
 from kinds import FORK, FORKSERVER, SPAWN, THREADS, thorough
 from scripts import BATCHES, SHARED, TEN, run, run_script
+
+from feedline.supervise import last_words
 
 SOON = 0.3
 """Seconds, which pass only while the sample that is stuck is all there is to wait for (still.py)."""
@@ -149,6 +153,14 @@ def test_persistent_workers_stuck_since_an_epoch_that_was_left(kind: dict[str, A
     seen = run({"kind": "Injected", "how": "sleep", "once": str(tmp_path / "once")}, options, epochs=2, leave=True)
     assert (seen.batches, seen.errors) == (BATCHES, [])
     assert any("was stuck for" in warning for warning in seen.warnings)
+
+
+def test_a_process_that_would_be_ended_by_the_question_is_not_asked() -> None:
+    """It has not come so far yet, or the user's code has taken the signal's handler away."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        last_words.ask(process.pid)
+        process.terminate()
+        assert process.wait() == -signal.SIGTERM
 
 
 def test_a_worker_that_closes_all_descriptors_is_no_riddle(tmp_path: Path) -> None:

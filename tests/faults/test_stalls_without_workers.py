@@ -202,6 +202,19 @@ def test_a_timeout_ends_what_the_main_thread_waits_for(how: str, only_when_stuck
     assert len(list(loader)) == 10
 
 
+def test_where_the_signal_is_somebodys_it_stays_theirs_and_python_code_ends_all_the_same(only_when_stuck: Any) -> None:
+    def theirs(signum: int, frame: Any) -> None:
+        raise AssertionError("nobody has sent it")
+
+    signal.signal(ASK, theirs)
+    try:
+        with pytest.raises(WorkerTimeout, match=r"no batch came within timeout=0\.01 s"):
+            list(feedline.DataLoader(only_when_stuck(Stuck("loop")), 4, timeout=SOON, stall_warning=0))
+        assert signal.getsignal(ASK) is theirs
+    finally:
+        signal.signal(ASK, signal.SIG_DFL)
+
+
 def test_a_timeout_in_another_thread_ends_python_code(only_when_stuck: Any) -> None:
     dataset = only_when_stuck(Stuck("loop"))
     found: list[Any] = []

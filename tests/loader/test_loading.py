@@ -31,6 +31,7 @@ from feedline import (
     get_worker_info,
     threads_per_worker,
 )
+from feedline.workers import one_thread
 
 
 class Squares(Dataset[int]):
@@ -335,6 +336,21 @@ def test_a_worker_process_is_one_thread_for_the_system(kind: dict[str, Any]) -> 
     for told in (None, threads_per_worker(1)):
         (batch,) = DataLoader(Blas(), batch_size=2, **kind, collate_fn=tasks_of_this_process, worker_init_fn=told)
         assert batch == 1
+
+
+def test_the_main_process_keeps_its_threads_for_linear_algebra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in one_thread.VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    before = Blas()[0], dict(os.environ)
+    (batch,) = DataLoader(Blas(), 2, num_workers=1, multiprocessing_context="fork")
+    assert batch.tolist() == [1, 1]
+    assert (Blas()[0], dict(os.environ)) == before
+
+
+def test_where_openblas_does_not_show_its_number_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_thread, "_NUMBER", "no_such_variable")  # inherited by the forked worker
+    (batch,) = DataLoader(Blas(), 2, num_workers=1, multiprocessing_context="fork")
+    assert batch.tolist() == [1, 1]
 
 
 def shows_its_number(path: str) -> bool:

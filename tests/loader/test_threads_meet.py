@@ -174,7 +174,7 @@ def test_theswitch_is_thrown_back_when_the_last_lets_go() -> None:
             generators.close()
 
     drawn: list[float] = []
-    original, before = np.random.rand, switch.holders  # of threads that an earlier test had to leave behind
+    original, before = np.random.rand, set(switch.holders)  # of threads that an earlier test had to leave behind
     at_once(*[live] * THREADS)
     assert len(set(drawn)) == 1
     assert np.random.rand == original

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -353,6 +355,63 @@ def test_threads_in_lock_step_draw_the_same_and_the_main_thread_goes_on() -> Non
     assert drawn["one"][0] == drawn_under(BorrowedGenerators(), 5)
 
 
+def in_child(work: Callable[[], Any]) -> Any:
+    """In a process forked by this very thread."""
+    reading, writing = multiprocessing.get_context("fork").Pipe(duplex=False)
+    if (child := os.fork()) == 0:
+        try:
+            writing.send(work())
+        finally:
+            os._exit(0)
+    with reading, writing:
+        assert reading.poll(600)
+        result = reading.recv()
+    os.waitpid(child, 0)
+    return result
+
+
+def test_in_a_process_forked_beside_worker_threads_the_modules_are_as_they_were() -> None:
+    before, visiting = functions(), VisitingGenerators()
+    opened_there, done = threading.Event(), threading.Event()
+
+    def live() -> None:
+        with opened(ThreadGenerators()):
+            opened_there.set()
+            done.wait(600)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    opened_there.wait(600)
+    try:
+        visiting.open()
+
+        def look() -> Any:
+            is_clean = functions() == before
+            visiting.close()  # the child's copy: it takes nothing from who comes next
+            with opened(ThreadGenerators()) as generators:
+                drawn = drawn_under(generators, 5)
+            return is_clean, functions() == before, drawn == drawn_under(BorrowedGenerators(), 5)
+
+        assert in_child(look) == (True, True, True)
+        assert functions() != before
+    finally:
+        visiting.close()
+        done.set()
+        thread.join()
+    assert functions() == before
+
+
+def test_a_process_that_a_worker_thread_forks_draws_as_the_thread_would() -> None:
+    def work() -> None:
+        with opened(ThreadGenerators()) as generators:
+            generators.enter(5)
+            drawn.append(in_child(some_draws))
+
+    drawn: list[Any] = []
+    in_thread(work)
+    assert drawn == [drawn_under(BorrowedGenerators(), 5)]
+
+
 def test_a_thread_that_is_no_worker_draws_from_the_shared_generators() -> None:
     kept = random.getstate(), np.random.get_state()
     alone = some_draws()
@@ -511,7 +570,7 @@ def test_closing_from_another_thread_leaves_a_batch_under_way_its_numbers() -> N
 
 
 def test_so_it_does_in_a_thread_of_the_users() -> None:
-    before, generators, held = state(), BorrowedGenerators(), switch.holders
+    before, generators, held = state(), BorrowedGenerators(), set(switch.holders)
 
     def read() -> list[Any]:
         generators.enter(5)

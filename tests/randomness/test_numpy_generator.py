@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
 
+from feedline.randomness import global_generators
 from feedline.randomness.global_generators import NumPyGenerator, NumPyState
 from feedline.randomness.redirection import ThreadGenerators
 
@@ -154,3 +156,24 @@ def test_what_is_drawn_after_seeding_does_not_depend_on_a_normal_number_to_come(
         drawn.append(np.random.randn(1).tolist())
         SOURCE.restore(kept)
     assert drawn == drawn[:1] * 4
+
+
+@pytest.mark.parametrize("pending", [0, 1])
+def test_where_the_memory_is_not_as_known_numpys_functions_do_it(pending: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Otherwise(ctypes.c_uint32 * 625):  # type: ignore[misc]
+        @classmethod
+        def from_address(cls, address: int) -> Any:
+            return cls()  # all zeros
+
+    monkeypatch.setattr(global_generators, "_Block", Otherwise)
+    monkeypatch.setattr(global_generators, "_known", (None, None))
+    np.random.seed(3)
+    np.random.randn(pending)
+    was = state()
+    kept = borrowed(5)
+    assert not isinstance(kept, NumPyState)
+    assert np.random.randn() == np.random.RandomState(5).randn()
+    for _ in range(2):
+        np.random.rand(7)
+        SOURCE.restore(kept)
+        assert state() == was

@@ -22,6 +22,7 @@ from warm_host import host
 from feedline import ArrayDataset, DataLoader, Dataset, ShippingError, register_collate
 from feedline.collate import default as collate
 from feedline.workers import warm
+from feedline.workers.shipping import without_main
 
 SHIPPED = pytest.mark.parametrize("kind", [pytest.param(SPAWN, id="spawn"), pytest.param(FORKSERVER, id="forkserver")])
 
@@ -362,3 +363,12 @@ def test_a_lock_made_for_forked_processes_is_named_and_one_made_for_others_is_no
         iter(DataLoader(Holder([good, bad]), **SPAWN))
     with pytest.raises(ShippingError, match=r"dataset\.thing\[1\]: _thread\.lock"):
         iter(DataLoader(Holder([good, threading.Lock()]), **SPAWN))
+
+
+def test_the_main_script_is_in_sight_again_when_workers_have_been_started() -> None:
+    main = sys.modules["__main__"]
+    before = dict(vars(main))
+    with without_main():
+        assert not hasattr(main, "__file__")
+        assert main.__spec__ is None
+    assert vars(main) == before

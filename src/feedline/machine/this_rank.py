@@ -15,6 +15,7 @@ from typing import Any
 from feedline.errors import OptionError
 from feedline.errors.checks import check_whole
 from feedline.errors.foreign import ask
+from feedline.machine import loaded_torch
 from feedline.machine.rank_questions import VARIABLES
 
 RANKS = ("shard", "all")
@@ -44,9 +45,8 @@ def ranks(count: int | None, rank: int | None, alone: bool = False) -> tuple[int
 
 
 def _found() -> tuple[int, int] | None:
-    torchs: Any = sys.modules.get("torch.distributed")
-    if torchs is not None and torchs.is_available() and torchs.is_initialized():
-        return torchs.get_world_size(), torchs.get_rank()
+    if (torchs := loaded_torch.ranks()) is not None:
+        return torchs
     if _is_begun(sys.modules.get("jax.distributed")):
         jax: Any = sys.modules["jax"]
         return jax.process_count(), jax.process_index()

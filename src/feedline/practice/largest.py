@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import errno
 import gc
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from feedline.errors import OptionError, OptionTypeError, add_note
 from feedline.errors.checks import check_whole
+from feedline.machine import loaded_torch
 
 # What allocators say in a RuntimeError: torch (CUDA, HIP, MPS and the CPU's), cuBLAS, XLA, C++.
 _SAYINGS = (
@@ -95,8 +95,4 @@ def _fits(fn: Callable[[int], Any], size: int, or_raise: bool) -> bool:
 
 def _let_go() -> None:
     gc.collect()
-    torch: Any = sys.modules.get("torch")
-    for name in ("cuda", "xpu", "mps"):
-        device = getattr(torch, name, None)
-        if device is not None and device.is_available():
-            device.empty_cache()
+    loaded_torch.give_back_memory()

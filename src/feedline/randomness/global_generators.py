@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.random import mtrand
 
+from feedline.machine import loaded_torch
 from feedline.randomness.redirection import SampleGenerators, VisitingGenerators, being_read, reached, switch
 
 _WORDS = 625
@@ -93,7 +94,7 @@ class PythonGenerator:
             _memory[:] = state.words
             _PYTHON.gauss_next = state.normal
         else:
-            random.setstate(state)
+            (reached(random.setstate, "python") if switch.holders else random.setstate)(state)
 
     def draw(self) -> Any:
         return random.getrandbits(64)
@@ -215,13 +216,13 @@ class TorchGenerator:
     loader that draws from `torch.rand` is reproducible too. Worker threads share this generator."""
 
     def seed(self, value: int) -> None:
-        if (generator := _torchs()) is not None:
+        if (generator := loaded_torch.default_generator()) is not None:
             # torch.manual_seed would also seed every device's generator and costs 270 µs. 63 bits, so that
             # initial_seed() fits an int64, as with torch's own seeds.
             generator.manual_seed(value & 0x7FFFFFFFFFFFFFFF)
 
     def borrow(self, value: int, saved: list[Any]) -> None:
-        if (generator := _torchs()) is None:
+        if (generator := loaded_torch.default_generator()) is None:
             saved.append(None)
         else:
             saved.append((generator, generator.get_state()))
@@ -233,20 +234,14 @@ class TorchGenerator:
             generator.set_state(saved)
 
     def draw(self) -> Any:
-        if (generator := _torchs()) is None:
+        if (generator := loaded_torch.default_generator()) is None:
             return 0
-        torch = sys.modules["torch"]
+        torch = loaded_torch.module()
         return torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator).item()
 
     def glimpse(self) -> Any:
-        return None if (generator := _torchs()) is None else generator.get_state().numpy().tobytes()
-
-
-def _torchs() -> Any:
-    try:
-        return getattr(sys.modules.get("torch"), "default_generator", None)
-    except Exception:  # another thread is importing it
-        return None
+        generator = loaded_torch.default_generator()
+        return None if generator is None else generator.get_state().numpy().tobytes()
 
 
 GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator(), TorchGenerator())

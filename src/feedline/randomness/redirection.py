@@ -2,9 +2,9 @@
 
 Takes: a 64-bit number per task; NumPy gets its lower half. Gives: generators for a worker thread, for a user's thread
 during a task, and for each sample if several are read at a time, all behind the modules' own functions.
-Promises: after the last holder, the functions are as they were, except those that other code has patched since; a
-thread without its own generators uses the shared ones. What a sample draws depends neither on how many samples are read
-at a time nor on which comes first.
+Promises: after the last holder, and in a process that another thread forks, the functions are as they were, except
+those that other code has patched since; a thread without its own generators uses the shared ones. What a sample draws
+depends neither on how many samples are read at a time nor on which comes first.
 Not its job: the shared generators themselves (global_generators), `feedline.rng()` (rng).
 """
 
@@ -83,15 +83,10 @@ class ThreadGenerators:
     earlier (`from random import random`) still uses the shared generator: use `feedline.rng()` there.
     """
 
-    def __init__(self) -> None:
-        self._open = False
-
     def open(self) -> None:
         _of_thread.python = random.Random()
         _of_thread.numpy = np.random.RandomState()
-        if not self._open:
-            self._open = True
-            switch.hold()
+        switch.hold(self)
 
     def enter(self, value: int) -> None:
         assert _of_thread.python is not None
@@ -109,9 +104,7 @@ class ThreadGenerators:
 
     def close(self) -> None:
         _of_thread.python = _of_thread.numpy = None
-        if self._open:  # a second close must not take the switch from another thread
-            self._open = False
-            switch.drop()
+        switch.drop(self)
 
 
 class VisitingGenerators(ThreadGenerators):
@@ -121,19 +114,17 @@ class VisitingGenerators(ThreadGenerators):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._python = random.Random()
         self._numpy = np.random.RandomState()
         self._before: tuple[Any, Any] | None = None
+        self._task = object()  # holds the switch for the task that is under way
 
     def open(self) -> None:
-        if not self._open:
-            self._open = True
-            switch.hold()
+        switch.hold(self)
 
     def enter(self, value: int) -> None:
-        if self._before is None:  # None, or a worker thread's: a sample may load from another loader
-            switch.hold()
+        if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
+            switch.hold(self._task)
             self._before = _of_thread.python, _of_thread.numpy
         _of_thread.python, _of_thread.numpy = self._python, self._numpy
         super().enter(value)
@@ -141,25 +132,18 @@ class VisitingGenerators(ThreadGenerators):
     def leave(self) -> None:
         if self._before is not None:
             (_of_thread.python, _of_thread.numpy), self._before = self._before, None
-            switch.drop()
+            switch.drop(self._task)
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            switch.drop()
+        switch.drop(self)
 
 
 class BySample:
     """Open while a worker reads several samples at a time: then the modules' functions check which sample draws."""
 
-    def __init__(self) -> None:
-        self._open = False
-
     def open(self) -> None:
         """Start checking; a second call changes nothing."""
-        if not self._open:
-            self._open = True
-            switch.hold()
+        switch.hold(self)
 
     def follow(self, sample: SampleGenerators) -> None:
         """From now on this thread or coroutine draws from that sample's generators."""
@@ -167,9 +151,7 @@ class BySample:
 
     def close(self) -> None:
         """Stop checking."""
-        if self._open:
-            self._open = False
-            switch.drop()
+        switch.drop(self)
 
 
 class _Switch:
@@ -177,24 +159,30 @@ class _Switch:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # the garbage collector may end a loader in a thread that holds it
-        self.holders = 0
+        self.holders: set[Any] = set()
         self._replaced: list[tuple[ModuleType, str, Any, Any]] = []
 
-    def hold(self) -> None:
+    def hold(self, holder: Any) -> None:
+        """A second time changes nothing, nor does to drop it twice."""
+        if holder in self.holders:
+            return
         with self._lock:
-            self.holders += 1
-            if self.holders == 1:
+            self.holders.add(holder)
+            if not self._replaced:
                 self._install(random, _methods_of(random._inst, random), "python")
                 self._install(np.random, _methods_of(np.random.mtrand._rand, np.random) | _NUMPY_PLAIN, "numpy")
 
-    def drop(self) -> None:
+    def drop(self, holder: Any) -> None:
         with self._lock:
-            self.holders -= 1
-            if self.holders == 0:
-                for module, name, original, ours in self._replaced:
-                    if getattr(module, name) is ours:  # a later patch by other code is not ours to undo
-                        setattr(module, name, original)
-                self._replaced.clear()
+            self.holders.discard(holder)
+            if not self.holders:
+                self._take_out()
+
+    def _take_out(self) -> None:
+        for module, name, original, ours in self._replaced:
+            if getattr(module, name) is ours:  # somebody else's later patch is theirs to undo
+                setattr(module, name, original)
+        self._replaced.clear()
 
     def _install(self, module: ModuleType, methods: dict[str, str], own: str) -> None:
         for name, method in methods.items():
@@ -204,8 +192,11 @@ class _Switch:
             setattr(module, name, ours)
 
     def after_fork(self) -> None:
-        """Called in the child: a thread that exists only in the parent may hold the lock."""
+        """Called in the child: only the thread that forked exists there; the others may have held this, or its lock."""
         self._lock = threading.RLock()
+        if _of_thread.python is None and being_read.get() is None:
+            self.holders.clear()
+            self._take_out()
 
 
 switch = _Switch()

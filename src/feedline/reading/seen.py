@@ -9,12 +9,13 @@ Not its job: what follows if it is not (stream).
 
 from __future__ import annotations
 
-import sys
 import zlib
 from itertools import islice
 from typing import Any
 
 import numpy as np
+
+from feedline.machine import loaded_torch
 
 MOST = 1 << 10
 """So many values of an array and characters of a text, and of one element."""
@@ -108,7 +109,7 @@ def _tell(value: Any, found: list[bytes]) -> bool:
 def _array(value: Any, kind: type) -> Any:
     if kind is np.ndarray or (issubclass(kind, np.generic) and kind.__module__ == "numpy"):
         return np.asarray(value)
-    torch = sys.modules.get("torch")
+    torch = loaded_torch.module()
     if torch is not None and kind is getattr(torch, "Tensor", None):
         start = value.detach().flatten()[:MOST].contiguous().view(torch.uint8).numpy()
         return np.concatenate([start, np.array([*value.shape, zlib.crc32(str(value.dtype).encode())])])

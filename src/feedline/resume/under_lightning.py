@@ -1,8 +1,9 @@
 """What Lightning knows about an epoch, and what a loader must know to save and load its place under Lightning.
 
-Takes: the call stack. Gives: Lightning's loop that saves or loads, and what it says.
-Promises: None and False if the caller is not Lightning; Lightning is not imported.
-Not its job: what to do with it (fronts, forever).
+Takes: the call stack. Gives: the loop of Lightning's that saves or loads, and what it says.
+Promises: None and False wherever it is not Lightning that asks, or it is made otherwise than is known: then its states
+are those of a plain loop. Lightning is not imported, and where nobody has, no frame is looked at.
+Not its job: what follows from it (fronts, forever).
 
 Lightning gives a loader only its state. But Lightning ends an epoch by counting batches, without reaching the
 iterator's end. When it loads a checkpoint of such a moment, it calls iter() for the *next* epoch (sometimes twice), so
@@ -13,9 +14,11 @@ So we look for the loop among the callers: it knows, by itself or from the check
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from types import FrameType
 from typing import Any
+
+from feedline.errors.foreign import ask
 
 _ROOTS = ("lightning", "pytorch_lightning")
 _ASKING = ("_load_combined_loader_states", "on_save_checkpoint")
@@ -40,13 +43,14 @@ def asking_loop() -> Any:
 
 
 def epoch_is_over(loop: Any) -> bool:
-    """Has Lightning got the last batch that it wants of its epoch?"""
-    return loop is not None and bool(loop.epoch_loop.batch_progress.is_last_batch)
+    """Has Lightning had the last batch that it wants of its epoch?"""
+    return bool(ask(ask(ask(loop, "epoch_loop"), "batch_progress"), "is_last_batch"))
 
 
 def is_ahead(loop: Any) -> bool:
     """Has Lightning taken a batch that it has not trained on yet?"""
-    return loop is not None and len(getattr(loop._data_fetcher, "batches", ())) > 0
+    batches = ask(ask(loop, "_data_fetcher"), "batches")
+    return isinstance(batches, Sized) and len(batches) > 0
 
 
 def is_iterating() -> bool:
@@ -59,7 +63,9 @@ def _is_lightnings(module: str) -> bool:
 
 
 def _callers() -> Iterator[tuple[str, FrameType]]:
-    frame = sys._getframe(2).f_back  # the caller of the function that asks
+    if not any(root in sys.modules for root in _ROOTS):
+        return
+    frame = sys._getframe(2).f_back  # who called the one that asks
     while frame is not None:
         yield str(frame.f_globals.get("__name__")), frame
         frame = frame.f_back

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 
 from feedline.errors.foreign import ask
+from feedline.machine import loaded_torch
 from feedline.supervise.watch import Standing
 
 LIBRARIES = {
@@ -53,11 +54,7 @@ def running() -> list[str]:
     """Libraries that are known to have threads in this process now."""
     names = _thread_names()
     found = [name for name, pattern in THREADS.items() if any(re.match(pattern, each) for each in names)]
-    cuda = ask(sys.modules.get("torch"), "cuda")
-    try:
-        return [*found, CUDA] if cuda is not None and cuda.is_initialized() else found
-    except Exception:  # torch is being imported now, or is built without CUDA
-        return found
+    return [*found, CUDA] if loaded_torch.has_begun_cuda() else found
 
 
 def hint(standings: Iterable[Standing], stacks: dict[int, str]) -> str:

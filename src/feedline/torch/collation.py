@@ -86,8 +86,14 @@ def collate_without_shared_files() -> None:
 
 def collate_by_thread() -> None:
     """In worker threads the same; torch's own as it is for whoever else calls it in this process."""
-    if _function_for(torch.Tensor) is _STOCK_TENSOR:
+    if _stock.default_collate_fn_map.get(torch.Tensor) is _STOCK_TENSOR:
         _stock.default_collate_fn_map[torch.Tensor] = _stack_by_thread
+
+
+def collate_as_torch_does() -> None:
+    """There is no worker thread any more. What somebody else has registered since is theirs."""
+    if _stock.default_collate_fn_map.get(torch.Tensor) is _stack_by_thread:
+        _stock.default_collate_fn_map[torch.Tensor] = _STOCK_TENSOR
 
 
 def _stack_by_thread(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:

@@ -9,7 +9,7 @@ from feedline.torch.collation import collate_into, own
 from feedline.torch.pieces import PIECES
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
-from feedline.torch.worker import acting, enter_thread, enter_worker
+from feedline.torch.worker import acting, enter_thread, enter_worker, leave_thread
 from feedline.workers.dialect import Dialect
 
 TORCH = Dialect(
@@ -24,5 +24,6 @@ TORCH = Dialect(
     preload=("feedline.workers.process_main", "feedline.torch.dialect"),
     enter_worker=enter_worker,
     enter_thread=enter_thread,
+    leave_thread=leave_thread,
     acting=acting,
 )

@@ -2,7 +2,7 @@
 
 Takes: who the worker is. Promises: `torch.utils.data.get_worker_info()` answers in a worker, process or thread, as
 under torch's loader, and that its `num_workers` was looked at is noticed (a stream that does shards itself); a process
-has one intra-op thread.
+has one intra-op thread. When the last worker thread has ended, torch's functions are its own again.
 Not its job: threads that a dataset starts in a worker thread, which are nobody's.
 """
 
@@ -20,10 +20,14 @@ import torch
 from torch.utils.data import _utils
 
 from feedline.machine import worker_info
-from feedline.torch.collation import collate_by_thread, collate_without_shared_files
+from feedline.torch.collation import collate_as_torch_does, collate_by_thread, collate_without_shared_files
 
 _Stock: Any = _utils.worker.WorkerInfo
 _changing = threading.Lock()
+_living = 0
+"""Worker threads that torch's functions look for."""
+_stock_code: types.CodeType | None = None
+"""torch's own, while ours is in its place."""
 
 
 class _AskedWorkerInfo(_Stock):  # type: ignore[misc]
@@ -53,29 +57,69 @@ def enter_thread(info: worker_info.WorkerInfo) -> None:
     """Once in each new worker thread.
 
     torch keeps its answer in a global, which all threads see. Its function is what user code holds, imported by name
-    long before, so it is the function itself that from now on looks which thread calls it.
+    long before, so it is the function itself that looks which thread calls it, as long as there are worker threads.
     """
-    function: Any = _utils.worker.get_worker_info
+    global _living
     with _changing:  # nobody goes on to read before all of it is done, whoever does it
-        if isinstance(function, types.FunctionType) and not hasattr(_utils.worker, "_feedline_answer"):
-            collate_by_thread()
-            _utils.worker._feedline_answer = _answer_here  # type: ignore[attr-defined]
-            function.__code__ = _asked.__code__
+        _living += 1
+        if _living == 1:
+            _look_by_thread()
+
+
+def leave_thread() -> None:
+    """Once in each worker thread that ends."""
+    global _living
+    with _changing:
+        _living = max(0, _living - 1)  # a thread that has forked leaves in the child, too
+        if _living == 0:
+            _look_as_torch_does()
+
+
+def _look_by_thread() -> None:
+    global _stock_code
+    function: Any = _utils.worker.get_worker_info
+    if not _is_as_known(function):  # then torch knows of no worker here, and a stream is read as one that does not ask
+        return
+    collate_by_thread()
+    _stock_code, function.__code__ = function.__code__, _asked.__code__
+
+
+def _look_as_torch_does() -> None:
+    global _stock_code
+    if _stock_code is None:
+        return
+    function: Any = _utils.worker.get_worker_info
+    if getattr(function, "__code__", None) is _asked.__code__:  # else somebody else's change is theirs to undo
+        function.__code__ = _stock_code
+    _stock_code = None
+    collate_as_torch_does()
+
+
+def _is_as_known(function: Any) -> bool:
+    """A function that finds its answer in torch's module, so that our code finds it there, too."""
+    is_plain = isinstance(function, types.FunctionType) and function.__closure__ is None
+    return is_plain and function.__globals__ is vars(_utils.worker) and hasattr(_utils.worker, "_worker_info")
 
 
 def _in_forked_child() -> None:
-    global _changing
-    _changing = threading.Lock()  # it may be held by a thread that the child does not have
+    # Worker threads are not there in the child, nor is one of them that may hold the lock.
+    global _changing, _living
+    _changing = threading.Lock()
+    _living = 0
+    _look_as_torch_does()
 
 
 os.register_at_fork(after_in_child=_in_forked_child)
 
 
-def _asked() -> Any:  # with the globals of torch's module
-    return _feedline_answer(_worker_info)  # type: ignore[name-defined]  # noqa: F821
+def _asked() -> Any:  # with the globals of torch's module, which need not have a name more than they had
+    from feedline.torch.worker import answer_here
+
+    return answer_here(_worker_info)  # type: ignore[name-defined]  # noqa: F821
 
 
-def _answer_here(of_process: Any) -> Any:
+def answer_here(of_process: Any) -> Any:
+    """What this thread is told, where torch would tell all of them the same."""
     info = worker_info.of_this_thread()
     return of_process if info is None else _answer(info)
 

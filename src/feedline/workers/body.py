@@ -51,6 +51,7 @@ class Body:
         self._worker = worker
         self._generators = generators
         self._own_process = own_process
+        self._entered_thread = False
         self._gathers = job.batched and job.collate_fn is None and not job.stream
         self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
@@ -87,7 +88,11 @@ class Body:
         number, count = job.number_of(self._worker)
         info = WorkerInfo(number, count, job.seed + number, job.dataset)  # as in torch
         set_worker_info(info, self._own_process)
-        (job.dialect.enter_worker if self._own_process else job.dialect.enter_thread)(info)
+        if self._own_process:
+            job.dialect.enter_worker(info)
+        else:
+            job.dialect.enter_thread(info)
+            self._entered_thread = True
         if job.worker_init_fn is None:
             return
         try:
@@ -108,6 +113,9 @@ class Body:
             self._stream.close()
         if self.readers is not None:
             self.readers.close()
+        if self._entered_thread:
+            self._entered_thread = False
+            self._job.dialect.leave_thread()
         set_worker_info(None, self._own_process)
         self._generators.close()
 

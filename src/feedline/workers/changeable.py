@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.machine import loaded_torch
 from feedline.supervise.walking import attributes_of, is_a, methods_of, module_of, names_of, plain_attribute, walk
 from feedline.workers.job import Job
 
@@ -86,7 +87,7 @@ class _Seen:
         """torch does not say that a tensor on foreign memory (`torch.from_numpy`) is shared: ask the system."""
         if self._mapped is None:
             self._mapped = _shared_ranges()
-        address = sys.modules["torch"].Tensor.data_ptr(value)
+        address = loaded_torch.module().Tensor.data_ptr(value)
         return True if any(start <= address < end for start, end in self._mapped) else None
 
     def named(self) -> Iterator[tuple[str, Any]]:
@@ -176,7 +177,7 @@ def _always(value: Any) -> bool:
 
 
 def _shared_tensor(value: Any) -> bool | None:
-    torch = sys.modules["torch"]
+    torch = loaded_torch.module()
     kind: Any = torch.Tensor if is_a(type(value), torch.Tensor) else torch.UntypedStorage
     return True if kind.is_shared(value) else None
 

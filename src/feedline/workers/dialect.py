@@ -27,6 +27,10 @@ def _nothing(info: WorkerInfo) -> None:
     """NumPy needs no extra set-up."""
 
 
+def _nothing_to_undo() -> None:
+    """And so there is nothing to take back."""
+
+
 @contextlib.contextmanager
 def _nobody_else(info: WorkerInfo) -> Iterator[None]:
     """With NumPy, only `feedline.get_worker_info()` says which worker this is."""
@@ -63,7 +67,9 @@ class Dialect:
     enter_worker: Callable[[WorkerInfo], None] = _nothing
     """Called once in each new worker process."""
     enter_thread: Callable[[WorkerInfo], None] = _nothing
-    """Called once in each new worker thread."""
+    """The same in a new worker thread."""
+    leave_thread: Callable[[], None] = _nothing_to_undo
+    """When a worker thread ends: what `enter_thread` has changed in the user's process is undone with the last one."""
     acting: Callable[[WorkerInfo], contextlib.AbstractContextManager[None]] = _nobody_else
     """Within this context, the framework's own worker info (of a worker process or the loop) says the same as ours."""
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import hashlib
 import pickle
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from feedline.datasets import awaits
+from feedline.machine import loaded_torch
 from feedline.messages.outcome import Drawing, Notice, Outcome
 from feedline.supervise.named_globals import named_globals
 from feedline.supervise.walking import Found, is_a, names_of, plain_attribute, walk
@@ -177,7 +177,7 @@ def _recognise(kind: type) -> Callable[[Any], Any] | None:
     if is_a(kind, random.Random):
         return None if is_a(kind, random.SystemRandom) else _unless_global(_itself, random._inst)
     if ("torch", "Generator") in names_of(kind):
-        return _unless_global(_itself, sys.modules["torch"].default_generator)
+        return _unless_global(_itself, loaded_torch.default_generator())
     return None
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from feedline.errors.checks import check_function, check_whole
+from feedline.machine import loaded_torch
 from feedline.machine.worker_info import of_this_thread
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -27,7 +26,9 @@ _SETTERS = {
     "iomp": ("omp_set_num_threads",),
 }
 _PARALLEL = ("openblas_get_parallel", "openblas_get_parallel64_", "scipy_openblas_get_parallel64_")
-_OWN_THREADS = 1  # it has threads of its own; 0: no threads at all, 2: those of OpenMP
+_OWN_THREADS = 1  # 0: no threads at all, 2: those of OpenMP
+_NUMBER = "blas_cpu_number"
+"""OpenBLAS's own variable, no part of what it promises. Where it cannot be seen, OpenBLAS is told the long way."""
 
 
 def use_one_thread() -> None:
@@ -36,7 +37,8 @@ def use_one_thread() -> None:
         os.environ.setdefault(variable, "1")
     for library, setters in _loaded_libraries():
         _tell(library, setters, 1)
-    _tell_torch(1)  # OpenMP's setting is for the calling thread only, torch's also for later threads
+    # OpenMP's number holds for the thread that says it, and torch's for those to come, too.
+    loaded_torch.set_num_threads(1)
 
 
 class threads_per_worker:
@@ -69,7 +71,7 @@ class threads_per_worker:
         os.environ.update(dict.fromkeys(VARIABLES, str(self.count)))
         for library, setters in _loaded_libraries():
             _tell(library, setters, self.count)
-        _tell_torch(self.count)
+        loaded_torch.set_num_threads(self.count)
 
     def __repr__(self) -> str:
         then = "" if self.then is None else f", then={getattr(self.then, '__qualname__', self.then)}"
@@ -96,12 +98,6 @@ def _tell(library: ctypes.CDLL, setters: tuple[str, ...], count: int) -> None:
             getattr(library, name)(count)
 
 
-def _tell_torch(count: int) -> None:
-    torch: Any = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads"):  # else it is not loaded, or another thread is importing it now
-        torch.set_num_threads(count)
-
-
 def _quietly_one(library: ctypes.CDLL) -> bool:
     """Make an OpenBLAS that has its own threads work without them. False if the library is not such an OpenBLAS.
 
@@ -112,8 +108,8 @@ def _quietly_one(library: ctypes.CDLL) -> bool:
     if kind is None or getattr(library, kind)() != _OWN_THREADS:
         return False
     try:
-        ctypes.c_int.in_dll(library, "blas_cpu_number").value = 1
-    except ValueError:  # the symbol is not exported
+        ctypes.c_int.in_dll(library, _NUMBER).value = 1
+    except ValueError:  # it is not to be seen
         return False
     return True
 

@@ -278,6 +278,7 @@ def _work(
 
 
 def _body(job: Job, number: int, generators: ThreadGenerators, row: Row) -> tuple[Body | None, Failure | None]:
+    body: Body | None = None
     try:
         if job.stream:  # each thread has a copy, so that worker_init_fn can give it its own share
             with _copying:  # one at a time: copying some datasets changes them
@@ -285,7 +286,8 @@ def _body(job: Job, number: int, generators: ThreadGenerators, row: Row) -> tupl
         body = Body(job, number, generators, own_process=False, row=row)
         body.start()
     except BaseException as error:  # the loop waits for an outcome, whatever it is
-        generators.close()  # else `random` and `numpy.random` would stay redirected
+        # Or the functions of `random` and of a framework would go on looking which thread calls them.
+        generators.close() if body is None else body.stop()
         return None, Failure.of(error, same_process=False)
     return body, None
 

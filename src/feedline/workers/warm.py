@@ -5,8 +5,9 @@ repeats all imports for each worker; the server does this once. It is as clean, 
 single thread, and eight workers that need torch start in the time of one. `forkserver` works the same way, but Python's
 own server has imported nothing, so each process would import torch again (2 workers, 3 epochs: 4.6 s; from here 1.6).
 Promises: one server per set of modules and process; it ends with its parent (at_exit), and at once if Ctrl-C comes
-while it is still starting, which may take seconds.
-Not its job: the workers (processes). Each worker imports the dataset's own modules.
+while it is still being started, which may take seconds. Other threads that start processes meanwhile get them from
+Python's own server; so do we where `multiprocessing` is not made as it is known to be.
+Not its job: the workers (processes). A dataset's own modules are imported by each worker.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 
@@ -28,7 +30,11 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def processes_from(modules: tuple[str, ...]) -> Iterator[None]:
-    """Within this context, processes of the forkserver context are forked from our server, not from Python's."""
+    """While this lasts, this thread's processes of the forkserver context come from our server, not from Python's."""
+    if not is_as_known():
+        with uninterrupted():
+            yield
+        return
     with _lock:
         server = _servers.get(modules)
         if server is None:
@@ -39,9 +45,15 @@ def processes_from(modules: tuple[str, ...]) -> Iterator[None]:
 
 
 def preloaded_by_the_user() -> tuple[str, ...]:
-    """What Python's own server should import (`multiprocessing.set_forkserver_preload`): ours imports it too."""
-    names = tuple(forkserver._forkserver._preload_modules)  # type: ignore[attr-defined]
-    return () if names == ("__main__",) else names  # that is its default
+    """What Python's own server was told to import (`multiprocessing.set_forkserver_preload`), for ours to do, too."""
+    names = tuple(getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", ()))
+    return () if names == ("__main__",) else names  # nobody has told it anything
+
+
+def is_as_known() -> bool:
+    """Is Python's server made of what we use? Its class is public, how it is asked for a process is not."""
+    parts = ("_forkserver_pid", "_forkserver_alive_fd", "_stop", "connect_to_new_process", "ensure_running")
+    return hasattr(forkserver, "connect_to_new_process") and all(map(partial(hasattr, forkserver.ForkServer()), parts))
 
 
 @contextlib.contextmanager
@@ -61,6 +73,7 @@ def _started_by(server: forkserver.ForkServer) -> Iterator[None]:
     So the caller always knows of every process that was started.
     """
     pythons, before = forkserver.connect_to_new_process, server._forkserver_pid  # type: ignore[attr-defined]
+    starting = threading.get_ident()
     end_servers(_servers)
     resource_tracker.ensure_running()  # else starting the server starts it, which unblocks SIGINT
     with uninterrupted() as let_through:
@@ -68,9 +81,12 @@ def _started_by(server: forkserver.ForkServer) -> Iterator[None]:
             with ctrl_c_blocked():
                 server.ensure_running()
             is_new = server._forkserver_pid != before  # type: ignore[attr-defined]
-            forkserver.connect_to_new_process = (
-                _Patient(server, let_through) if is_new else server.connect_to_new_process
-            )
+            connect = _Patient(server, let_through) if is_new else server.connect_to_new_process
+
+            def ours(fds: Sequence[int]) -> tuple[int, int]:
+                return (connect if threading.get_ident() == starting else pythons)(fds)
+
+            forkserver.connect_to_new_process = ours
             yield
         except BaseException:
             if server._forkserver_pid != before:  # type: ignore[attr-defined]
