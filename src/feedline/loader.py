@@ -265,14 +265,12 @@ class DataLoader(CoreOptions, Generic[B]):
         """Record all following epochs as one HTML page: it says whether the loader is the bottleneck, and what to do.
 
         The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
-        worker, labels per batch, padding and errors. It is written when a trace is: `with loader.report("run.html"):
-        ...`
+        worker, labels per batch, padding and errors. Written when a trace is: `with loader.report("run.html"): ...`
         """
         return self._session.report(path)
 
     def close(self) -> None:
-        """End all workers and free their memory. Batches that the user holds stay valid; the loader can be used
-        again."""
+        """End all workers and free their memory. Batches in use stay valid; the loader can be used again."""
         self._session.close()
 
     def __enter__(self) -> DataLoader[B]:

@@ -1,7 +1,7 @@
 """The values of one field as arrays of one dtype, and NumPy's arrays as collators see them.
 
 Takes: the values in the samples: arrays, or sequences of numbers. Gives: NumPy arrays on the same bytes.
-Promises: dtypes mix as in default collation, but an empty array has no influence beside others: torch.tensor([]) and
+Promises: dtypes mix as in default collation, but an empty array has no influence on others: torch.tensor([]) and
 np.array([]) are floats, and would turn a batch of ids into floats. A value that is no array is an error that names
 field and dataset index.
 Not its job: another framework's arrays (its front has its own `Arrays`).

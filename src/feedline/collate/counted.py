@@ -28,8 +28,7 @@ class Collated:
         self._batches = 0
         self._shares: deque[float] = deque(maxlen=KEPT)
         self._hinted = False
-        # Reentrant, for the garbage collector in a thread that holds it: the collector may write a dropped loop's
-        # recording.
+        # Reentrant: the garbage collector may write a dropped loop's recording in a thread that holds the lock.
         self._lock = threading.RLock()
 
     def take(self, tally: Tally) -> str | None:
@@ -68,7 +67,7 @@ class Collated:
 
 
 def nothing_valid(dropped: int) -> str:
-    """The message for an epoch of which no sample was left."""
+    """The message for an epoch in which every sample was left out."""
     return (
         f"the epoch has ended without a single batch: drop_invalid has left out all {counted(dropped, 'sample')} that "
         "there were. Does the dataset return None for every index, or valid= False for every sample?"

@@ -71,8 +71,7 @@ def own(
 
 
 class _Owner:
-    """One tree being copied. Not a closure: a recursive closure is a reference cycle, and would keep the copies
-    alive."""
+    """One tree being copied. Not a closure: a recursive one is a reference cycle, and would keep the copies alive."""
 
     def __init__(self, empty: Empty, copy_leaf: CopyLeaf | None, leaves: tuple[type, ...]) -> None:
         self._empty = empty

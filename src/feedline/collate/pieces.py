@@ -63,8 +63,7 @@ def are_plain() -> bool:
 
 class _OfOneType(Collation):
     def common_dtype(self, values: Sequence[Array], path: str) -> NoReturn:
-        # NumPy's common type of three types need not be the common type of one of them and the common type of the
-        # others.
+        # NumPy's common type of three types may differ from joining two of them first, and then the third.
         raise Misfit(f"arrays of several types at {path!r}")
 
 

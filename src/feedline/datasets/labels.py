@@ -69,8 +69,7 @@ def _as_array(labels: Any, name: str) -> Array | None:
 
 
 def _tabled(array: Array, lowest: int, highest: int) -> Classes:
-    # Unsigned numbers may fit into an int64 only after the lowest is subtracted; signed ones may overflow their own
-    # type.
+    # Unsigned numbers may not fit into an int64 before the lowest is subtracted; signed ones may overflow their type.
     near = array - array.dtype.type(lowest) if array.dtype.kind == "u" else array.astype(np.int64) - lowest
     near = near.astype(np.int64, copy=False)
     place_of = np.full(highest - lowest + 1, -1)

@@ -99,8 +99,7 @@ def reads_one(dataset: object) -> bool:
 
 
 def awaits(dataset: object, depth: int = 8) -> bool:
-    """Must its samples be awaited? True for `async def __getitem__` or `__getitems__`, its own or those of what it
-    wraps.
+    """Must its samples be awaited, by `async def __getitem__` or `__getitems__`, its own or of a dataset it wraps?
 
     Determined without reading anything; it looks inside a wrapper that reads in feedline's or torch's own way.
 

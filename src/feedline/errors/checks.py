@@ -74,8 +74,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_file(name: str, value: Any) -> str | None:
-    """The path of a file that can be written to, or None; checked now, not hours later when there is something to
-    write."""
+    """The path of a file that can be written to, or None; checked now, not hours later at the first write."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):

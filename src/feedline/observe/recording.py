@@ -2,7 +2,7 @@
 
 Takes: marks from workers, the moments of the loop. Gives: plain records, for the trace and the report.
 Promises: bounded: after `MOST` batches, later ones are only counted; after `SINGLE` samples and labels, only their
-batches are kept. Of the data nothing is kept except indices and labels.
+batches are kept. Only indices and labels of the data are kept.
 Not its job: files (trace, report). It costs nothing when nobody records.
 """
 

@@ -8,7 +8,7 @@ has had.
 Not its job: reading samples (datasets/mixture), batches and ranks (plan, ranks).
 
 How place k of a run (counted over all epochs) is found without the places before it: stretch b has the m places from
-b × m on. Of the first b × m places each source has its quota, rounded down or up (`apportion`: a closed form). Within a
+b × m on. Each source has its quota of the first b × m places, rounded down or up (`apportion`: a closed form). Within a
 stretch the order of the sources is shuffled by (seed, b). So the number j of draws from a source before place k is
 known; its next sample is at place j mod n of its shuffle number j div n, where n is its length.
 """

@@ -25,7 +25,7 @@ Words = npt.NDArray[np.uint64]
 LARGEST = 2**63 - 1  # an index is an int64, and a length is what len() can return
 
 # Consecutive batches are slices of one block. 8192 keeps the work arrays inside a core's L2 cache and makes
-# the ~100 array calls of a block cheap beside their arithmetic; a lone index then costs about 0.3 ms.
+# the ~100 array calls of a block cheap compared with their arithmetic; a lone index then costs about 0.3 ms.
 BLOCK = 8192
 
 # Odd constants of splitmix64 (Steele, Lea, Flood 2014): the counter's step and the finaliser's two factors.

@@ -90,8 +90,7 @@ class StratifiedBatchSampler(BatchOrderSampler):
         return _Stratified(self._shares, lined_up, rest, order_key(seed, epoch, _INSIDE))
 
     def _members(self, number: int, own: IntArray, seed: int, epoch: int) -> IntArray:
-        """The samples that a class gives in that epoch, in order: shuffled turns one after the other, the last cut
-        off."""
+        """The samples of a class in that epoch, in order: shuffled turns one after the other, the last cut off."""
         size, wanted = len(own), int(self._shares.totals[number])
         # The sequence of turns either runs through all epochs, or begins anew in each epoch.
         key, begin = ((seed, _LONG_TURN), epoch * wanted) if self._goes_on[number] else ((seed, epoch, _TURN), 0)
@@ -135,8 +134,7 @@ class _Seams:
 
 
 class _Stratified:
-    """One epoch's batches. `members` has the samples of each class, class after class; `rest`, those dealt at
-    random."""
+    """One epoch's batches. `members` has the samples, class after class; `rest`, those dealt out at random."""
 
     def __init__(self, shares: Shares, members: IntArray, rest: Order, key: int) -> None:
         self._shares = shares

@@ -42,8 +42,7 @@ class BadSamples:
         self._read = 0
         self._different: set[Any] = set()
         self._file = _LogLines()
-        # Reentrant, for the garbage collector in a thread that holds it: the collector may write a dropped loop's
-        # recording.
+        # Reentrant: the garbage collector may write a dropped loop's recording in a thread that holds the lock.
         self._lock = threading.RLock()
 
     @property
@@ -79,8 +78,7 @@ class BadSamples:
             self._different.update(map(_key, bad))
 
     def judge(self, error_policy: ErrorPolicy, at_end: bool = False) -> None:
-        """TooManyErrors above `max_errors`. A share is judged when enough samples have been read, or at an epoch's
-        end."""
+        """TooManyErrors above `max_errors`. A share is judged after enough samples, or at an epoch's end."""
         limit = error_policy.max_errors
         if limit is None or not self._bad:
             return

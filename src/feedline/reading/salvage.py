@@ -117,8 +117,7 @@ class Salvage:
         return found
 
     def _neighbours(self, indices: Sequence[Any], place: int, bad: dict[int, BadSample]) -> Iterator[Any]:
-        """Indices to read instead, nearest first: from the dataset or, if its indices are not numbers, from the
-        batch."""
+        """Indices to read instead, nearest first: of the dataset or, if its indices are not numbers, of the batch."""
         length = length_of(self._fetcher.dataset) or 0
         index = _counted(indices[place], length)
         if index is None:

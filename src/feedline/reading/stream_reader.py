@@ -255,8 +255,7 @@ class StreamReader:
         return taken
 
     def _read_knowing(self, task: Task) -> Taken:
-        """The first batch after a state was loaded: by its end the dataset must have asked for its worker, as it did
-        then."""
+        """The first batch after loading a state: by its end the dataset must have asked for its worker, as before."""
         with watch_for_counting(self._note_again):
             taken = self._read(task)
         asks, self._asks = self._asks, None

@@ -63,8 +63,7 @@ class CacheFolder:
         return data
 
     def put(self, key: bytes, data: bytes) -> OSError | None:
-        """Store an entry. If the folder cannot be written, returns the reason the first time, and stores nothing from
-        then on."""
+        """Store an entry. If the folder cannot be written: returns the reason once, and stores nothing from then on."""
         if self._given_up or HEAD.size + len(data) > self.max_bytes:
             return None
         try:
@@ -107,8 +106,7 @@ class CacheFolder:
             known = _read_total(total)
             if known is None or known + size > self.max_bytes:
                 known = self._make_room(size)
-            # First the count, then the entry: a process killed in between leaves a total that is too high, never too
-            # low.
+            # First the count, then the entry: a process killed in between leaves a total too high, never too low.
             os.pwrite(total, TOTAL.pack(known + size), 0)
             written.rename(path)
 

@@ -21,8 +21,7 @@ from feedline.sources.places import FilePlace, Folder, StoredFile, place_of
 
 
 class CachedPlace:
-    """A place with a cache in a folder on disk, of at most `max_bytes`; the least recently used entries are removed
-    first.
+    """A place with a cache in a folder on disk, of at most `max_bytes`; least recently used entries are removed first.
 
     Any number of processes may share the folder, including different training runs at the same time; none of them
     leaves a damaged entry, however it ends. Whole objects are cached, ranges are not. Objects are assumed not to

@@ -142,8 +142,7 @@ class KafkaStream(DealtStream):
         return [partition for partition in found if partition[1] in set(wanted)]
 
     def _check_start(self) -> None:
-        """Offsets must be given for exactly the partitions that are read: otherwise records would be skipped
-        silently."""
+        """Offsets must be given for exactly the partitions that are read: else records would be skipped silently."""
         if isinstance(self.start, str):
             return
         missing, strange = (

@@ -114,8 +114,7 @@ class UnitStream(IterableDataset[Any]):
         return UnitReading(self, int(rng(ORDER).integers(1 << 62)) if self.shuffle else 0)
 
     def __getstate__(self) -> State:
-        # A worker process cannot ask torch.distributed, so the ranks are pickled. A pickle sent to a rank must ask
-        # there.
+        # A worker process cannot ask torch.distributed, so it gets the ranks; a pickle sent to a rank asks there.
         return {**self.__dict__, "_given": self._given if self.ranks == (1, 0) else self.ranks}
 
     def units(self, key: int) -> list[Unit]:

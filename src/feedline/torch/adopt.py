@@ -40,8 +40,7 @@ def with_feedline(loader: Any, **options: Any) -> Any:
         if hasattr(type(loader), "_fetch_batches") and isinstance(inner.dataset, IterableDataset):
             options = {"ranks": _read_for_all(options)} | options
         loader.base_dataloader = with_feedline(inner, **options)
-        # With this, Accelerate saves and loads the loader's place; it needs torchdata only to make such a loader
-        # itself.
+        # Accelerate then saves and loads the loader's place; it needs torchdata only to make such a loader itself.
         loader.use_stateful_dataloader = True
         loader.dl_state_dict = loader.base_dataloader.state_dict()
         if hasattr(type(loader), "_fetch_batches"):

@@ -147,7 +147,7 @@ class Drawn:
     left: dict[str, bytes] = field(default_factory=dict)
     """States of the user's generators after the epoch was begun, except those in `taken`."""
     now: dict[str, bytes] = field(default_factory=dict)
-    """States of the user's generators when Lightning ended the epoch early; the next epoch continues with them."""
+    """States of the user's generators when Lightning ended the epoch; the next epoch continues with them."""
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON values."""

@@ -66,8 +66,7 @@ class Asking:
         self._indices: Indices | None = None
 
     def ask(self) -> None:
-        """Ask the sampler for its iterator, as torch does before it draws the base seed; indices are taken when
-        needed."""
+        """Ask the sampler for its iterator, as torch does before it draws the base seed; indices are taken later."""
         drawn = self._drawn
         _, drawn.sampler_epoch = _told(self._index_sampler)
         if own_plan(self._index_sampler, self._batched, 0) is None:
@@ -109,8 +108,7 @@ class Asking:
         return [each for each in samplers_in(self._index_sampler) if is_ours(each)]
 
     def _taken_again(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches, the first taken with the generator states of then; if it was not taken then, it is taken
-        anew."""
+        """The batches; if the first was taken before the state was saved, it is drawn again as it was then."""
         if self._drawn.taken is None:
             return self._taken(batches)
         with self._generators.replayed(self._drawn.taken):

@@ -1,5 +1,4 @@
-"""Tensors in slots: how they get memory there, are pickled into a slot, and are copied so as not to share the
-dataset's.
+"""Tensors in slots: how they get memory there, are pickled into a slot, and are copied out of the dataset's memory.
 
 Takes: tensors. Gives: tensors on memory of the arena, without a copy after collation; reducers for arena.packing.
 Promises: every dtype that has bytes, zero-size tensors, strides of dense tensors kept; anything else (sparse, nested,

@@ -84,8 +84,7 @@ class Transferred(Iterator[Any]):
         index = device.index if device is not None else None
         if index is None:
             index = torch.accelerator.current_device_index()
-        # The thread ends when this object is collected: an executor's thread holds it weakly. Waiting might take for
-        # ever.
+        # The thread ends when this object is collected (it holds the executor weakly). Waiting could take for ever.
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
         self._copier = None if device is None else DeviceCopier(device)
         self._ahead: Callable[[], Any] | None = None
@@ -115,8 +114,7 @@ class Transferred(Iterator[Any]):
         return self._prepare()
 
     def _failing(self, step: Callable[[], Callable[[], Any] | None]) -> Callable[[], Any] | None:
-        """A step for later batches. Its error (a dead worker, say) belongs to those: the current batch is still
-        good."""
+        """A step for later batches. Its error (a dead worker, say) is theirs: the current batch is still good."""
         try:
             return step()
         except Exception as error:

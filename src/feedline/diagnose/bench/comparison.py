@@ -65,8 +65,7 @@ class Contest:
 
     @property
     def faster(self) -> str | None:
-        """The side that is faster in every pair of turns, by more than a loader differs from itself; None if neither
-        is.
+        """The side that is faster in every pair of turns, by more than a loader differs from itself; else None.
 
         >>> Contest("mine", 0, "samples/s", Measured((99.0, 104.0)), Measured((100.0, 100.0))).faster
         """

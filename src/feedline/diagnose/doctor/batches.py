@@ -72,8 +72,7 @@ def check_padding(seen: Evidence) -> Iterator[Finding]:
 
 
 def _padding(seen: Evidence) -> tuple[float, int]:
-    """The share of padding, counted by feedline's collators or seen in the user's collate_fn; and the number of
-    batches."""
+    """The share of padding, as counted by feedline's collators or seen in the user's; and the number of batches."""
     if seen.run is not None and seen.run.padding is not None:
         return seen.run.padding, seen.run.batches
     data, full = sum(each.data for each in seen.collating), sum(each.full for each in seen.collating)

@@ -210,8 +210,7 @@ class Examination:
         return self._loaded(part, watched, workers, seed, sampler=indices)
 
     def _loaded(self, part: str, dataset: Any, workers: int = 1, seed: int = SEED, **options: Any) -> list[Any]:
-        """What the loader gives until the part's time is over. The time begins with the first: workers may start
-        slowly."""
+        """What the loader gives in the part's time. It begins with the first sample: workers may start slowly."""
         until = math.inf
         options = {"batch_size": None, "collate_fn": same, **options}
         loader = self._patient.loader(dataset, seed, workers, self._limit, **options)
@@ -236,8 +235,7 @@ class Examination:
         return got
 
     def _take_down(self, part: str, bad: list[BadSample]) -> None:
-        """Record what hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading
-        already.)"""
+        """Record what hung or died; in a stream, also what failed. (In a map-style dataset that is a reading.)"""
         if part in OF_SAMPLES:
             self._note(
                 deadly_samples=(

@@ -136,8 +136,7 @@ def _of_number(path: str, value: Any) -> Field:
 
 
 def _was_bytes(array: Array) -> bool:
-    """Is it an image (height × width, channels first or last) with at most 256 values per channel, but not just a
-    few?"""
+    """Is it an image (channels first or last) with at most 256 values per channel, but not just a few?"""
     if array.ndim == 3 and array.shape[0] in _CHANNELS:
         channels = list(array)
     elif array.ndim == 3 and array.shape[2] in _CHANNELS:

@@ -49,8 +49,7 @@ def check_growth(seen: Evidence) -> Iterator[Finding]:
         return
     # The first rounds may fill a cache.
     marks = [round(1 + step * (len(rounds) - 2) / STEPS) for step in range(STEPS + 1)]
-    # A forked worker has all that this process had, but reads only these few samples: no share of that memory is
-    # expected.
+    # A forked worker has all of this process's memory, but reads few samples: growth need not be a share of it.
     growth = steady([Point(mark, rounds[mark]) for mark in marks], STEPS, least_share=0)
     if growth is None:
         return

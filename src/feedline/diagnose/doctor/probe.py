@@ -160,8 +160,7 @@ class Rounds:
 
 
 class Batched:
-    """Batches of the user's samples, made by the user's collate_fn; a sample of this dataset says how long that
-    took."""
+    """Batches made by the user's collate_fn; a sample of this dataset says how long making one took."""
 
     def __init__(self, dataset: Any, batches: Sequence[Sequence[Any]], collate_fn: Callable[[Any], Any]) -> None:
         self.dataset = dataset

@@ -17,8 +17,7 @@ from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 from feedline.machine.gil import LEAST_LOOKS, MOST_WANTED, wanted
 
 SLOW, VERY_SLOW = 0.01, 0.05
-"""Seconds per sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a worker needs 3 s for a batch of
-64."""
+"""Seconds per sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
 FEW = 8
 """With fewer samples nothing is said about the usual time."""
 SLOW_START = 3.0

@@ -37,8 +37,7 @@ class WorkerPlan:
     def bytes_of_batches(self) -> int | None:
         """Shared memory of all batches at a time, as measured in tests/diagnose/test_preflight.py. None if unknown.
 
-        Batches that several workers make together take up to twice that for a moment; without room, one worker makes
-        them.
+        A batch made by several workers takes up to twice that for a moment; without room, one worker makes it.
         """
         if self.batch_bytes is None:
             return None

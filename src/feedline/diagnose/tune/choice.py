@@ -14,8 +14,7 @@ from feedline.diagnose.tune.candidates import cost
 from feedline.diagnose.tune.trial import Trial
 
 LITTLE = 0.05
-"""A share of waiting that is not worth a worker; the same as in a report's verdict
-(observe/report/report_verdict.py)."""
+"""A share of waiting that is not worth a worker; as in a report's verdict (observe/report/report_verdict.py)."""
 
 
 def enough(trials: Iterable[Trial], step: float) -> float:

@@ -221,8 +221,7 @@ class Search:
             known = further
 
     def _repeat(self) -> None:
-        """The choice, what nearly was chosen, and the fastest, once more in turns: noise affected each at another
-        time."""
+        """Measure the choice, what was nearly chosen, and the fastest again, in turns: noise affects them equally."""
         for turn in range(NOISY_ROUNDS):
             finalists = self._finalists()
             if turn >= ROUNDS and all(self.trials[setting].spread <= NOISY for setting in finalists):

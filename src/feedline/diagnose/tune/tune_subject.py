@@ -89,8 +89,7 @@ class TuneSubject:
 
 
 def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> TuneSubject:
-    """The subject for a dataset or a loader; OptionError if it is neither, or if a loader's own options would
-    change."""
+    """The subject for a dataset or a loader; OptionError if it is neither, or if a loader's options would change."""
     torch = sys.modules.get("torch")
     ours, torchs = isinstance(what, DataLoader), torch is not None and isinstance(what, torch.utils.data.DataLoader)
     if ours or torchs:

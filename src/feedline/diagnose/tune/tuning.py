@@ -26,8 +26,7 @@ class TuneResult(TuneOutcome):
         return plain(lines(self, WIDEST)).rstrip("\n")
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw workers against speed, waiting and memory: SVG if the name ends in .svg, else PNG; needs
-        feedline[plot]."""
+        """Draw speed, waiting and memory by workers: SVG if the name ends in .svg, else PNG; needs feedline[plot]."""
         write_whole(path, encoded(picture(self), os.fspath(path)))
 
     def report(self, path: str | os.PathLike[str]) -> None:

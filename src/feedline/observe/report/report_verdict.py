@@ -136,7 +136,7 @@ def _handing_over(flow: EpochStats) -> Found:
 
 
 def _cheaper(flow: EpochStats) -> tuple[str, ...]:
-    """Advice on what takes the time of those who make batches."""
+    """Advice on how batches could be made with less work."""
     spent = flow.fetching + flow.collating + flow.sending
     if not spent:
         return ()

@@ -40,9 +40,8 @@ _PLUGINS = {
 _SCALES = (8, 4, 2)
 """The scales with vector code in libjpeg-turbo: at 5/8 a picture takes longer than whole (benchmarks/images.py)."""
 ROOM = 1.25
-"""A picture is decoded smaller only if it stays this much larger than the requested size. The result then differs from
-Pillow's by 1 of 255 on average (tests/sources/test_decoding.py); at 1.0, by 2.6. 2000×1500 to 224 takes 8.8 ms instead
-of 14.7."""
+"""A picture is decoded smaller only if it stays this much larger than requested. The result then differs from Pillow's
+by 1 of 255 on average (tests/sources/test_decoding.py); at 1.0, by 2.6. 2000×1500 to 224 takes 8.8 ms, else 14.7."""
 _DEEPER = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 Decoded = tuple[Array, tuple[float, float]]
@@ -70,8 +69,7 @@ def kind_of(data: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Decodes pictures. `turbo` and `vector` say which packages are used; `chosen` detects them without importing
-    any."""
+    """Decodes pictures. `turbo` and `vector` say which packages are used; `chosen` finds them, importing none."""
 
     size: tuple[int, int] | None
     """Height and width."""
@@ -149,8 +147,7 @@ class Pictures:
 
     def _from_deeper(self, values: Array, image: Any) -> Array:
         """The upper 8 of 16 bits. (Pillow's own conversion makes everything above 255 white.)"""
-        # Older Pillows use this mode for a PNG of 16 bits. In a TIFF it is 32 bits, or signed: its white level is
-        # unknown.
+        # Older Pillows use this mode for a PNG of 16 bits. In a TIFF it is 32 bits, or signed: white is unknown.
         if image.mode == "I" and image.format != "PNG":
             raise SourceError(
                 "its pixels have 32 bits or a sign, which 8 bits cannot hold; give a decoder for its suffix (decoders=)"

@@ -1,5 +1,4 @@
-"""Pictures made smaller or larger: each new pixel is a weighted mean of all old pixels it covers (bilinear,
-antialiased).
+"""Pictures made smaller or larger: each new pixel is a weighted mean of all old ones it covers (bilinear, antialiased).
 
 Takes: pixels (height, width, channels) of uint8 and a size. Gives: pixels of that size, in their own memory.
 Promises: the same as Pillow's BILINEAR with either package: they differ by at most 2 of 255.

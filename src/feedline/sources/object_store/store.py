@@ -128,8 +128,7 @@ class ObjectStore:
         return masked(f"{self.url}/{name}") if name else self.url
 
     def close(self) -> None:
-        """End this process's threads and connections, as dropping the store does; if it is used again, it opens
-        again."""
+        """End this process's threads and connections, as dropping the store does; the next use opens it again."""
         driver.close(self)
 
     def _together(self, do: Callable[..., Any], each: Sequence[tuple[Any, ...]]) -> list_of[Any]:
@@ -220,8 +219,7 @@ class ObjectStore:
         return self.url.partition("://")[0]
 
     def __repr__(self) -> str:
-        # Nothing else: most options are secret. Two places with the same repr hold the same objects (cached relies on
-        # it).
+        # Nothing else: most options are secret. Places with equal reprs hold the same objects (cached needs this).
         return f"ObjectStore({self.url!r}{''.join(f', {key}={value!r}' for key, value in self._where.items())})"
 
 

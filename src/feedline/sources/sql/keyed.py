@@ -53,7 +53,7 @@ class Keyed:
         """PostgreSQL's name for the type of the key, if it is no integer."""
 
     def about(self, bounds: tuple[int, int] | None) -> About:
-        """Query what is to be known about the key; `bounds`, if given, are known already."""
+        """Query the facts about the key; `bounds`, if given, are known already."""
         session = SQLSession(self.database)
         try:
             self._style = session.style
@@ -103,8 +103,7 @@ class Keyed:
 
     @property
     def hashes_there(self) -> bool:
-        """Can the server decide which part a row belongs to? Otherwise all rows are read, and those of others left
-        out."""
+        """Can the server decide to which part a row belongs? Otherwise all rows are read, and some left out."""
         return self.database.kind == "postgresql"
 
     def null(self) -> SourceError:

@@ -59,8 +59,7 @@ class Bound:
     def text(self, query: str) -> str:
         """The user's query in the form that the driver needs together with these values.
 
-        A query written without values has single % signs; with values, these drivers take % as the start of a
-        placeholder.
+        A query without values has single % signs; with values, these drivers take % as the start of a placeholder.
 
         >>> bound = Bound("format", ())
         >>> f"{bound.add(7)}, {bound.text('id % 2')}"

@@ -35,8 +35,7 @@ COLUMNS = ("ends", "first", "starts", "stops", "suffix")
 
 
 class Index(NamedTuple):
-    """The index of a shard. Sample i has the key `keys[ends[i-1]:ends[i]]` and the members `first[i]` to
-    `first[i+1]`."""
+    """One shard's index. Sample i has the key `keys[ends[i-1]:ends[i]]` and the members `first[i]` to `first[i+1]`."""
 
     size: int
     """The size of the shard in bytes."""
@@ -175,8 +174,7 @@ def index_of(shard: Located) -> Index:
 
 
 def _still_ends(shard: Located, end: int) -> bool:
-    """Is the end mark where it was? Checked only on a disk: elsewhere nobody appends to a file, and reading takes
-    long."""
+    """Is the end mark where it was? Checked on a disk only: elsewhere files do not grow, and reading takes long."""
     return not isinstance(shard.place, Folder) or not any(shard.read(end, end + BLOCK))
 
 
