@@ -48,7 +48,7 @@ class Command(NamedTuple):
     options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], Answer]
     runs_a_script: bool = False
-    """Does the command run a script of the user's? The arguments after `--` are then the script's."""
+    """Does the command run a user's script? The arguments after `--` are then for the script."""
 
 
 def _preflight_options(parser: argparse.ArgumentParser) -> None:

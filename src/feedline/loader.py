@@ -1,7 +1,7 @@
 """DataLoader: wires the parts together.
 
 Takes: the user's options (checked by options). Gives: batches, epoch after epoch.
-Promises: same options and seed, same batches.
+Promises: the same options and seed give the same batches.
 Not its job: the loop (loop), anything a stop on the line does (see docs/design.md).
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     B = typing_extensions.TypeVar("B", default=Any)
 else:
     B = typing.TypeVar("B")  # TypeVar has a default only from Python 3.13 on
-"""A batch; its type is what the type of collate_fn returns."""
+"""The type of a batch: what collate_fn returns."""
 
 
 class DataLoader(CoreOptions, Generic[B]):
@@ -180,8 +180,8 @@ class DataLoader(CoreOptions, Generic[B]):
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands, as a small dict; it can be taken at any moment.
 
-        Only delivered batches count: batches that were made ahead come again. `json` can write the dict if it can write
-        what the `state_dict()` of the dataset and of the sampler return, where they have one.
+        Only delivered batches count: batches that were made ahead come again. If the dataset or the sampler has
+        a `state_dict()` of its own, `json` can write the dict only if it can write what that returns.
 
         >>> import numpy as np
         >>> loader = DataLoader(np.arange(10), batch_size=4, shuffle=True, seed=3)
@@ -209,7 +209,7 @@ class DataLoader(CoreOptions, Generic[B]):
         if "sampler_epoch" in state:
             follow_epoch(_given_sampler(self.options), epoch_in(state))
         if self.options.stream:
-            self._session.drop_workers()  # they have read further than what was delivered, and the state has only that
+            self._session.drop_workers()  # they have read ahead; the state knows only what was delivered
         self._progress.load(place)
 
     def forever(self, batches_per_epoch: int) -> Forever:

@@ -197,7 +197,7 @@ class _Owner:
         return self._from_parts(value, value.__reduce_ex__(4))
 
     def _from_parts(self, value: Any, parts: Any) -> Any:
-        """As copy.deepcopy does it, but items are added by list's or dict's own methods, not by those of the class."""
+        """Copies like copy.deepcopy, but adds items by list's or dict's own methods, not by those of the class."""
         if isinstance(parts, str):
             return value  # the name of a global object: there is only one
         make, arguments, state, listed, keyed, *further = (*parts, None, None, None)[: max(5, len(parts))]

@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 
 def foretold(sampler: S) -> S | None:
-    """The sampler for the next epoch; None if asking for the order would draw from a generator of the user's.
+    """The sampler for the next epoch; None if asking for the order would draw from a user's generator.
 
     >>> sampler = DistributedSampler(range(10), num_replicas=2, rank=0)
     >>> foretold(sampler) is sampler

@@ -138,7 +138,7 @@ class _Groups(Iterator[MicroBatch]):
 
 
 def _is_stacked(loader: Any) -> bool:
-    """Is it a loader of torch's that stacks? Then a list holds fields; it gives a list for samples that are tuples."""
+    """Is it a torch loader that stacks? Then a list in a batch holds fields: samples that are tuples become a list."""
     collate = getattr(loader, "collate_fn", None)
     return getattr(collate, "__name__", "") == "default_collate" and collate.__module__.startswith("torch.")
 

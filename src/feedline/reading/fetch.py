@@ -155,7 +155,7 @@ class Fetcher:
     def _several(
         self, readers: Readers, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None
     ) -> list[Any]:
-        """As `one_by_one`, but several samples at a time."""
+        """Like `one_by_one`, but reads several samples at a time."""
         keyed = [Wanted(position, index, _key(task, index, position)) for position, index in wanted]
         if not keyed:
             return []

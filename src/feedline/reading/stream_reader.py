@@ -215,7 +215,7 @@ class StreamReader:
         self.notices.append(words.OTHER_ELEMENTS.format(**what))
 
     def completes_step(self, task: Task) -> bool:
-        """With "drop": does every rank have a batch in this task's step? Reads to the end of the step."""
+        """Does every rank have a batch in this task's step? Matters for "drop" only; reads to the end of the step."""
         if self._turns.uneven != "drop" or not self._whole:
             return True
         stop = self._turns.after(task.seq)

@@ -135,9 +135,9 @@ class Loaded:
     """What later epochs must know about a dataset that a state was loaded into."""
 
     before: bytes | Unsaid | None = None
-    """Its state before that; None if no state was loaded."""
+    """The dataset's state before the load; None if no state was loaded."""
     mark: bytes | Unsaid | None = None
-    """Its state one element after it continued within an epoch; if that comes again, it began there again."""
+    """The dataset's state one element after a load within an epoch; an epoch that begins with it began there again."""
 
 
 STATES = ("of", "state", "complete", "dataset", "count", "total")

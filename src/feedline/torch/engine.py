@@ -170,7 +170,7 @@ class Engine:
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
         if streams(loader.dataset):
-            self.session.drop_workers()  # they have read further than what was delivered, and the state has only that
+            self.session.drop_workers()  # they have read ahead; the state knows only what was delivered
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
@@ -272,8 +272,8 @@ class Engine:
         return options, job
 
     def _assignment(self, loader: Loader) -> str:
-        """As torch does, which does not take turns either if batches may come in any order. With a changing number of
-        workers there are no turns."""
+        """Workers take turns as in torch, but not if batches may come in any order (torch's do not either), and not if
+        their number changes."""
         stream = streams(loader.dataset)
         check_assignment(self.own.assignment, loader.num_workers, stream)  # num_workers may have changed since
         if self.own.assignment is not None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     T = typing_extensions.TypeVar("T", covariant=True, default=Any)
 else:
     T = typing.TypeVar("T", covariant=True)  # TypeVar has a default only from Python 3.13 on
-"""A batch; its type is what the type of collate_fn returns."""
+"""The type of a batch: what collate_fn returns."""
 
 
 class _Epoch:
@@ -191,8 +191,8 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         """Where the run stands, as a small dict; it can be taken at any moment.
 
         Only delivered batches count: batches that were made ahead come again. The dict has what the order was drawn
-        from: seeds, and the states of the user's generators. `json` can write it if it can write what the
-        `state_dict()` of the dataset and of the sampler return, where they have one.
+        from: seeds, and the states of the user's generators. If the dataset or the sampler has a
+        `state_dict()` of its own, `json` can write the dict only if it can write what that returns.
 
         >>> from feedline.torch import DataLoader
         >>> loader = DataLoader(range(10), batch_size=4, shuffle=True)

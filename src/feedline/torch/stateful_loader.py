@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     T = typing_extensions.TypeVar("T", covariant=True, default=Any)
 else:
     T = typing.TypeVar("T", covariant=True)  # TypeVar has a default only from Python 3.13 on
-"""A batch; its type is what the type of collate_fn returns."""
+"""The type of a batch: what collate_fn returns."""
 
 
 class StatefulDataLoader(DataLoader[T]):

@@ -31,7 +31,7 @@ from feedline.errors import OptionError
 from feedline.errors.checks import check_seconds, check_whole
 
 SECONDS, REPEATS, TIMEOUT = 0.5, 5, 60.0
-"""As in the repository's benchmarks; and a minute, enough for five runs of the slowest of our workloads."""
+"""The first two are those of the repository's benchmarks; a minute is enough for five runs of our slowest workload."""
 WARMING = 2.0
 """If an epoch takes more than this many seconds of warm-up, it is long, and windows of it are measured: torch's
 in-memory epoch takes about ten."""

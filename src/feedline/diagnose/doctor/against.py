@@ -44,7 +44,7 @@ def compared(one: Patient, other: Patient, seconds: float, workers: int, limit: 
 
 
 def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> tuple[dict[str, Any], int, int]:
-    """Of samples that can be told apart: each content with its index (of equal ones, the first); how many such samples
+    """The content of samples that can be told apart, with their indices (the first of equal ones); how many such samples
     were read, and how many others."""
     stream = patient.setting.stream
     options: dict[str, Any] = {"batch_size": None, "collate_fn": content_of if stream else same}

@@ -210,7 +210,7 @@ class Evidence:
     reseeded: tuple[Reading, ...] = ()
     """…and with another seed."""
     reread: tuple[Reading, ...] = ()
-    """Those that took long, once more."""
+    """The samples that took long, read once more."""
     rounds: tuple[int, ...] = ()
     """A worker's memory after each of several rounds over the same samples."""
     round_size: int = 0

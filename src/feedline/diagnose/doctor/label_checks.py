@@ -37,7 +37,7 @@ def label_path(seen: Evidence) -> str | None:
 
 
 def _likeliest(seen: Evidence, paths: list[str]) -> str | None:
-    """By its name; or by its place in a tuple: then the field with the fewest values, but with more than one."""
+    """The field with a label's name; or, in a tuple, the field with the fewest values, but with more than one."""
     named = [path for path in paths if re.sub(r"\W+", "", path.rpartition(".")[2].rpartition("[")[2]).lower() in NAMES]
     if named:
         return named[0]

@@ -39,9 +39,9 @@ class Patient:
     dataset: Any
     setting: LoaderSetting
     collate_fn: Callable[[Any], Any] | None = None
-    """The user's collate_fn, or a collator of feedline's."""
+    """The user's collate_fn, or a feedline collator."""
     batch_sampler: Any = None
-    """A loader of feedline's, which can be asked for batches without side effects."""
+    """A feedline batch sampler, which can be asked for batches without side effects."""
     construction: Construction | None = None
     worker_init_fn: Callable[[int], object] | None = None
     """The user's worker_init_fn; a dataset may be unusable before it was called."""

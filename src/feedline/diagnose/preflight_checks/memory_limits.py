@@ -20,7 +20,7 @@ from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 DOCKERS_SHM = 64 << 20
 """The default size of /dev/shm in a container."""
 TIGHT = 1 << 30
-"""A smaller /dev/shm holds few batches of torch's: 64×3×224×224 float32 is 38 MB, and 2 × 8 are made ahead."""
+"""A smaller /dev/shm holds few batches of torch's loader: 64×3×224×224 float32 is 38 MB, and 2 × 8 are made ahead."""
 
 
 def check_memory(plan: WorkerPlan) -> Iterator[Finding]:

@@ -191,7 +191,7 @@ class _Books:
         self._before = self._now()
 
     def since(self, burned: float) -> dict[str, Any]:
-        """By the names of `Spending`, without what the step itself used."""
+        """What was used, by the names of `Spending`, without what the step itself used."""
         main, workers = (now.minus(then) for now, then in zip(self._now(), self._before, strict=True))
         main = main._replace(cpu=max(0.0, main.cpu - burned))
         working = workers if self._workers else main

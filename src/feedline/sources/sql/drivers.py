@@ -122,7 +122,7 @@ class DuckDB:
 
 
 def read_only(path: str) -> str:
-    """A file as SQLite's URI, which neither creates nor changes it."""
+    """A SQLite URI that opens a file without creating or changing it."""
     return f"file:{quote(path)}?mode=ro"
 
 

@@ -41,7 +41,7 @@ class KeyRange:
         return KeyRange(self.index * count + index, self.count * count)
 
     def ends(self, least: int, most: int) -> tuple[int | None, int | None]:
-        """Its range of integers, if all keys are from `least` to `most`: its first, and the first after it.
+        """The part's range of integers, if all keys are from `least` to `most`: its first key, and the first after it.
 
         >>> [KeyRange(index, 3).ends(0, 9) for index in range(3)]
         [(None, 3), (3, 6), (6, None)]
