@@ -15,7 +15,7 @@ from feedline.messages.progress import COLLATED, FETCHED, SENT, Row, clock
 from feedline.observe.stats import EpochStats
 
 WEIGHED = 64
-"""From this batch on only every Nth is measured: walking through a batch of many leaves takes time."""
+"""After the first two, only every Nth batch is measured: walking through a batch of many leaves takes time."""
 
 
 class Spent(NamedTuple):

@@ -32,9 +32,9 @@ class Slots(NamedTuple):
     """The number of slots for batches, by who uses them."""
 
     working: int = 0
-    """A worker writes to it, or its batch waits to be delivered."""
+    """Slots that a worker writes to, or whose batch waits to be delivered."""
     held: int = 0
-    """The user has (part of) the batch."""
+    """Slots of which the user has the batch, or a part of it."""
     free: int = 0
 
 
@@ -73,7 +73,7 @@ class Recording:
         self.delivered: list[Delivered] = []
         self.events: list[Event] = []
         self.meters: list[Meter] = []
-        """The stats of the recorded epochs."""
+        """The meters of the recorded epochs."""
         self.left_out = 0
         """The number of batches beyond `MOST`."""
         self._single = 0

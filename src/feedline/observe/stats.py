@@ -171,7 +171,7 @@ class CollateStats:
     fill: float | None = None
     """The share of packed rows (`pack`) that is filled; None if nothing has been packed."""
     cut: int = 0
-    """Samples that were cut because the user allowed it."""
+    """Samples that were cut because the user asked for it."""
     dropped: int = 0
     """Samples that `drop_invalid` has left out…"""
     emptied: int = 0

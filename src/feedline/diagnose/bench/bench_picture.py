@@ -23,7 +23,7 @@ WIDE, TALL, HEAD = 760, 100, 40
 LETTERS = 100
 """Characters of a contest's name in a line."""
 ROOM = 1.3
-"""Room at the end of the longest bar for its text, as a share of it."""
+"""The width of the axis, relative to the longest bar: its text needs room at its end."""
 
 
 @looks()

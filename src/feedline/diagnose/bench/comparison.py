@@ -41,7 +41,7 @@ class Contest:
 
     name: str
     num_workers: int | None
-    """None if no side got that far."""
+    """None if no side got far enough to report it."""
     metric: str
     feedline: Measured
     torch: Measured

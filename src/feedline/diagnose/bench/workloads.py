@@ -24,7 +24,7 @@ class Workload:
     summary: str
     wanted: WantedLoader
     package: str = ""
-    """The packages that it needs besides torch."""
+    """The package that it needs besides torch."""
 
 
 def _ours(name: str, summary: str, batch_size: int, num_workers: int, **more: str | bool) -> Workload:

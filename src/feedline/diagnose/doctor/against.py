@@ -44,8 +44,8 @@ def compared(one: Patient, other: Patient, seconds: float, workers: int, limit: 
 
 
 def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> tuple[dict[str, Any], int, int]:
-    """The content of samples that can be told apart, with their indices (the first of equal ones); how many such samples
-    were read, and how many others."""
+    """The contents of samples that can be told apart, with their indices (of equal ones, the first); how many such
+    samples were read, and how many others."""
     stream = patient.setting.stream
     options: dict[str, Any] = {"batch_size": None, "collate_fn": content_of if stream else same}
     if not stream:

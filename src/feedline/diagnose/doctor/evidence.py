@@ -133,7 +133,7 @@ class Carried:
     pickled: int = 0
     """Bytes of its pickle, without arrays: they are shared."""
     pickled_all: bool = True
-    """False: pickling was stopped after this many bytes."""
+    """False: pickling was stopped after `pickled` bytes."""
     largest: str = ""
     """Its largest collection of Python objects, in words; "" if none is large."""
     generators: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from feedline.diagnose.preflight_checks.process_limits import start_method
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 
 SECONDS = 60
-"""It takes 0.3 s; up to 60 on a very busy machine."""
+"""The limit: a trial takes 0.3 s, but longer on a very busy machine."""
 
 SCRIPT = """
 import sys

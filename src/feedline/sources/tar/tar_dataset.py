@@ -31,7 +31,7 @@ NEAR = 64 << 10
 """Two samples with at most this many bytes between them are read in one request: at 20 ms a request and 100 MB/s that
 is faster for up to 2 MB, but never from a fast disk."""
 BETWEEN = 2 << 20
-"""…and for two members of one sample: a film between a wanted picture and its label should not be read."""
+"""The same for two members of one sample: a film between a wanted picture and its label should not be read."""
 Range = tuple[int, int, int]
 """A shard's number, and where in it to start and stop."""
 Stretch = tuple[Range, list[int]]
