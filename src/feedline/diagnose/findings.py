@@ -16,8 +16,8 @@ from typing import Any
 from feedline.errors.checks import check_choice
 
 OK, NOTE, WARNING, PROBLEM = SEVERITIES = ("ok", "note", "warning", "problem")
-"""From good to bad. ok: as it should be. note: worth knowing, but feedline works well without a change. warning: it works,
-but slower or with less room than possible. problem: it will fail."""
+"""From good to bad. ok: as it should be. note: worth knowing, but feedline works well without a change. warning: it
+works, but slower or with less room than possible. problem: it will fail."""
 
 
 @dataclass(frozen=True)
