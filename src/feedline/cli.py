@@ -169,7 +169,7 @@ def _run(command: Command, given: argparse.Namespace) -> int:
 
 def _failed(command: str | None, words: str, code: int) -> int:
     """Write the JSON document that says there is no answer; returns the exit code."""
-    with contextlib.suppress(FeedlineError):  # standard output is closed: that has been reported already
+    with contextlib.suppress(FeedlineError):  # it cannot be written: that has been reported already
         write(_for_machines(Answer({"command": command, "error": words}, lambda width: [], code)), sys.stdout)
     return code
 

@@ -128,7 +128,7 @@ class _Seams:
         held = earlier[self._size - last :]
         again = np.flatnonzero(np.isin(later[:first], held))
         if again.size:
-            free = ~np.isin(later[first : first + last], held)  # at least some of these are free
+            free = ~np.isin(later[first : first + last], held)  # enough of these are free
             others = first + np.flatnonzero(free)[: again.size]
             later[again], later[others] = later[others], later[again]
 
