@@ -13,7 +13,7 @@ demo: .venv/demo.done
 
 # Side by side: many tests wait, for faults to be noticed and for processes to start.
 FAULTS := tests/faults
-INTEGRATIONS := tests/integrations tests/test_examples.py
+INTEGRATIONS := tests/integrations
 TORCH := tests/torch src/feedline/torch
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose

@@ -1,4 +1,4 @@
-"""Streams that ranks share, and several ranks one after the other in this process.
+"""Streams that workers and ranks share, and several ranks one after the other in this process.
 
 A rank is what a launcher's variables say, so a test that is rank 0, 1 and 2 in turn sees what three processes would.
 In tests/torch/two_ranks.py there are two.
@@ -89,6 +89,7 @@ class Keeping(Stream):
 
 class Shardable(Stream):
     def shard(self, index: int, count: int) -> Iterator[Any]:
+        assert 0 <= index < count
         return map(element, range(index, self.length, count))
 
 
@@ -145,6 +146,7 @@ class Bounded(Stream):
 def give_share(worker: int) -> None:
     info = get_worker_info()
     assert info is not None
+    assert info.id == worker
     info.dataset.first, info.dataset.step = worker, info.num_workers
 
 

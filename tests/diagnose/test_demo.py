@@ -161,7 +161,7 @@ def test_the_classifier_learns(told: tuple[Path, str]) -> None:
 SABOTAGE = """
 import feedline
 feedline.DataLoader.load_state_dict = lambda self, state: None
-feedline.DataLoader.errors = []
+feedline.DataLoader.errors = lambda loader: []
 """
 
 

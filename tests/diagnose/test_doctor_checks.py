@@ -28,6 +28,7 @@ from feedline.diagnose.doctor.evidence import (
     Reading,
     Run,
 )
+from feedline.diagnose.doctor.failures import check_empty
 from feedline.diagnose.findings import Finding
 from feedline.machine.gil import Looks
 from feedline.supervise.growth import MB
@@ -74,6 +75,12 @@ def test_what_is_no_label() -> None:
     )
     assert labels.label_path(weights) is None
     assert labels.label_path(Evidence(readings=(Reading(0, fields=(IMAGE,)),))) is None
+
+
+def test_a_one_hot_vector_is_its_class() -> None:
+    fields = [Field("[1]", ARRAY, "float32", (4,), 16, value=place) for place in (0, 1, 2, 3) * 10]
+    seen = Evidence(readings=tuple(Reading(place, fields=(field,)) for place, field in enumerate(fields)))
+    assert [each.id for each in consult.judged(seen)] == ["examined"]
 
 
 def test_the_label_among_several_numbers() -> None:
@@ -290,6 +297,12 @@ def test_the_default_collation_of_a_mere_dataset_may_fail() -> None:
     assert ids(batches.check_collation(replace(seen, setting=LoaderSetting(loader=True)))) == ["collate-fails"]
 
 
+def test_a_mere_dataset_of_what_nobody_can_stack_is_no_problem() -> None:
+    seen = Evidence(run=Run(error="TypeError: default_collate: found <class 'PIL.Image.Image'>"))
+    (finding,) = [each for each in consult.judged(seen) if each.severity != "ok"]
+    assert (finding.id, finding.severity) == ("collate-fails", "warning")
+
+
 # The whole
 
 
@@ -311,3 +324,9 @@ def test_the_worst_comes_first() -> None:
 def test_nothing_seen_nothing_said() -> None:
     assert [each.id for each in judged(Evidence())] == ["examined"]
     assert all(isinstance(each, Finding) for each in judged(Evidence(LoaderSetting(stream=True))))
+
+
+def test_a_stream_that_could_not_be_read_is_not_called_empty() -> None:
+    seen = Evidence(LoaderSetting(stream=True))
+    assert [each.id for each in check_empty(seen)] == ["empty-dataset"]
+    assert list(check_empty(Evidence(LoaderSetting(stream=True), troubles=(("samples", "OSError"),)))) == []

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sick import Map
 from warm_host import host
+
+import feedline
+from feedline import cli
+from feedline.diagnose import deadline
+from feedline.errors import OptionError
 
 DOCS = Path(__file__).parents[2] / "docs" / "doctor.md"
 DOCTOR = Path(__file__).parents[2] / "src" / "feedline" / "diagnose" / "doctor"
@@ -111,3 +117,25 @@ def test_every_finding_is_in_the_docs_and_every_one_there_is_made() -> None:
 )
 def test_the_docs_examples_run(example: str) -> None:
     exec(example, {"__name__": "example"})
+
+
+class NoLength(Map):
+    def __len__(self) -> int:
+        raise RuntimeError("the database is gone")
+
+
+def test_a_length_that_fails_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for what in (NoLength(), NoLength):
+        with pytest.raises(OptionError, match=r"NoLength cannot be loaded.*RuntimeError: the database is gone"):
+            feedline.doctor(what)
+    assert cli.main(["doctor", f"{__file__}:NoLength"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_import_that_hangs_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(deadline, "LEAST", 0.1)
+    (tmp_path / "endless.py").write_text("while True:\n    pass\n")
+    assert cli.main(["doctor", f"{tmp_path}/endless.py:data", "--seconds", "0.01"]) == 1
+    assert "endless.py: not done after" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""TuneResult real datasets: what is said, drawn and written; nothing here depends on how fast the machine is."""
+"""Tuning real datasets: what is said, drawn and written; nothing here depends on how fast the machine is."""
 
 from __future__ import annotations
 
@@ -528,7 +528,7 @@ class Told:
         return 2
 
     def __getitem__(self, index: int) -> tuple[int, str]:
-        from test_loading import Blas
+        from openblas import Blas
 
         return Blas()[0], os.environ["OMP_NUM_THREADS"] + os.environ.get("PREPARED", "")
 

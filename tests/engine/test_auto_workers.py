@@ -23,7 +23,16 @@ from kinds import few, thorough
 from scripted_pace import MOST, scripted
 
 import feedline
-from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset, OptionError, OptionTypeError, WorkerDied
+from feedline import (
+    ArrayDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    OptionError,
+    OptionTypeError,
+    Subset,
+    WorkerDied,
+)
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
 from feedline.engine.scaling import CannotHire, Scaling, needs_no_workers, scaling_for
@@ -303,6 +312,14 @@ def test_there_are_no_workers_only_where_no_code_of_the_users_is_run() -> None:
         for name, value in others.items():
             assert not needs_no_workers(loader.options, job_of(arrays, **{name: value}))
         assert not needs_no_workers(loader.options, job_of(Quick()))
+
+
+def test_rows_of_a_file_that_is_mapped_have_workers(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(8, 2))
+    with DataLoader(mapped, num_workers="auto") as loader:
+        for dataset in (mapped, ArrayDataset(mapped[2:]), Subset(ArrayDataset(x=np.arange(8), y=mapped), [1, 2])):
+            assert not needs_no_workers(loader.options, job_of(dataset))
+        assert needs_no_workers(loader.options, job_of(ArrayDataset(mapped + 1)))
 
 
 def test_a_system_that_refuses_more_workers_has_as_many_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def main(
                 seen["batches"].append([int(label) for label in labels] if right else "wrong content")
                 images = labels = None
         del iterator
-    seen["bad"] = [list(bad)[:4] for bad in getattr(loader, "errors", [])]
+    seen["bad"] = [list(bad)[:4] for bad in getattr(loader, "errors", list)()]
     loader.close()
     del loader, data
     stuck_threads = options.get("workers") == "thread" and dataset["how"] != "until_told"

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import textwrap
 from pathlib import Path
 
 import pytest
 from kinds import thorough
+from scripts import run_script
 from warm_host import host
 
-HEAD = f"""
-    import os, sys, threading, warnings
-    sys.path.append({str(Path(__file__).parent)!r})
-    import numpy as np
-    from feedline import DataLoader
-    from feedline.supervise import policy
-    import still
-    warnings.showwarning = lambda message, *rest, **more: print("WARNING", message, flush=True)
-    warnings.simplefilter("always")
-"""
 UNBORN = """
     policy.START_SECONDS = 1
     said = warnings.showwarning
@@ -36,14 +26,8 @@ UNBORN = """
 """Forked workers have a second, and the first of another kind have as much as they need."""
 
 
-def run(folder: Path, body: str) -> subprocess.CompletedProcess[str]:
-    script = folder / "script.py"
-    script.write_text(textwrap.dedent(HEAD) + textwrap.dedent(body))
-    return host("feedline").run([str(script)], timeout=300)
-
-
 def test_a_fork_that_hangs_is_replaced_by_another_start_method(tmp_path: Path) -> None:
-    done = run(
+    done = run_script(
         tmp_path,
         textwrap.dedent(UNBORN.format(workers=2))
         + textwrap.dedent("""
@@ -62,7 +46,7 @@ def test_a_fork_that_hangs_is_replaced_by_another_start_method(tmp_path: Path) -
 
 
 def test_workers_that_die_in_worker_init_fn_are_an_error(tmp_path: Path) -> None:
-    done = run(
+    done = run_script(
         tmp_path,
         """
         def init(number):
@@ -104,3 +88,20 @@ def test_a_script_without_a_guard_is_told_so_once(method: str, tmp_path: Path) -
     assert done.stderr.count("Traceback") == 1
     assert "if __name__ == '__main__':" in done.stderr
     assert "worker_init_fn" not in done.stderr
+
+
+def test_a_hanging_fork_does_not_run_the_script_again(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        textwrap.dedent(UNBORN.format(workers=1))
+        + textwrap.dedent("""
+        print("the script runs", flush=True)  # no `if __name__ == "__main__"`: under fork none is needed
+        os.register_at_fork(after_in_child=lambda: threading.Event().wait())
+        class Local:
+            def __len__(self): return 8
+            def __getitem__(self, i): return i
+        print([batch.tolist() for batch in DataLoader(Local(), 4, num_workers=1, multiprocessing_context="fork")])
+        """),
+    )
+    assert done.stdout.count("the script runs") == 1
+    assert "[[0, 1, 2, 3], [4, 5, 6, 7]]" in done.stdout, done.stdout + done.stderr

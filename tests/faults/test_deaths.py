@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from injected import BAD
 from kinds import FORK, PROCESSES, SPAWN, thorough
-from scripts import BATCHES, FRONTS, SHARED, run
+from scripts import BATCHES, FRONTS, SHARED, TEN, run, run_script
 
 from feedline import DataLoader
 from feedline.errors import WorkerDied
@@ -93,6 +94,29 @@ def test_only_who_died_at_a_sample_is_counted_against_it(tmp_path: Path) -> None
             list(loader)
 
 
+class KillsAtOnce:
+    """The very first sample that is read kills, once."""
+
+    def __init__(self, once: Path) -> None:
+        self.once = once
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if not self.once.exists():
+            self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+def test_the_memory_of_a_worker_that_is_killed_at_its_first_task_is_known(tmp_path: Path) -> None:
+    # Not of a forked one: of those the system says itself what they had.
+    with DataLoader(KillsAtOnce(tmp_path / "once"), **{**SPAWN, "num_workers": 1}) as loader:
+        with pytest.warns(match=r"ran out of memory; it had \d+ MB in use when last looked at"):
+            assert len(list(loader)) == 4
+
+
 def test_max_deaths_is_how_often() -> None:
     seen = run({"kind": "Injected", "how": "leave"}, {**FORK, "max_deaths": 4})
     assert "has killed 4 workers" in seen.errors[0][1]
@@ -140,3 +164,122 @@ def test_the_only_worker_dies(tmp_path: Any) -> None:
     dataset = {"kind": "Injected", "how": "leave", "once": str(tmp_path / "once")}
     seen = run(dataset, {"num_workers": 1, "prefetch_factor": 5, "multiprocessing_context": "fork"})
     assert (seen.batches, seen.errors, seen.left) == (BATCHES, [], {})
+
+
+def test_the_server_that_workers_came_from_is_killed(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        class Slow:
+            def __len__(self): return 40
+            def __getitem__(self, i): threading.Event().wait(0.01); return i
+
+        if __name__ == "__main__":
+            iterator = iter(DataLoader(Slow(), 4, num_workers=2, multiprocessing_context="spawn"))
+            batches = [next(iterator).tolist()]
+            worker = iterator.processes()[0][1]
+            with open(f"/proc/{worker}/stat") as stat:
+                os.kill(int(stat.read().rpartition(")")[2].split()[1]), 9)
+            print(batches + [batch.tolist() for batch in iterator])
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == TEN + "\n"  # and nobody was taken for dead
+
+
+def test_a_dead_worker_whose_child_lives_on_is_dead(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        class Forking:
+            def __init__(self, path):
+                self.path, self.pipe = path, os.pipe()
+            def __len__(self): return 40
+            def __getitem__(self, i):
+                if i == 13 and not os.path.exists(self.path):
+                    open(self.path, "w").close()
+                    if os.fork() == 0:
+                        os.close(self.pipe[1])
+                        os.read(self.pipe[0], 1)  # until the script and its workers have ended
+                        os._exit(0)
+                    os.kill(os.getpid(), 9)
+                return i
+
+        if __name__ == "__main__":
+            still.until(still.only_held_up(lambda at: at.task.indices[at.place] == 13))
+            once = os.path.join(os.path.dirname(__file__), "once")
+            loader = DataLoader(Forking(once), 4, num_workers=2, stall_warning=2)
+            print([batch.tolist() for batch in loader], flush=True)
+            os._exit(0)
+        """,
+    )
+    assert "was killed by SIGKILL" in done.stdout
+    assert "has been waiting" not in done.stdout
+    assert TEN in done.stdout
+
+
+def test_no_descriptor_for_a_new_worker_is_no_end_while_others_live(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import resource
+
+        class Slow:
+            def __len__(self): return 200
+            def __getitem__(self, i): threading.Event().wait(0.005); return i
+
+        if __name__ == "__main__":
+            iterator = iter(DataLoader(Slow(), 4, num_workers=3, multiprocessing_context="fork"))
+            batches = [next(iterator).tolist()]
+            before = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (4, before[1]))
+            os.kill(iterator.processes()[0][1], 9)
+            for batch in iterator:
+                batches.append(batch.tolist())
+                if len(batches) == 30: resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            print(batches == [list(range(i, i + 4)) for i in range(0, 200, 4)])
+        """,
+    )
+    assert "True" in done.stdout, done.stdout + done.stderr
+    assert "could be started" in done.stdout
+
+
+def test_a_deadly_sample_that_comes_often_kills_twice(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        class Deadly:
+            def __len__(self): return 10
+            def __getitem__(self, i):
+                if i == 5: os._exit(3)
+                return i
+
+        if __name__ == "__main__":
+            options = dict(on_error="skip", multiprocessing_context="fork", num_workers=1)
+            loader = DataLoader(Deadly(), 6, sampler=[5, 5, 5, 5, 5, 5, 1, 5, 2, 5, 5, 5], **options)
+            print([batch.tolist() for batch in loader], len(loader.errors()))
+        """,
+    )
+    assert done.stdout.count("WARNING") == 2
+    assert "[[1, 2]] 10" in done.stdout
+
+
+def test_a_neighbour_that_kills_is_the_one_that_is_named(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        class Damaged:
+            def __len__(self): return 12
+            def __getitem__(self, i):
+                if i == 5: raise ValueError("corrupt")
+                if i == 6: os._exit(3)
+                return i
+
+        if __name__ == "__main__":
+            options = dict(on_error="replace", multiprocessing_context="fork", num_workers=1)
+            loader = DataLoader(Damaged(), 2, sampler=[4, 5, 7, 8], **options)
+            print([batch.tolist() for batch in loader], loader.errors()[0].index, loader.errors()[0].error)
+        """,
+    )
+    assert done.stdout.count("reading dataset[6] in the stead of dataset[5]") == 2
+    assert "[[4], [7, 8]] 5 it failed, and 2 workers ended at dataset[6], read in its stead" in done.stdout

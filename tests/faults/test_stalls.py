@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from injected import BAD
 from kinds import FORK, FORKSERVER, SPAWN, THREADS, thorough
-from scripts import BATCHES, SHARED, run
+from scripts import BATCHES, SHARED, TEN, run, run_script
 
 SOON = 0.3
 """Seconds, which pass only while the sample that is stuck is all there is to wait for (still.py)."""
@@ -148,3 +149,105 @@ def test_persistent_workers_stuck_since_an_epoch_that_was_left(kind: dict[str, A
     seen = run({"kind": "Injected", "how": "sleep", "once": str(tmp_path / "once")}, options, epochs=2, leave=True)
     assert (seen.batches, seen.errors) == (BATCHES, [])
     assert any("was stuck for" in warning for warning in seen.warnings)
+
+
+def test_a_worker_that_closes_all_descriptors_is_no_riddle(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        class Closing:
+            def __len__(self): return 40
+            def __getitem__(self, i):
+                if i == 13: os.closerange(3, 1000); threading.Event().wait()
+                return i
+
+        if __name__ == "__main__":
+            still.until(still.only_held_up(lambda at: at.task.indices[at.place] == 13))
+            list(DataLoader(Closing(), 4, num_workers=2, timeout=0.3, multiprocessing_context="fork"))
+        """,
+    )
+    assert "WorkerTimeout" in done.stderr
+    assert "reading dataset[13]" in done.stderr
+
+
+def test_worker_init_fn_that_hangs_is_restarted_too(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        def init(number):
+            once = os.path.join(os.path.dirname(__file__), "once")
+            if not os.path.exists(once):
+                open(once, "w").close()
+                threading.Event().wait()
+
+        if __name__ == "__main__":
+            still.until_there(os.path.join(os.path.dirname(__file__), "once"))
+            options = dict(stall_warning=0.5, on_stall="restart", multiprocessing_context="fork")
+            loader = DataLoader(range(40), 4, num_workers=1, worker_init_fn=init, **options)
+            print([batch.tolist() for batch in loader])
+        """,
+    )
+    assert "in worker_init_fn, was stuck for" in done.stdout
+    assert TEN in done.stdout
+
+
+def test_a_stopped_group_is_no_timeout(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import subprocess
+        from feedline.engine import waiting
+
+        def path(name):
+            return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+        class Slow:
+            def __len__(self): return 8
+            def __getitem__(self, i):
+                if i == 2:
+                    open(path("reading"), "w").close()
+                    while not os.path.exists(path("awake")): threading.Event().wait(0.01)
+                return i
+
+        def is_counted(standings, batch):
+            if os.path.exists(path("awake")) or not os.path.exists(path("reading")): return False
+            open(path("waiting"), "w").close()
+            return True
+
+        if __name__ == "__main__":
+            os.setpgrp()
+            waiting.OVERSLEPT = 0.3
+            still.until(is_counted)
+            again = (
+                f"until test -e {path('waiting')}; do sleep 0.01; done; sleep 0.02; "
+                f"kill -STOP -{os.getpgrp()}; sleep 1.4; kill -CONT -{os.getpgrp()}; touch {path('awake')}"
+            )
+            subprocess.Popen(["setsid", "sh", "-c", again])
+            print([batch.tolist() for batch in DataLoader(Slow(), 4, num_workers=1, timeout=1)])
+        """,
+    )
+    assert "[[0, 1, 2, 3], [4, 5, 6, 7]]" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_iteration_that_an_error_ended_does_not_look_complete(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        class Stuck:
+            def __len__(self): return 8
+            def __getitem__(self, i): threading.Event().wait(); return i
+
+        if __name__ == "__main__":
+            iterator = iter(DataLoader(Stuck(), 4, num_workers=1, timeout=0.2, multiprocessing_context="fork"))
+            for _ in range(3):
+                try: next(iterator)
+                except Exception as error: print(type(error).__name__, str(error)[:60])
+        """,
+    )
+    lines = [line.split()[0] for line in done.stdout.splitlines() if line and not line.startswith((" ", "A "))]
+    assert [line for line in lines if line in ("WorkerTimeout", "RuntimeError", "StopIteration")] == [
+        "WorkerTimeout",
+        "RuntimeError",
+        "StopIteration",
+    ]
+    assert "RuntimeError this iteration was ended by an error (WorkerTimeout)" in done.stdout

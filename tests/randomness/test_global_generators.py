@@ -14,17 +14,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import THREADS
+from made_datasets import Numbers
 
-from feedline import DataLoader
+from feedline import DataLoader, rng
 from feedline.randomness.global_generators import (
     GLOBAL_SOURCES,
     BorrowedGenerators,
+    NumPyGenerator,
     NumPyState,
     OwnedGenerators,
+    PythonGenerator,
     PythonState,
     TaskGenerators,
 )
-from feedline.randomness.redirection import SampleGenerators, ThreadGenerators, VisitingGenerators, being_read
+from feedline.randomness.redirection import (
+    BySample,
+    SampleGenerators,
+    ThreadGenerators,
+    VisitingGenerators,
+    being_read,
+    switch,
+)
 
 NUMBERS = st.integers(0, 2**64 - 1)
 
@@ -208,6 +218,29 @@ def test_generators_are_put_back_after_ctrl_c_between_them(late: bool) -> None:
     generators.leave()
     assert state() == before
     assert restored == ["mine"] * late
+
+
+@pytest.mark.parametrize("source", [PythonGenerator, NumPyGenerator])
+def test_generators_are_put_back_though_ctrl_c_comes_while_they_are(
+    source: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Drawing:
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> Any:
+            return some_draws() and index
+
+    def restore(self: Any, state: Any) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    before, batches = state(), iter(DataLoader(Drawing()))
+    next(batches)
+    monkeypatch.setattr(source, "restore", restore)
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert state() == before
 
 
 def test_one_borrowing_inside_another_goes_on_afterwards() -> None:
@@ -475,3 +508,73 @@ def test_closing_from_another_thread_leaves_a_batch_under_way_its_numbers() -> N
     assert first + some_draws() == drawn_under(BorrowedGenerators(), 5, lambda: some_draws() + some_draws())
     generators.leave()
     assert state() == before
+
+
+def test_so_it_does_in_a_thread_of_the_users() -> None:
+    before, generators, held = state(), BorrowedGenerators(), switch.holders
+
+    def read() -> list[Any]:
+        generators.enter(5)
+        first = some_draws()
+        in_thread(generators.close)
+        again = some_draws()
+        generators.enter(5)  # as where samples are read once more, one by one
+        anew = some_draws()
+        generators.leave()
+        return [first + again, anew, first]
+
+    whole, anew, first = in_thread(read)
+    assert whole == drawn_under(BorrowedGenerators(), 5, lambda: some_draws() + some_draws())
+    assert anew == first
+    assert state() == before
+    assert switch.holders == held
+
+
+def test_a_thread_draws_from_the_shared_generators_after_its_loader_was_closed_in_the_middle_of_a_batch() -> None:
+    generators, others = BorrowedGenerators(), BySample()
+
+    def read() -> Any:
+        generators.enter(5)
+        in_thread(generators.close)
+        generators.leave()
+        others.open()  # somebody else's: the modules' functions look who calls them
+        try:
+            return some_draws()
+        finally:
+            others.close()
+
+    saved: list[Any] = []
+    for source in GLOBAL_SOURCES:
+        source.borrow(7, saved)
+    expected = some_draws()
+    for source in GLOBAL_SOURCES:
+        source.seed(7)
+    try:
+        assert in_thread(read) == expected
+    finally:
+        for source, each in zip(GLOBAL_SOURCES, saved, strict=True):
+            source.restore(each)
+
+
+def test_loading_in_another_thread_leaves_everybodys_randomness_alone() -> None:
+    class Drawing(Numbers):
+        def __getitem__(self, index: int) -> Any:
+            return random.random(), np.random.rand(), rng().random()
+
+    def load() -> list[bytes]:
+        return [np.stack(batch).tobytes() for batch in DataLoader(Drawing(200), 2, shuffle=True, seed=1)]
+
+    alone = load()
+    random.seed(5)
+    expected = [random.random() for _ in range(300)]
+    results: list[list[bytes]] = []
+    threads = [threading.Thread(target=lambda: results.append(load())) for _ in range(2)]
+    random.seed(5)
+    for thread in threads:
+        thread.start()
+    drawn = [random.random() for _ in range(300)]
+    for thread in threads:
+        thread.join()
+    assert results == [alone, alone]
+    assert drawn == expected
+    assert random.random.__self__ is random._inst  # the module's own functions are back

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+
+import feedline
+import feedline.torch
+
+FRONTS = {"core": feedline.DataLoader, "torch": feedline.torch.DataLoader}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -19,3 +25,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=FRONTS)
+def front(request: pytest.FixtureRequest) -> Any:
+    """Each of the two, where a test is of what holds for either."""
+    return FRONTS[request.param]

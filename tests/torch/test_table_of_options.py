@@ -46,7 +46,9 @@ def make_options() -> Iterator[ModuleType]:
 @each_loader
 def test_a_signature_has_the_tables_names_types_and_defaults(loader: Any) -> None:
     taken = {name: (each.annotation, each.default) for name, each in inspect.signature(loader).parameters.items()}
-    assert taken == {name: (row.takes, row.default) for name, row in LOADERS[loader].items()}
+    expected = {name: (row.takes, row.default) for name, row in LOADERS[loader].items()}
+    batch = "B" if loader is feedline.DataLoader else "T"  # what collate_fn returns is what batches are
+    assert taken == expected | {"collate_fn": (f"Callable[[Any], {batch}] | None", None)}
 
 
 @each_loader
@@ -118,6 +120,7 @@ def test_the_engine_is_given_only_what_it_reads() -> None:
     assert {each.name for each in fields(Options)} == set(re.findall(r"\b_?options\.(\w+)", engine)) - {
         "needed",
         "option",
+        "worker_count",
     }
     jobs = "\n".join(text for text in reading if "Job" in text)
     assert {each.name for each in fields(Job)} <= set(re.findall(r"\b_?job\.(\w+)", jobs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from typing import Any
 
@@ -64,6 +65,18 @@ def test_there_are_no_workers_for_tensors_in_memory_and_torchs_loader_agrees() -
         assert (loader.stats().auto_workers.workers, loader.stats().workers) == (0, ())
     with_workers = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True, num_workers=1)
     assert ours == told(with_workers)
+
+
+def test_workers_that_are_kept_go_when_none_are_needed_any_more() -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(40))
+    with DataLoader(data, batch_size=4, num_workers="auto", persistent_workers=True, timeout=60) as loader:
+        batches = told(loader)
+        (worker,) = loader.stats().workers
+        loader.timeout = 0
+        assert told(loader) == batches
+        assert (loader.stats().auto_workers.workers, loader.stats().kind) == (0, "")
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker.pid, 0)
 
 
 def test_num_workers_is_an_int_that_a_loader_made_again_takes_for_auto() -> None:

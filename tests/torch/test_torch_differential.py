@@ -168,7 +168,7 @@ def test_without_workers_everything_is_torchs(recipe: Recipe, make: Make) -> Non
 
 
 @settings(max_examples=few(25))
-@given(recipe=recipes, make=trees, workers=st.integers(1, 2), goes_on=st.booleans())
+@given(recipe=recipes, make=trees, workers=st.integers(1, 2), lasting=st.booleans())
 def test_with_forked_workers_everything_is_torchs(recipe: Recipe, make: Make, workers: int, lasting: bool) -> None:
     compare(recipe, make, num_workers=workers, persistent_workers=lasting)
 

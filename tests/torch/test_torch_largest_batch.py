@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test_largest_batch import run_limited
+from limited import run_limited
 
 
 def test_torch_is_refused_memory_and_the_answer_is_what_fits() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data as torchs
+from going_on import after_json, listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few
 
 import feedline
 import feedline.torch as ours
+from feedline import DistributedSampler, RandomSampler, SequentialSampler, StateError, WeightedRandomSampler
 
 WORKERS = {"inline": INLINE, "threads": THREADS, "fork": FORK}
 
@@ -368,3 +371,112 @@ def test_saved_between_iter_and_the_first_batch(workers: int) -> None:
         with ours.DataLoader(range(11), **make(), **kind) as again:
             again.load_state_dict(state)
             assert [trained(batch) for batch in again] + [trained(batch) for batch in again] == whole
+
+
+def test_batches_delivered_ahead_count_once_the_epoch_has_come_past_them(front: Any) -> None:
+    def loader() -> Any:
+        return front(list(range(20)), batch_size=2, in_order=False)
+
+    first = loader()
+    next(iter(first))
+    # As if workers had been out of order: batches 0 and 3 were delivered.
+    state = {**first.state_dict(), "batches": 1, "samples": 2, "ahead": [3], "batch_size": 2}
+    state.pop("last")
+    second = loader()
+    second.load_state_dict(state)
+    batches = iter(second)
+    assert listed(next(batches) for _ in range(4)) == [[2, 3], [4, 5], [8, 9], [10, 11]]
+    state = after_json(second)
+    assert (state["batches"], state["samples"], "ahead" in state) == (6, 12, False)
+    third = loader()
+    third.load_state_dict(state)
+    assert listed(third) == [[12, 13], [14, 15], [16, 17], [18, 19]]
+
+
+def test_with_batches_ahead_the_batch_size_must_stay(front: Any) -> None:
+    loader = front(list(range(20)), batch_size=2, in_order=False)
+    next(iter(loader))
+    state = {**loader.state_dict(), "ahead": [3], "batch_size": 2}
+    with pytest.raises(StateError, match="batch_size was 2 then and is 5 now"):
+        front(list(range(20)), batch_size=5, in_order=False).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("count", "uneven", "before", "after"),
+    [
+        (10, "drop", (3, 2), (2, 3)),
+        (10, "pad", (4, 2), (8, 1)),
+        (10, "exact", (3, 2), (2, 3)),
+        (25, "pad", (2, 6), (4, 3)),
+    ],
+)
+def test_after_the_last_batch_nothing_is_left_whatever_the_number_of_ranks(
+    front: Any, count: int, uneven: str, before: tuple[int, int], after: tuple[int, int]
+) -> None:
+    def loader(ranks: int, size: int, rank: int) -> Any:
+        sampler = DistributedSampler(SequentialSampler(count), ranks, rank, uneven=uneven)
+        return front(list(range(count)), batch_size=size, sampler=sampler)
+
+    for rank in range(before[0]):
+        saved = loader(*before, rank)
+        batches = iter(saved)
+        for _ in range(len(saved)):
+            next(batches)
+        for other in range(after[0]):
+            again = loader(*after, other)
+            again.load_state_dict(after_json(saved))
+            assert listed(again) == []
+            assert len(listed(again)) == len(again)  # the next epoch is whole
+
+
+@pytest.mark.parametrize("uneven", ["pad", "drop", "exact"])
+@pytest.mark.parametrize("repeating", [False, True])
+def test_augmentations_do_not_depend_on_the_number_of_ranks(front: Any, uneven: str, repeating: bool) -> None:
+    class Noisy(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 30
+
+        def __getitem__(self, index: int) -> tuple[int, float]:
+            return index, float(feedline.rng().random())
+
+    def seen(ranks: int) -> set[tuple[int, float]]:
+        found: set[tuple[int, float]] = set()
+        for rank in range(ranks):
+            inner = WeightedRandomSampler([1.0] * 30, 30, seed=3) if repeating else RandomSampler(30, seed=3)
+            sampler = DistributedSampler(inner, ranks, rank, uneven=uneven)
+            torch.manual_seed(0)
+            options = {"seed": 3} if front is feedline.DataLoader else {"generator": torch.Generator().manual_seed(1)}
+            for indices, draws in front(Noisy(), batch_size=30 // ranks, sampler=sampler, **options):
+                found |= set(zip(torch.as_tensor(indices).tolist(), torch.as_tensor(draws).tolist(), strict=True))
+        return found
+
+    assert len(seen(1)) == 30
+    assert seen(1) == seen(3) == seen(5)
+    assert seen(1) <= seen(4) if uneven == "pad" else seen(4) <= seen(1)  # 30 is not divided by 4
+
+
+class Locked(torch.utils.data.Dataset[int]):
+    """Cannot travel to a worker while it holds a lock."""
+
+    def __init__(self) -> None:
+        self.lock: Any = None
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def test_workers_that_cannot_be_started_leave_the_place_where_it_was(front: Any) -> None:
+    loader = front(Locked(), batch_size=2)
+    batches = iter(loader)
+    next(batches)
+    data = Locked()
+    again = front(data, batch_size=2, num_workers=1, multiprocessing_context="forkserver")
+    again.load_state_dict(after_json(loader))
+    data.lock = threading.Lock()
+    with pytest.raises(feedline.ShippingError):
+        iter(again)
+    data.lock = None
+    assert listed(again) == listed(batches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data as torchs
+from going_on import after_json, listed
 from kinds import FORK, INLINE, THREADS
 
 import feedline
@@ -202,3 +204,99 @@ def test_it_is_so_in_a_state_from_between_two_epochs() -> None:
     twice, state = run(THREADS, None)
     assert run(INLINE, state)[0] == twice != once
     assert run(INLINE, run(INLINE, state)[1])[0] == twice
+
+
+class Failing:
+    """A sampler that fails in the middle, once."""
+
+    fails = True
+
+    def __len__(self) -> int:
+        return 10
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(10):
+            if index == 6 and Failing.fails:
+                raise OSError("no connection")
+            yield index
+
+
+def test_a_sampler_that_failed_has_not_ended_the_epoch(front: Any) -> None:
+    Failing.fails = True
+    loader = front(list(range(10)), batch_size=2, sampler=Failing())
+    with pytest.raises(OSError, match="no connection"):
+        listed(loader)
+    Failing.fails = False
+    again = front(list(range(10)), batch_size=2, sampler=Failing())
+    again.load_state_dict(after_json(loader))
+    assert listed(again) == [[6, 7], [8, 9]]
+
+
+class Counting:
+    """A sampler that hands out the very dict it counts in."""
+
+    def __init__(self) -> None:
+        self.state: Any = {"at": 0}
+
+    def __len__(self) -> int:
+        return 20
+
+    def __iter__(self) -> Iterator[int]:
+        while self.state["at"] < 20:
+            self.state["at"] += 1
+            yield self.state["at"] - 1
+
+    def state_dict(self) -> Any:
+        return self.state
+
+    def load_state_dict(self, state: Any) -> None:
+        self.state = state
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2, "workers": "thread"}])
+def test_a_stateful_samplers_state_is_a_copy(front: Any, options: dict[str, Any]) -> None:
+    loader = front(list(range(20)), batch_size=2, sampler=Counting(), **options)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    written = json.dumps(state)
+    list(batches)
+    again = front(list(range(20)), batch_size=2, sampler=Counting(), **options)
+    again.load_state_dict(state)
+    assert listed(again)[0] == [2, 3]
+    assert json.dumps(state) == written
+
+
+class KeptByItsIterator:
+    """As torchdata's convention has it: the sampler's iterator keeps the place, and nobody else could."""
+
+    def __len__(self) -> int:
+        return 20
+
+    def __iter__(self) -> Any:
+        return Drawing()
+
+
+class Drawing(Counting):
+    def __init__(self) -> None:
+        self.state = {"at": 0, "key": next(KEYS)}
+
+    def __next__(self) -> int:
+        if self.state["at"] == 20:
+            raise StopIteration
+        self.state["at"] += 1
+        return int(self.state["at"] * self.state["key"] % 20)
+
+
+KEYS = itertools.cycle([7, 11, 13, 17])
+
+
+@pytest.mark.parametrize("stop", [3, 10])
+def test_a_samplers_iterator_that_keeps_its_place_is_asked(front: Any, stop: int) -> None:
+    loader = front(list(range(20)), batch_size=2, sampler=KeptByItsIterator())
+    batches = iter(loader)
+    for _ in range(stop):
+        next(batches)
+    again = front(list(range(20)), batch_size=2, sampler=KeptByItsIterator())
+    again.load_state_dict(after_json(loader))
+    assert listed(again) == listed(batches)

@@ -80,7 +80,7 @@ def elements(loader: Any) -> list[int]:
     drop_last=st.booleans(),
     dataset=st.sampled_from([Strided, StridedLate, FirstTakesAll]),
     workers=st.integers(0, 2),
-    goes_on=st.booleans(),
+    lasting=st.booleans(),
 )
 def test_a_stream_that_shards_itself_gives_torchs_batches_in_torchs_order(
     end: int, batch_size: int | None, drop_last: bool, dataset: type[Stream], workers: int, lasting: bool

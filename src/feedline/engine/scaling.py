@@ -23,6 +23,7 @@ from feedline.observe.stats import AutoWorkers, WorkerChange
 from feedline.options import Options
 from feedline.options.worker_count import AutoCount, most_workers
 from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.supervise.walking import Check, is_a, walk
 from feedline.supervise.worker_memory import measure
 from feedline.workers.job import Job
 
@@ -251,4 +252,10 @@ def needs_no_workers(options: Options, job: Job) -> bool:
     if job.stream or not job.batched or job.collate_fn is not None:
         return False
     reader = job.dialect.batch_reader(job.dataset)
-    return reader is not None and not reader.draws and job.worker_init_fn is None
+    if reader is None or reader.draws or job.worker_init_fn is not None:
+        return False
+    return not walk(job.dataset, "dataset", _is_mapped)  # else it is a disk that is waited for
+
+
+def _is_mapped(kind: type) -> Check[bool] | None:
+    return (lambda array: array._mmap is not None or None) if is_a(kind, np.memmap) else None

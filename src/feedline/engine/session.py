@@ -138,6 +138,7 @@ class Session:
             self.chosen = partial(of_a_stream, options)
         elif needs_no_workers(options, job):
             self.scaling, self.chosen = None, in_memory
+            self.drop_workers()  # there may be some, if timeout or the like was another before
             return replace(options, num_workers=0, persistent_workers=False), replace(job, num_workers=0)
         elif self.scaling is None:
             self.scaling = scaling_for(options)

@@ -35,8 +35,8 @@ _FACTOR_2 = np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
-# Found by experiment: with 4 rounds the tests in tests/test_permutation.py fail, with 6 they pass for large n; 8
-# leaves a margin. A tiny grid has only a handful of different shifts per round, so it takes more rounds until all
+# Found by experiment: with 4 rounds the tests in tests/order/test_permutation.py fail, with 6 they pass for large n;
+# 8 leaves a margin. A tiny grid has only a handful of different shifts per round, so it takes more rounds until all
 # its orders come equally often (24 for the 5040 orders of n = 7, over 480,000 keys).
 _ROUNDS = 8
 _ROUNDS_OF_TINY = 32

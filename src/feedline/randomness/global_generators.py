@@ -332,10 +332,12 @@ class BorrowedGenerators:
         return [source.draw() for source in self._sources]
 
     def leave(self) -> None:
-        saved, self._saved = self._saved, None
+        """Put all back; once more, if Ctrl-C has come meanwhile."""
+        saved = self._saved
         if saved is not None:
             for source, state in zip(self._sources, saved, strict=False):  # Ctrl-C may have come before the last
                 source.restore(state)
+            self._saved = None
         elif self._visits and self._visiting is not None:
             self._visiting.leave()
         if self._outer is not None:
@@ -343,6 +345,5 @@ class BorrowedGenerators:
             self._outer = None
 
     def close(self) -> None:
-        visiting, self._visiting = self._visiting, None
-        if visiting is not None:
-            visiting.close()
+        if self._visiting is not None:  # it stays: another thread may be in the middle of a task, and is to leave it
+            self._visiting.close()

@@ -115,18 +115,25 @@ class ThreadGenerators:
 
 
 class VisitingGenerators(ThreadGenerators):
-    """For loading in a thread of the user's: its own generators during a task, the shared ones in between."""
+    """For loading in a thread of the user's: its own generators during a task, the shared ones in between.
+
+    Another thread may close it in the middle of a task, which goes on to its end: each task holds the switch, too.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self._python = random.Random()
         self._numpy = np.random.RandomState()
         self._before: tuple[Any, Any] | None = None
 
     def open(self) -> None:
-        switch.hold()
+        if not self._open:
+            self._open = True
+            switch.hold()
 
     def enter(self, value: int) -> None:
         if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
+            switch.hold()
             self._before = _of_thread.python, _of_thread.numpy
         _of_thread.python, _of_thread.numpy = self._python, self._numpy
         super().enter(value)
@@ -134,9 +141,12 @@ class VisitingGenerators(ThreadGenerators):
     def leave(self) -> None:
         if self._before is not None:
             (_of_thread.python, _of_thread.numpy), self._before = self._before, None
+            switch.drop()
 
     def close(self) -> None:
-        switch.drop()
+        if self._open:
+            self._open = False
+            switch.drop()
 
 
 class BySample:

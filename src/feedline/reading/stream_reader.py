@@ -183,6 +183,8 @@ class StreamReader:
         found |= self._source.record()
         if self._source.of:
             found["next"] = self._at
+            if self._source.of == "dataset" and isinstance(self._loaded.unread, bytes):
+                found["unread"] = self._loaded.unread
             if self._failures.stop == found["read"]:
                 found["failures"] = len(self._failures)
         return found

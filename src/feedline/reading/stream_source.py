@@ -12,12 +12,12 @@ Not its job: sharing and batches (stream), the shuffle buffer (shuffle_buffer).
 What a record holds: `read`, the elements read so far; `own`, whether this part was a share that the dataset made itself
 (with several parts); `next`, the number of the next batch; `of`, whose state it is ("iterator" or "dataset"); `state`,
 that state, pickled; `complete`, whether a dataset's state has everything; `dataset`, the state of the whole dataset, if
-it is another; `shuffle`, the record of the shuffle buffer; `failures`, how many of the last elements failed; `seen`,
-the number of the next batch and a checksum of what was read before it, if there is one; or `problem`, why there is no
-state. `ended`: there are no more elements; the states are those at the end, if the dataset has any, and `count` is the
-number of elements; `total`, the number in all parts, if the number of parts has changed since. `anew`: the states are
-those of the end of the epoch before, and the part is at the beginning of the next; `there`: the dataset to be read is
-already in this state.
+it is another; `shuffle`, the record of the shuffle buffer; `failures`, how many of the last elements failed; `unread`,
+the state of the dataset before anything was read from it; `seen`, the number of the next batch and a checksum of what
+was read before it, if there is one; or `problem`, why there is no state. `ended`: there are no more elements; the
+states are those at the end, if the dataset has any, and `count` is the number of elements; `total`, the number in all
+parts, if the number of parts has changed since. `anew`: the states are those of the end of the epoch before, and the
+part is at the beginning of the next; `there`: the dataset to be read is already in this state.
 If a part is opened once more: `until`, what was `seen` last; `instead`, a record to continue from if the elements
 differ; `again`: the dataset got back the state that it had before one was loaded; `say`: a warning to give.
 """
@@ -136,6 +136,9 @@ class Loaded:
 
     before: bytes | Unsaid | None = None
     """The dataset's state before the load; None if no state was loaded."""
+    unread: bytes | Unsaid | None = None
+    """The dataset's state before anything was read from it, if it was opened here then: an epoch that begins with it is
+    whole, while a dataset that has been read may be in the middle, or at the end."""
     mark: bytes | Unsaid | None = None
     """The dataset's state one element after a load within an epoch; an epoch that begins with it began there again."""
 

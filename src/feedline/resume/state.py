@@ -152,7 +152,7 @@ def _said(record: dict[str, Any], problem: str) -> dict[str, Any]:
         return {name: value for name, value in record.items() if name in kept} | {problem: why}
 
 
-_SAID = ("state", "dataset")
+_SAID = ("state", "dataset", "unread")
 
 
 def _record(found: Any) -> dict[str, Any]:

@@ -136,7 +136,10 @@ class Body:
     def _run_marked(self, marking: Marking, task: Task, empty: Empty) -> Outcome:
         marking.take()
         began = clock()
-        outcome = self._run(task, empty)
+        try:
+            outcome = self._run(task, empty)
+        except Exception as error:  # how far it has come is worth knowing, too
+            outcome = self.failed(task, error)
         indices = None if task.indices is None else tuple(index_list(task))
         return with_marks(outcome, Marks(task.seq, task.epoch, self._worker, began, clock(), indices, *marking.take()))
 

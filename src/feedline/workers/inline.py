@@ -36,7 +36,7 @@ class InlineWorkers:
     """The contract, kept by nobody but the caller."""
 
     def __init__(self, job: Job) -> None:
-        generators = BorrowedGenerators()
+        generators = self._generators = BorrowedGenerators()
         pool = SlotPool() if segment.available else None
         self._row = unwatched()
         self._body = Body(job, None, generators, own_process=False, row=self._row)
@@ -78,6 +78,9 @@ class InlineWorkers:
         try:
             part.outcome = self._body.run(part.task, memory.empty)
             return (part,)
+        except BaseException:  # Ctrl-C, which may have come while they were put back
+            self._generators.leave()
+            raise
         finally:
             self.entry.began = 0
             if memory.slot is not None:

@@ -107,7 +107,7 @@ class _Worker:
         self._board = self._segment.board(WIDTH * (1 + wiring.workers))
         self._row = self._board[WIDTH * (1 + number) : WIDTH * (2 + number)]
         self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._note_memory_at = 0
+        self._note_memory()  # at once: the number in the row is that of a worker before it, or none
         self._done = wiring.done.fd
         self._slots: dict[int, Slot] = {}
         self._body: Body | None = None
@@ -153,7 +153,7 @@ class _Worker:
 
     def _note_memory(self) -> None:
         """What it has in memory: should it be killed for that, it can no longer be asked."""
-        self._note_memory_at = self._row[SINCE] + NOTE_MEMORY_EVERY
+        self._note_memory_at = clock() + NOTE_MEMORY_EVERY
         self._row[MEMORY] = int(os.pread(self._statm, 64, 0).split()[1]) * mmap.PAGESIZE
 
     def _has_to_do(self, run: int) -> bool:

@@ -83,6 +83,13 @@ class ProcessWorkers:
 
     def _open(self, count: int) -> None:
         check_guard()
+        method = self._context.get_start_method()
+        if method not in multiprocessing.get_all_start_methods():
+            raise WorkerError(
+                f"this process was started by the start method {method!r}, which is not one of Python's, so no worker "
+                "could start by it: pass multiprocessing_context='fork' (inside joblib's loky that works), or use "
+                "num_workers=0 or workers='thread'"
+            )
         if multiprocessing.current_process().daemon:
             raise WorkerError(
                 "a worker process cannot start worker processes: inside a dataset use num_workers=0 or workers='thread'"

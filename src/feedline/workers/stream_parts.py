@@ -33,13 +33,18 @@ class StreamPart:
         """Is the dataset known to read a share of its own? None: `worker_init_fn` has not been called for it."""
         self.reader: StreamReader | None = None
         self.loaded = loaded or Loaded()
+        self._is_the_users = loaded is not None  # and no copy in a worker: what is done to it lasts
 
     def expect(self, place: Record | None) -> None:
-        """It is about to be opened there: if a state of the dataset's may be loaded, ask it for the one it has."""
+        """It is about to be opened there: if a state of the dataset's may be loaded, have one to put back later."""
+        is_first = not place and self.reader is None and self.loaded.unread is None
+        if self._is_the_users and is_first and is_stateful(self.dataset):
+            self.loaded.unread = saved(self.dataset)
         place = place or {}
         may_load = ("there" not in place and place.get("of") == "dataset") or "instead" in place
         if self.loaded.before is None and may_load:
-            self.loaded.before = saved(self.dataset)
+            known = self.loaded.unread or place.get("unread")
+            self.loaded.before = known if isinstance(known, bytes) else saved(self.dataset)
 
     def put_back(self) -> None:
         """Have the dataset where it was before; what it has said of sharing itself out holds."""

@@ -17,7 +17,7 @@ from feedline.observe.report.measured import Span
 
 SAMPLES = 30_000
 """Up to this many samples are drawn one by one: 20,000 batches of 64 then make a page of 2 MB instead of 11 MB
-(tests/test_report.py)."""
+(tests/observe/test_report.py)."""
 INDICES = 60_000
 PER_BATCH = 64
 LONGEST = 60
