@@ -2,9 +2,9 @@
 
     from feedline import DataLoader, Dataset
 
-Imports flow downward only (docs/design.md has the layers, import-linter holds them).
-Importing feedline imports NumPy and the standard library, nothing else. What only looks at things (diagnose) is
-imported when it is asked for.
+Imports flow downward only (docs/design.md shows the layers, import-linter enforces them).
+Importing feedline imports only NumPy and the standard library. The package diagnose, which only inspects, is imported
+when it is first used.
 """
 
 from importlib import import_module

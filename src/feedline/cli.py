@@ -1,14 +1,14 @@
 """The commands: `feedline …` and `python -m feedline …`. Parses, calls, prints.
 
 Takes: a command line. Gives: on standard output a page for people or, with --json, one JSON document for machines;
-an exit code: 0 fine (warnings allowed), 1 a problem, 2 bad usage, 130 after Ctrl-C. With --json there is a document
-whatever the exit code; one with "error" stands for an answer that there is not.
-Promises: errors of usage are one sentence on standard error, without a traceback; a reader that goes away
-(`| head`) changes nothing; works with NumPy alone, in colours with rich.
+an exit code: 0 fine (warnings allowed), 1 a problem, 2 bad usage, 130 after Ctrl-C. With --json there is always a
+document, whatever the exit code; if there is no answer, the document has the key "error".
+Promises: a usage error is one sentence on standard error, without a traceback; a reader that goes away
+(`| head`) changes nothing; it works with NumPy alone, and prints in colour if rich is installed.
 Not its job: what the commands do (diagnose, demonstration).
 
-A new command is a function that adds its arguments to a parser, a function that makes an `Answer` of them, and an
-entry in `COMMANDS`.
+A new command needs: a function that adds its arguments to a parser, a function that makes an `Answer` from them, and
+an entry in `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Command(NamedTuple):
     options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], Answer]
     runs_a_script: bool = False
-    """Of the user's, which has a command line of its own: what follows `--`."""
+    """Does the command run a user's script? The arguments after `--` are then for the script."""
 
 
 def _preflight_options(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +133,7 @@ COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code."""
+    """Run a command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own, script = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     parser = _parser(for_machines="--json" in own)
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(command, given)
     except KeyboardInterrupt:
         return _failed(command.name, "interrupted", INTERRUPTED) if given.json else INTERRUPTED
-    except Exception as error:  # a fault of ours: the traceback follows on standard error
+    except Exception as error:  # a bug in feedline: the traceback follows on standard error
         if given.json:
             _failed(command.name, f"{type(error).__name__}: {error}", BAD)
         raise
@@ -168,14 +168,14 @@ def _run(command: Command, given: argparse.Namespace) -> int:
 
 
 def _failed(command: str | None, words: str, code: int) -> int:
-    """The document for machines that stands for an answer; gives the exit code."""
-    with contextlib.suppress(FeedlineError):  # it cannot be written: that is what has been said already
+    """Write the JSON document that says there is no answer; returns the exit code."""
+    with contextlib.suppress(FeedlineError):  # it cannot be written: that has been reported already
         write(_for_machines(Answer({"command": command, "error": words}, lambda width: [], code)), sys.stdout)
     return code
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line to people, and with --json to machines, too."""
+    """Reports a wrong command line to people and, with --json, to machines too."""
 
     for_machines = False
 
@@ -209,7 +209,7 @@ def _for_machines(answer: Answer) -> str:
 
 
 def size(text: str) -> int:
-    """Bytes: a number, with K, M, G or T for powers of 1024.
+    """A size in bytes: a number, with K, M, G or T for powers of 1024.
 
     >>> size("1.5M"), size("38 MB"), size("2gib"), size("4096")
     (1572864, 39845888, 2147483648, 4096)

@@ -1,7 +1,7 @@
 """DataLoader: wires the parts together.
 
 Takes: the user's options (checked by options). Gives: batches, epoch after epoch.
-Promises: same options and seed, same batches.
+Promises: the same options and seed give the same batches.
 Not its job: the loop (loop), anything a stop on the line does (see docs/design.md).
 """
 
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 
     B = typing_extensions.TypeVar("B", default=Any)
 else:
-    B = typing.TypeVar("B")  # which has a default from Python 3.13 on
-"""A batch, as far as the type of collate_fn says it."""
+    B = typing.TypeVar("B")  # TypeVar has a default only from Python 3.13 on
+"""The type of a batch: what collate_fn returns."""
 
 
 class DataLoader(CoreOptions, Generic[B]):
     """Batches of a dataset, in a reproducible order, loaded ahead by workers.
 
-    Options that torch has, too, have its names, defaults and meanings; from `drop_last` on they are keyword-only here.
-    The loader has each as an attribute.
+    Options that torch has too keep torch's names, defaults and meanings; from `drop_last` on they are keyword-only.
+    Each option is an attribute of the loader.
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
@@ -146,14 +146,14 @@ class DataLoader(CoreOptions, Generic[B]):
         self._session = Session()
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """The number of batches in an epoch."""
         return len(self._plan)
 
     def __repr__(self) -> str:
         return loader_in_words(self, self.options.workers)
 
     def __iter__(self) -> BatchIterator[B]:
-        """Begin an epoch. With persistent workers an epoch still under way on them is given up."""
+        """Begin an epoch. With persistent workers, an epoch that is still running on them is given up."""
         if (hint := _hint(self.options)) is not None:
             self._session.tell_once(hint)
         turns = turns_for(self.options.ranks, self.options.uneven)
@@ -178,10 +178,10 @@ class DataLoader(CoreOptions, Generic[B]):
         return self._progress.epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands, at any moment, as a small dict.
+        """Where the run stands, as a small dict; it can be taken at any moment.
 
-        What has been delivered counts; batches made ahead do not, and come again. `json` can write it if it can write
-        what the dataset's and the sampler's own `state_dict()` return, if they have one.
+        Only delivered batches count: batches that were made ahead come again. If the dataset or the sampler has
+        a `state_dict()` of its own, `json` can write the dict only if it can write what that returns.
 
         >>> import numpy as np
         >>> loader = DataLoader(np.arange(10), batch_size=4, shuffle=True, seed=3)
@@ -201,7 +201,7 @@ class DataLoader(CoreOptions, Generic[B]):
         return state if given is None else {**state, "sampler_epoch": given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Have the next iteration go on where the state was saved; refused if it would not be the same."""
+        """The next iteration goes on where the state was saved; a state that cannot be continued exactly is refused."""
         place = from_dict(state, self._kind(self.options.seed if self.options.seeded else None))
         if (seed := seed_in(state)) != self.options.seed:
             self.options = LoaderOptions(**vars(self.options) | {"seed": seed})
@@ -209,11 +209,11 @@ class DataLoader(CoreOptions, Generic[B]):
         if "sampler_epoch" in state:
             follow_epoch(_given_sampler(self.options), epoch_in(state))
         if self.options.stream:
-            self._session.drop_workers()  # they have read on, of which a state says only what was delivered
+            self._session.drop_workers()  # they have read ahead; the state knows only what was delivered
         self._progress.load(place)
 
     def forever(self, batches_per_epoch: int) -> Forever:
-        """Batches without end, in virtual epochs of exactly that many; the data is reshuffled whenever it ends.
+        """Batches without end, in virtual epochs of exactly `batches_per_epoch`; when the data ends, it is reshuffled.
 
         >>> import numpy as np
         >>> endless = DataLoader(np.arange(5), batch_size=2, seed=1).forever(batches_per_epoch=4)
@@ -226,7 +226,7 @@ class DataLoader(CoreOptions, Generic[B]):
         return replace(kind_of(self.options, seed), fingerprint=fingerprint_of(self.options.dataset))
 
     def errors(self) -> list[BadSample]:
-        """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000.
+        """The samples that failed and were left out or replaced (`on_error`), over all epochs; the last 10,000.
 
         >>> class Damaged:
         ...     def __len__(self): return 4
@@ -240,9 +240,9 @@ class DataLoader(CoreOptions, Generic[B]):
         return self._session.errors
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next: it decides the order and every random draw, together with the seed.
+        """Set the epoch that comes next. The epoch and the seed decide the order and every random draw.
 
-        Samplers with a `set_epoch` that are not feedline's are told, too.
+        Samplers that are not feedline's and have a `set_epoch` are told, too.
         """
         self._progress.set_epoch(epoch)
         sampler = _given_sampler(self.options)
@@ -250,11 +250,11 @@ class DataLoader(CoreOptions, Generic[B]):
             follow_epoch(sampler, epoch)
 
     def stats(self) -> Stats:
-        """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
+        """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._session.stats()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
-        """Record the epochs from the next one on, in Chrome's trace format: open the file in https://ui.perfetto.dev.
+        """Record all following epochs in Chrome's trace format: open the file in https://ui.perfetto.dev.
 
         There is one row per worker (fetch, each sample, collate) and one for the training loop (wait, compute). The
         file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
@@ -262,15 +262,15 @@ class DataLoader(CoreOptions, Generic[B]):
         return self._session.trace(path)
 
     def report(self, path: str | os.PathLike[str]) -> Recorder:
-        """Record the epochs from the next one on, as one HTML page: is the loader the bottleneck, and what to do.
+        """Record all following epochs as one HTML page: it says whether the loader is the bottleneck, and what to do.
 
         The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
-        worker, labels per batch, padding and errors. Written as `trace` writes: `with loader.report("run.html"): ...`
+        worker, labels per batch, padding and errors. Written when a trace is: `with loader.report("run.html"): ...`
         """
         return self._session.report(path)
 
     def close(self) -> None:
-        """End all workers and give back their memory. Batches in the user's hands stay valid; the loader usable."""
+        """End all workers and free their memory. Batches in use stay valid; the loader can be used again."""
         self._session.close()
 
     def __enter__(self) -> DataLoader[B]:
@@ -305,7 +305,7 @@ def _plan(options: LoaderOptions) -> Plan:
 
 
 def _sampler(options: LoaderOptions) -> Any:
-    """What picks the indices when no batch sampler does."""
+    """The sampler that picks the indices if there is no batch sampler."""
     if options.sampler is not None:
         return options.sampler
     return RandomSampler(options.dataset) if options.shuffle else SequentialSampler(options.dataset)
@@ -326,7 +326,7 @@ def _sharing(options: LoaderOptions) -> Sharing:
 
 
 def kind_of(options: LoaderOptions, seed: int | None) -> Kind:
-    """What a state must agree with to be continued."""
+    """The settings that a saved state must share with a loader that continues it."""
     if options.stream:
         reading = f"batch_size={options.batch_size}, shuffle_buffer={options.shuffle_buffer}"
         reading += ", ranks='shard'" if options.ranks == "shard" else ""
@@ -345,7 +345,7 @@ def _job(options: LoaderOptions, turns: Turns = ONE_RANK, epoch: int = 0) -> Job
         Job,
         vars(options),
         batch_size=options.batch_size or 1,
-        seed=mix(options.seed, epoch) >> 2,  # 62 bits; like torch's base seed another one in each epoch
+        seed=mix(options.seed, epoch) >> 2,  # 62 bits; a new seed in each epoch, like torch's base seed
         registrations=registrations(),
         in_turn=options.assignment == "in_turn",
         turns=turns,

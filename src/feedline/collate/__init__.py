@@ -1,10 +1,10 @@
-"""From samples to a batch: default collation, and ways that a user chooses by name.
+"""From samples to a batch: default collation, and other ways that a user chooses by name.
 
     from feedline import collate
     loader = DataLoader(data, collate={"tokens": collate.pad(0), "boxes": collate.keep})
 
-Inside, each file imports only those above it: making, array_kinds, collator, padding; packing_rows, detecting;
-composing, dropping.
+Within this package, each file imports only files to its left: making, array_kinds, collator, padding; packing_rows,
+detecting; composing, dropping.
 """
 
 from feedline.collate.composing import compose, keep, stack

@@ -1,8 +1,8 @@
-"""The values of one field as arrays of one dtype, and what NumPy's are to collators.
+"""The values of one field as arrays of one dtype, and NumPy's arrays as collators see them.
 
-Takes: values as samples have them: arrays, or sequences of numbers. Gives: NumPy arrays on the same bytes.
-Promises: dtypes mix as in default collation, but one with nothing in it has no say beside others: the float that
-torch.tensor([]) and np.array([]) are would turn a batch of ids into floats. What is no array is an error that names
+Takes: the values in the samples: arrays, or sequences of numbers. Gives: NumPy arrays on the same bytes.
+Promises: dtypes mix as in default collation, but an empty array has no influence on others: torch.tensor([]) and
+np.array([]) are floats, and would turn a batch of ids into floats. A value that is no array is an error that names
 field and dataset index.
 Not its job: another framework's arrays (its front has its own `Arrays`).
 """
@@ -22,11 +22,11 @@ from feedline.datasets import Array
 from feedline.errors import CollateError, CollateTypeError
 
 KINDS = "biufcmM"
-"""NumPy's letters for what can be padded and packed: numbers, and dates."""
+"""NumPy's letters for the dtypes that can be padded and packed: numbers, and dates."""
 
 
 class NumpyArrays:
-    """NumPy's own, for which there is little to do."""
+    """NumPy's own arrays, which need little work."""
 
     refusal = "Take this collator, and the loader, from feedline.torch."
 
@@ -65,9 +65,9 @@ NUMPY = NumpyArrays()
 
 
 def check_fits(value: Any, kind: str, least: float, most: float) -> None:
-    """ValueError if a bool ("b"), an integer ("i"), float ("f") or complex number ("c") cannot be that value."""
+    """ValueError if a bool ("b"), an integer ("i"), float ("f") or complex number ("c") cannot have that value."""
     if isinstance(value, np.generic):
-        value = value.item()  # which compares with numbers that its own type does not hold
+        value = value.item()  # a Python number can be compared with numbers that its NumPy type cannot hold
     if kind == "c":
         fits = isinstance(value, Complex) and all(_is_within(part, most) for part in (value.real, value.imag))
     elif kind == "f":
@@ -84,7 +84,7 @@ def _is_within(value: Any, most: float) -> bool:
 
 
 def plain(value: Any) -> Array | None:
-    """An array for what NumPy has one for without a second thought: arrays, numbers, sequences of numbers."""
+    """The array of values that surely have one in NumPy: arrays, numbers, sequences of numbers; else None."""
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ma.MaskedArray):
@@ -100,12 +100,12 @@ def plain(value: Any) -> Array | None:
 
 
 def is_untyped(array: Array, value: Any) -> bool:
-    """Is it the array of a Python sequence with nothing in it? Nobody knows of what type that nothing is."""
+    """Is it the array of an empty Python sequence? Such a sequence has no dtype."""
     return array.size == 0 and not isinstance(value, np.ndarray)
 
 
 def uniform(values: Sequence[Any], filler: Any, making: Making, path: str) -> tuple[list[Array], Any, Any]:
-    """The values as NumPy arrays, their dtype in the framework's words, and the filler in it.
+    """The values as NumPy arrays, their dtype in the framework's terms, and the filler in that dtype.
 
     >>> arrays, dtype, filler = uniform([np.int8([1, 2]), [300], []], -1, Making(NUMPY), "")
     >>> arrays, dtype, int(filler)
@@ -156,7 +156,7 @@ def _dtype_of_all(arrays: list[Array], dtypes: list[Any], filler: Any, making: M
 
 
 def _fit_nothing(arrays: list[Array], dtype: Any) -> None:
-    """Have what has nothing in it be of the others' type, and a list of nothing as many-dimensional as they are."""
+    """Give empty arrays the dtype of the others, and empty lists also their number of dimensions."""
     rest = next((array.shape[1:] for array in arrays if array.shape != (0,)), ())
     for position, array in enumerate(arrays):
         if not array.size:

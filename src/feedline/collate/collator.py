@@ -1,9 +1,9 @@
-"""What every way to collate is: a small object that may be called, compared, pickled.
+"""What every way to collate is: a small object that can be called, compared and pickled.
 
 Takes: samples. Gives: a batch.
-Promises: called, it works as a collate_fn in any loader. feedline's workers take its second way, `into`: the batch is
-written straight into the slot, and errors name field and dataset index.
-Not its job: any particular way.
+Promises: when called, it works as a collate_fn in any loader. feedline's workers use its second method, `into`: the
+batch is written straight into the slot, and errors name field and dataset index.
+Not its job: any specific way to collate.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from feedline.errors import CollateError
 
 
 class Collator(ABC):
-    """Makes a batch of samples, or of one field of them."""
+    """Makes a batch from samples, or from one field of them."""
 
     arrays: ClassVar[Arrays | None] = None
-    """Whose arrays it gives; None for those of the loader, and NumPy's if there is no loader."""
+    """Whose arrays it returns; None: the loader's, or NumPy's if there is no loader."""
 
     def __call__(self, samples: Sequence[Any]) -> Any:
-        """The batch, as of any collate_fn."""
+        """The batch, as any collate_fn returns it."""
         return self.make(samples, Making(self.arrays or NUMPY))
 
     def make(self, samples: Sequence[Any], making: Making) -> Any:
@@ -34,7 +34,7 @@ class Collator(ABC):
         return self.into(samples, making, "")
 
     def is_whole(self) -> bool:
-        """Is it about whole samples, and not for one field of them?"""
+        """Does it take whole samples, and not one field of them?"""
         return False
 
     @abstractmethod

@@ -2,9 +2,9 @@
 
 Takes: a mapping of fields to collators, a tuple of them by place, or a single one for whole samples. Gives: one
 collator for samples of that shape.
-Promises: fields that are not named are collated by default; a sample without a field that is named is an error with
-field and dataset index; samples' containers keep their types, as in default collation.
-Not its job: any way to collate a field.
+Promises: fields that are not named are collated by default; a sample without a named field is an error with field and
+dataset index; the samples' containers keep their types, as in default collation.
+Not its job: how any one field is collated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Stack(Collator):
     """Default collation."""
 
     def into(self, values: Sequence[Any], making: Making, path: str) -> Any:
-        """Stacked, in the slot."""
+        """The stacked values, in the slot."""
         return making.arrays.stack(values, making, path)
 
     def __repr__(self) -> str:
@@ -36,7 +36,7 @@ class Keep(Collator):
     """A list of the values."""
 
     def into(self, values: Sequence[Any], making: Making, path: str) -> Any:
-        """As they are, but the user's own."""
+        """The values as they are, but in memory of their own."""
         return making.own(list(values))
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ stack = Stack()
 array([1, 2])
 """
 keep = Keep()
-"""Leave as it is: a list with an entry for each sample.
+"""Leave the field as it is: a list with an entry for each sample.
 
 >>> keep([[1], [2, 3]])
 [[1], [2, 3]]
@@ -59,12 +59,12 @@ keep = Keep()
 
 @dataclass(frozen=True)
 class Function(Collator):
-    """A function of the user's, for one field."""
+    """A user's function, for one field."""
 
     function: Callable[[list[Any]], Any]
 
     def into(self, values: Sequence[Any], making: Making, path: str) -> Any:
-        """What it returns; it shares memory with nothing else."""
+        """The function's result; it shares memory with nothing else."""
         try:
             return making.own(self.function(list(values)))
         except Exception as error:
@@ -130,7 +130,7 @@ class Places(Collator):
 
 @dataclass(frozen=True)
 class compose(Collator):
-    """A way to collate for each field: what `DataLoader(collate=…)` makes of its argument, for use anywhere.
+    """A way to collate for each field: what `DataLoader(collate=…)` makes from its argument, for use anywhere.
 
     A mapping names fields (those left out are collated by default), a tuple goes by place, and both may be nested. A
     function may stand for a collator: it gets the list of that field's values.
@@ -150,10 +150,10 @@ class compose(Collator):
         object.__setattr__(self, "_root", way(self.ways, "collate"))
 
     def __hash__(self) -> int:
-        return hash(type(self))  # what it is made of may be a dict
+        return hash(type(self))  # its parts may be dicts
 
     def is_whole(self) -> bool:
-        """If what it is made of is."""
+        """True if its inner collator takes whole samples."""
         return self._root.is_whole()
 
     def make(self, samples: Sequence[Any], making: Making) -> Any:
@@ -166,7 +166,7 @@ class compose(Collator):
 
 
 def way(spec: Any, path: str) -> Collator:
-    """The collator that was meant; `path` says where in the option it stands."""
+    """The collator that `spec` means; `path` says where in the option it is."""
     check_called(spec, path)
     if isinstance(spec, Collator):
         if spec.is_whole() and path != "collate":
@@ -186,14 +186,14 @@ def way(spec: Any, path: str) -> Collator:
 
 
 def check_called(spec: Any, path: str) -> None:
-    """A collator's class is not yet a collator."""
+    """Refuse a collator's class that was not called: it is not yet a collator."""
     if isinstance(spec, type) and issubclass(spec, Collator):
         name = spec.__name__
         raise OptionTypeError(f"{path} is {name} itself: call it, {name}(…), as it takes options")
 
 
 def check_collate(collate: Any, collate_fn: Any, composed: type[compose] = compose) -> Any:
-    """A loader's collate_fn, from its two options about that."""
+    """A loader's collate_fn, from its options `collate` and `collate_fn`."""
     check_called(collate_fn, "collate_fn")
     if collate is None:
         return collate_fn
@@ -219,7 +219,7 @@ def _like(first: Any, batch: dict[Any, Any]) -> Any:
         return type(first)(*batch.values())
     made = object.__new__(type(first))
     for name, value in batch.items():
-        object.__setattr__(made, name, value)  # past frozen, and without running __post_init__ on arrays
+        object.__setattr__(made, name, value)  # works for frozen classes, and does not run __post_init__ on arrays
     return made
 
 

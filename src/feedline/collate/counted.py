@@ -1,4 +1,4 @@
-"""What a loader's collators have counted, and whether there is something to say about it.
+"""What a loader's collators have counted, and a hint if there is one to give.
 
 Takes: the tally of each batch as it is delivered. Gives: `CollateStats`, and a hint, once, if much is padding.
 Not its job: counting within a batch (collate).
@@ -17,22 +17,22 @@ KEPT = 1_000
 HINT_ABOVE = 0.4
 HINT_BATCHES = 20
 """Padded batches before the share is judged. With 8 of the log-normal lengths of benchmarks/collation.py in a batch,
-one batch's share has a standard deviation of 0.11, that of 20 batches one of 0.03; larger batches differ less."""
+the share of one batch has a standard deviation of 0.11, that of 20 batches 0.03; larger batches differ less."""
 
 
 class Collated:
-    """All batches of a loader's life."""
+    """The counts over all batches of a loader."""
 
     def __init__(self) -> None:
         self._places = self._padding = self._room = self._filled = self._cut = self._dropped = self._emptied = 0
         self._batches = 0
         self._shares: deque[float] = deque(maxlen=KEPT)
         self._hinted = False
-        # Threads, and the garbage collector in a thread that holds it: it writes the recording of a loop that is gone.
+        # Reentrant: the garbage collector may write a dropped loop's recording in a thread that holds the lock.
         self._lock = threading.RLock()
 
     def take(self, tally: Tally) -> str | None:
-        """Count a batch; a hint, if it is time for one."""
+        """Count a batch; returns a hint, if it is time for one."""
         with self._lock:
             return self._take(tally)
 
@@ -67,7 +67,7 @@ class Collated:
 
 
 def nothing_valid(dropped: int) -> str:
-    """What to tell the user of an epoch of which nothing was left."""
+    """The message for an epoch in which every sample was left out."""
     return (
         f"the epoch has ended without a single batch: drop_invalid has left out all {counted(dropped, 'sample')} that "
         "there were. Does the dataset return None for every index, or valid= False for every sample?"

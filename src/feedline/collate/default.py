@@ -1,9 +1,9 @@
-"""Samples become a batch, written straight into the memory handed over.
+"""Samples become a batch, which is written straight into the given memory.
 
-Takes: the samples of a task, and `empty`, which gives memory for a leaf. Gives: one tree of the samples' own shape
-whose leaves are stacked along a new first axis.
+Takes: the samples of a task, and `empty`, which gives memory for a leaf. Gives: one tree of the same structure as a
+sample, whose leaves are stacked along a new first axis.
 Promises: torch's rules — arrays and numbers become arrays, strings and bytes lists, mappings and sequences keep
-their types where those can be rebuilt — and an error that names field, sample and both shapes. The batch never
+their types if those can be rebuilt — and an error that names field, sample and both shapes. The batch never
 shares memory with a sample.
 Not its job: where the memory is (arena), reading samples (fetch), padding and other ways to collate (collators).
 """
@@ -23,15 +23,15 @@ from feedline.errors import CollateError, CollateTypeError
 from feedline.errors.counting import counted
 
 LeafCollate = Callable[[list[Any], Empty], Any]
-"""Makes a batch of values of one registered type; large arrays should come from the `Empty` it is given."""
+"""Makes a batch from values of one registered type; large arrays should come from the given `Empty`."""
 
 _registered: dict[type, LeafCollate] = {}
 
 
 def register_collate(kind: type, collate: LeafCollate) -> None:
-    """Teach default collation a further type: `collate(values, empty)` gets all values of that place in a batch.
+    """Teach default collation another type: `collate(values, empty)` gets all values at one place of a batch.
 
-    Worker processes learn it too. The function must be importable or a closure cloudpickle can send.
+    Worker processes learn it too. The function must be importable, or a closure that cloudpickle can send.
 
     >>> import numpy as np
     >>> from fractions import Fraction
@@ -47,7 +47,7 @@ def register_collate(kind: type, collate: LeafCollate) -> None:
 
 
 def registrations() -> dict[type, LeafCollate]:
-    """What `register_collate` was told, to be carried to workers."""
+    """What was registered with `register_collate`, to be sent to workers."""
     return dict(_registered)
 
 
@@ -66,9 +66,9 @@ def default_collate(samples: Sequence[Any], empty: Empty = np.empty, names: Sequ
 
 
 class Collation:
-    """One batch being made: where its memory comes from and what its samples are called.
+    """One batch being made: where its memory comes from, and the names of its samples.
 
-    Every method takes the values found at one place of the samples' trees, and the path to that place.
+    Every method takes the values at one place of the samples' trees, and the path to that place.
     """
 
     def __init__(self, empty: Empty, names: Sequence[Any] | None) -> None:
@@ -126,7 +126,7 @@ class Collation:
 
     def common_dtype(self, values: Sequence[Array], path: str) -> np.dtype[Any]:
         dtypes = list(dict.fromkeys(value.dtype for value in values))
-        with contextlib.suppress(TypeError):  # NumPy's, when there is no such type
+        with contextlib.suppress(TypeError):  # NumPy's error if there is no common type
             if all(_both_text_or_neither(dtypes[0], dtype) for dtype in dtypes):
                 return np.result_type(*dtypes)
         odd = next((i for i, value in enumerate(values) if not _fit(dtypes[0], value.dtype)), len(values) - 1)
@@ -137,7 +137,7 @@ class Collation:
 
     def array(self, value: Any, position: int, path: str) -> Array:
         if isinstance(value, np.ma.MaskedArray):
-            raise self.type_error(position, value, path)  # np.asarray would drop the mask without a word
+            raise self.type_error(position, value, path)  # np.asarray would drop the mask silently
         if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
             return np.asarray(value)
         raise self.type_error(position, value, path)
@@ -147,7 +147,7 @@ class Collation:
             return self.stack([self.array(value, i, path) for i, value in enumerate(values)], path)
         batch = np.array(values)
         if batch.dtype.kind == "f" and all(isinstance(value, int) for value in values):
-            batch = _large_integers(values)  # NumPy makes floats of them, which are not exact
+            batch = _large_integers(values)  # NumPy would make inexact floats of them
         if batch.dtype.hasobject:
             raise CollateTypeError(f"{field_name(path)} holds integers that do not fit 64 bits together")
         return batch
@@ -187,12 +187,12 @@ class Collation:
         for position, value in enumerate(values):
             if type(value) is not kind:
                 raise self.type_error(position, value, path)
-        # Not a copy of the first, which might hold more than its fields: a cached property would be that sample's.
+        # Not a copy of the first sample, which may hold more than its fields: a cached property would be that sample's.
         batch = object.__new__(kind)
         for field in dataclasses.fields(kind):
             if hasattr(values[0], field.name):
                 column = [getattr(value, field.name) for value in values]
-                # past frozen, and without running __post_init__ on arrays
+                # works for frozen classes, and does not run __post_init__ on arrays
                 object.__setattr__(batch, field.name, self.tree(column, f"{path}.{field.name}"))
         return batch
 
@@ -223,11 +223,11 @@ class Collation:
 
 
 def stacked(values: Sequence[Array], dtype: np.dtype[Any], empty: Empty) -> Array:
-    """One array of arrays that are alike in shape."""
+    """Arrays of the same shape as one array."""
     shape = values[0].shape
     out = empty((len(values), *shape), dtype)
     if shape:
-        # rows laid end to end are the stack; np.stack would first wrap each of them in another view
+        # the rows end to end are the stack; np.stack would first wrap each of them in another view
         np.concatenate(values, out=out.reshape(len(values) * shape[0], *shape[1:]))
     else:
         out[...] = list(values)  # a tuple would be taken for one record of a structured array
@@ -235,22 +235,22 @@ def stacked(values: Sequence[Array], dtype: np.dtype[Any], empty: Empty) -> Arra
 
 
 def field_name(path: str) -> str:
-    """A place in the samples, for messages."""
+    """The name of a place in the samples, for messages."""
     return f"field {path.lstrip('.')!r}" if path else "the value"
 
 
 def sample_name(names: Sequence[Any] | None, position: int) -> str:
-    """A sample of a batch, for messages."""
+    """The name of a sample of a batch, for messages."""
     if names is None:
         return f"sample {position} of the batch"
     return f"dataset index {names[position]!r} (sample {position} of the batch)"
 
 
 def like_mapping(first: Mapping[Any, Any], batch: dict[Any, Any]) -> Any:
-    """The batch as a mapping of the first one's type, or as a dict if that cannot be rebuilt."""
+    """The batch as a mapping of the first sample's type, or as a dict if that type cannot be rebuilt."""
     if type(first) is dict:
         return batch
-    with contextlib.suppress(Exception):  # a class of the user's, which may refuse in any way
+    with contextlib.suppress(Exception):  # a user's class may refuse in any way
         if not _copies_apart(first):
             again = type(first)(batch)  # type: ignore[call-arg]
         else:  # a copy keeps what else the object holds, such as a default factory
@@ -263,7 +263,7 @@ def like_mapping(first: Mapping[Any, Any], batch: dict[Any, Any]) -> Any:
 
 
 def like_sequence(first: Sequence[Any], columns: list[Any]) -> Any:
-    """The columns as a sequence of the first one's type, or as a list if that cannot be rebuilt."""
+    """The columns as a sequence of the first sample's type, or as a list if that type cannot be rebuilt."""
     if type(first) is tuple:
         return tuple(columns)
     if type(first) is list:
@@ -281,7 +281,7 @@ def like_sequence(first: Sequence[Any], columns: list[Any]) -> Any:
 
 
 def _copies_apart(container: Any) -> bool:
-    """Can a copy be written without writing to the original? Other classes' copies share what is inside them."""
+    """Can a copy be changed without changing the original? Copies of other classes share their inner objects."""
     changes = isinstance(container, (MutableMapping, MutableSequence))
     return changes and (isinstance(container, (dict, list)) or hasattr(type(container), "__copy__"))
 
@@ -294,7 +294,7 @@ def _large_integers(values: Sequence[int]) -> Array:
 
 
 def _both_text_or_neither(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    # NumPy would write numbers out as text to make them fit.
+    # NumPy would convert numbers to text to make both fit.
     return one.kind == other.kind or (one.kind not in "SU" and other.kind not in "SU")
 
 

@@ -1,7 +1,7 @@
-"""Object detection: images in one array, each image's boxes its own.
+"""Object detection: all images in one array, the boxes of each image separate.
 
 Takes: samples (image, target). Gives: the images, padded to the largest where sizes differ, and a list of targets.
-Promises: padding is added at the right and below, so boxes stay where they are.
+Promises: padding is added at the right and at the bottom, so boxes stay valid.
 Not its job: samples of another shape (composing: pad for the image, keep for the boxes).
 """
 
@@ -18,15 +18,15 @@ from feedline.errors import CollateError, OptionTypeError
 
 
 class DetectionBatch(NamedTuple):
-    """What `detection` makes of samples."""
+    """The batch that `detection` makes."""
 
     images: Any
     targets: list[Any]
-    """As the dataset gave them, one for each image."""
+    """The targets as the dataset gave them, one for each image."""
     sizes: Any
     """Height and width of each image before padding, int64, of shape (images, 2)."""
     mask: Any
-    """True where there is image, of shape (images, height, width); None unless it was asked for."""
+    """True where there is image, of shape (images, height, width); None unless `mask=True`."""
 
     @property
     def samples_first(self) -> bool:
@@ -35,7 +35,7 @@ class DetectionBatch(NamedTuple):
 
 
 class Images(pad):
-    """Padding of which height and width are known to be what differs."""
+    """Padding whose varying axes are known to be height and width."""
 
     def _remedy(self, axes: tuple[int, ...]) -> str:
         return (

@@ -1,8 +1,8 @@
-"""Samples that are not there, or not fit for use, left out of their batch.
+"""Samples that are missing or not usable are left out of their batch.
 
 Takes: samples, some of them None. Gives: the batch of the others.
-Promises: what is left out is counted; a batch of which nothing is left is passed over by feedline's loaders, and an
-error elsewhere.
+Promises: samples left out are counted; if nothing is left of a batch, feedline's loaders pass over it, and elsewhere it
+is an error.
 Not its job: samples that raise (`on_error`).
 """
 
@@ -27,9 +27,9 @@ class NothingLeft(CollateError):
 
 @dataclass(frozen=True)
 class drop_invalid(Collator):
-    """Leave out samples that are None, or of which `valid` says False; collate the others by `inner`.
+    """Leave out samples that are None, or for which `valid` returns False; collate the others by `inner`.
 
-    A batch of which nothing is left is not delivered. `loader.stats().collate` counts both.
+    A batch with no samples left is not delivered. `loader.stats().collate` counts both.
 
     >>> from feedline.collate import keep
     >>> drop_invalid()([1, None, 3])
@@ -51,11 +51,11 @@ class drop_invalid(Collator):
         return hash((type(self), self.valid))
 
     def is_whole(self) -> bool:
-        """Other fields would keep what it leaves out."""
+        """Always True: other fields would keep the samples that this one leaves out."""
         return True
 
     def into(self, values: Sequence[Any], making: Making, path: str) -> Any:
-        """The batch of what is left."""
+        """The batch of the samples that are left."""
         kept = [position for position, value in enumerate(values) if self._is_valid(value, making, position)]
         if len(kept) == len(values):
             return self._inner.into(values, making, path)

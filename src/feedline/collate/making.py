@@ -1,7 +1,7 @@
-"""One batch being made by a collator: where its memory comes from, whose arrays it is made of, what was counted.
+"""One batch being made by a collator: where its memory comes from, whose arrays it uses, what was counted.
 
-Takes: `empty`, the samples' indices, a framework's `Arrays`. Gives: `Making`, which a collator writes its batch with.
-Not its job: any way to collate (its neighbours), taking the count to the loader (workers).
+Takes: `empty`, the samples' indices, a framework's `Arrays`. Gives: `Making`, with which a collator writes its batch.
+Not its job: any way to collate (the other files), sending the counts to the loader (workers).
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from feedline.messages.outcome import Tally
 
 
 class Arrays(Protocol):
-    """What collators need to know of a framework's arrays. They themselves see NumPy arrays on the same bytes."""
+    """What collators must know about a framework's arrays. Collators themselves see NumPy arrays on the same bytes."""
 
     refusal: str
-    """What to do about a tensor of a framework that is no array here."""
+    """The advice if a value is a tensor of a framework whose tensors are no arrays here."""
 
     def stack(self, values: Sequence[Any], making: Making, path: str) -> Any:
         """The framework's default collation."""
 
     def carry(self, value: Any) -> tuple[Array, Any] | None:
-        """A value's bytes as a NumPy array, and its dtype in the framework's words; None if it is no array.
+        """A value's bytes as a NumPy array, and its dtype in the framework's terms; None if it is no array.
 
-        The dtype is None, for any, if the value is a Python sequence with nothing in it ([], [[]]).
+        The dtype is None (any dtype) if the value is an empty Python sequence ([], [[]]).
         """
 
     def common(self, dtypes: Sequence[Any]) -> Any:
-        """The dtype that holds them all; TypeError if there is none."""
+        """The dtype that can hold all of them; TypeError if there is none."""
 
     def cast(self, array: Array, was: Any, dtype: Any) -> Array:
-        """What `carry` gave, in another dtype."""
+        """An array from `carry`, in another dtype."""
 
     def element(self, value: Any, dtype: Any) -> Any:
-        """A single value of that dtype, as `carry` has it; ValueError if the dtype cannot hold it."""
+        """A single value of that dtype, in the form that `carry` gives; ValueError if the dtype cannot hold it."""
 
     def wrap(self, array: Array, dtype: Any = None) -> Any:
-        """The framework's array on the bytes of NumPy's; of NumPy's dtype unless one is named."""
+        """The framework's array on the bytes of NumPy's; its dtype is NumPy's unless one is given."""
 
 
 class Making:
-    """A batch under way. `own` copies what would otherwise share memory with the dataset."""
+    """A batch being made. `own` copies what would otherwise share memory with the dataset."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class Making:
         self.tally = Tally() if tally is None else tally
 
     def only(self, positions: Sequence[int]) -> Making:
-        """The same batch without the samples at other positions."""
+        """The same batch, with only the samples at those positions."""
         names = None if self.names is None else [self.names[position] for position in positions]
         return Making(self.arrays, self.empty, names, self.own, self.tally)
 
     def differ(self, what: str, path: str, position: int, got: Any, wanted: Any, remedy: str) -> CollateError:
-        """The error that samples do not fit together."""
+        """The error for samples that do not fit together."""
         return CollateError(
             f"samples of one batch differ in {what}: {self.where(path, position)} has shape {got}, but that of the "
             f"first sample has shape {wanted}{remedy}"
         )
 
     def where(self, path: str, position: int) -> str:
-        """A place in a sample, for messages."""
+        """The name of a place in a sample, for messages."""
         return f"{field_name(path)} of {sample_name(self.names, position)}"

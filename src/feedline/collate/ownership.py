@@ -1,12 +1,12 @@
 """A tree whose arrays belong to nobody else.
 
-Takes: what a custom `collate_fn` returned, or a sample that is delivered unbatched. Gives: the same tree, each array
-copied once into memory of `empty`.
-Promises: writing into a delivered array never changes the dataset. Every object keeps its class and content, and what
-was one object in two places still is. Plain lists, tuples and dicts are rebuilt; an object of any other class is copied
-from its insides, as pickle would, if there is an array in it, and passed on as it is otherwise. What cannot be copied
-so (a generator, a lock, what has a `__del__`, a class written in C that does not pickle) is passed on too, with the
-arrays it holds.
+Takes: what a custom `collate_fn` returned, or a sample that is delivered unbatched. Gives: the same tree, with each
+array copied once into memory from `empty`.
+Promises: writing into a delivered array never changes the dataset. Every object keeps its class and content, and an
+object that was in two places still is one object. Plain lists, tuples and dicts are rebuilt; an object of any other
+class is rebuilt from its parts, as pickle would do it, if it holds an array, and passed on unchanged otherwise. What
+cannot be copied in this way (a generator, a lock, an object with `__del__`, a class written in C that does not pickle)
+is passed on too, with the arrays it holds.
 Not its job: stacking (collate); another process's copy (arena.packing does this by pickling).
 """
 
@@ -26,10 +26,10 @@ import numpy as np
 from feedline.datasets import Array, Empty
 
 CopyLeaf = Callable[[Any, Empty], Any]
-"""A copy of a leaf, or the very same object where it is to be shared."""
+"""Returns a copy of a leaf, or the same object if it is to be shared."""
 
 _PLAIN: frozenset[type] = frozenset((int, float, str, bool, complex, bytes, type(None), range, np.dtype))
-"""Nothing in them, and nobody can change them."""
+"""They hold nothing else, and cannot be changed."""
 _ATOMS = (
     type,
     types.ModuleType,
@@ -41,17 +41,17 @@ _ATOMS = (
     weakref.ref,
     property,
 )
-"""Not copied by copy.deepcopy either (or not possible to)."""
+"""copy.deepcopy does not copy these either (or cannot)."""
 _ARRAYS = (np.ndarray, np.void)
 
 
 def own(
     tree: Any, empty: Empty, keep: Any = None, copy_leaf: CopyLeaf | None = None, leaves: tuple[type, ...] = ()
 ) -> Any:
-    """Copy the tree's arrays, wherever they are.
+    """Copy the arrays of a tree, wherever they are.
 
-    `keep` is not copied where it is met: a batch that knows its dataset must not take a copy of all of that along.
-    A framework passes `copy_leaf` for `leaves` of its own types; arrays are known.
+    `keep` is never copied: a batch that refers to its dataset must not bring a copy of the whole dataset.
+    A framework passes `copy_leaf` for `leaves` of its own types; NumPy's arrays are known here.
 
     >>> data = np.zeros(3)
     >>> mine = own({"x": data}, np.empty)
@@ -60,24 +60,24 @@ def own(
     array([0., 0., 0.])
     """
     if type(tree) is list and _PLAIN.issuperset(map(type, tree)):
-        return tree.copy()  # texts or numbers: what follows takes longer than to collate them
+        return tree.copy()  # texts or numbers only: the code below would take longer than collating them
     owner = _Owner(empty, copy_leaf, leaves)
     if not isinstance(keep, (list, dict, tuple, *owner.leaves)):
         owner.keep(keep)
     try:
         return owner.own(tree)
-    except RecursionError:  # hundreds of lists in one another
+    except RecursionError:  # hundreds of nested lists
         return tree
 
 
 class _Owner:
-    """One tree being copied. Not a closure: one that calls itself is a cycle, which would hold the copies."""
+    """One tree being copied. Not a closure: a recursive one is a reference cycle, and would keep the copies alive."""
 
     def __init__(self, empty: Empty, copy_leaf: CopyLeaf | None, leaves: tuple[type, ...]) -> None:
         self._empty = empty
         self._copy_leaf = copy_leaf
         self.leaves = (*_ARRAYS, *leaves)
-        # As copy.deepcopy's: by id, so the originals are held too, or another object might get the same id.
+        # By id, as in copy.deepcopy, so the originals are kept too: otherwise another object might get the same id.
         self._copies: dict[int, Any] = {}
         self._originals: list[Any] = []
 
@@ -114,12 +114,12 @@ class _Owner:
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, np.void):
-            return value.copy()  # a record of a structured array is a view too
+            return value.copy()  # a record of a structured array is a view, too
         return value if self._copy_leaf is None else self._copy_leaf(value, self._empty)
 
     def _array(self, array: Array) -> Array:
         if type(array) not in (np.ndarray, np.memmap):
-            copied: Array = array.copy()  # masked arrays and other subclasses know how
+            copied: Array = array.copy()  # masked arrays and other subclasses know how to copy themselves
             return copied
         mine = self._empty(array.shape, array.dtype)
         if array.dtype == object:
@@ -131,7 +131,7 @@ class _Owner:
             mine[...] = array
         return mine
 
-    # Lists and dicts are remembered before they are filled: they may hold themselves.
+    # Lists and dicts are remembered before they are filled: they may contain themselves.
 
     def _list(self, value: list[Any]) -> list[Any]:
         if _PLAIN.issuperset(map(type, value)):
@@ -148,7 +148,7 @@ class _Owner:
 
     def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         mine = tuple(map(self.own, value))
-        if id(value) in self._copies:  # met again further down
+        if id(value) in self._copies:  # it contains itself, and was copied further down
             return self._copies[id(value)]  # type: ignore[no-any-return]
         same = all(a is b for a, b in zip(mine, value, strict=True))
         return self._remember(value, value if same else mine)  # type: ignore[no-any-return]
@@ -158,12 +158,12 @@ class _Owner:
             return self._remember(value, value)
         try:
             mine = self._rebuilt(value)
-        except Exception:  # it is of a class that does not want to be copied, or cannot be
+        except Exception:  # its class does not allow copies, or cannot be copied
             mine = value
         return self._remember(value, mine)
 
     def _arrays_in(self, value: Any) -> Iterator[Any]:
-        """What can be reached of arrays and of what has been copied, without running code of the object's class."""
+        """The arrays and the already copied objects inside a value, found without running code of its class."""
         seen = {id(value)}
         level: list[Any] = [value]
         while level:
@@ -187,25 +187,25 @@ class _Owner:
             for leaf in list(self._arrays_in(value)):
                 self.own(leaf)
             return copy.deepcopy(value, self._copies)
-        if isinstance(value, tuple):  # past __new__, which may want other arguments
+        if isinstance(value, tuple):  # not by the class's __new__, which may take other arguments
             again = tuple.__new__(kind, map(self.own, tuple.__iter__(value)))
             if hasattr(value, "__dict__"):
                 vars(again).update(self.own(dict(vars(value))))
             return again
-        if hasattr(kind, "__del__"):  # a copy would give back what the original still needs
+        if hasattr(kind, "__del__"):  # the copy's __del__ would release what the original still needs
             return value
         return self._from_parts(value, value.__reduce_ex__(4))
 
     def _from_parts(self, value: Any, parts: Any) -> Any:
-        """As copy.deepcopy does it, but items are put in as into a list or dict, past methods of the class's own."""
+        """Copies like copy.deepcopy, but adds items by list's or dict's own methods, not by those of the class."""
         if isinstance(parts, str):
-            return value  # a name to be looked up: there is only one
+            return value  # the name of a global object: there is only one
         make, arguments, state, listed, keyed, *further = (*parts, None, None, None)[: max(5, len(parts))]
         if any(further):
             return value
         again = make(*map(self.own, arguments))
         self._remember(value, again)
-        if state is value:  # a dict that is its own attributes
+        if state is value:  # a dict that is its own __dict__
             again.__dict__ = again
         elif state is not None:
             self._set_state(again, self.own(state))
@@ -226,7 +226,7 @@ class _Owner:
         if state:
             again.__dict__.update(state)
         for name, inner in (slots or {}).items():
-            object.__setattr__(again, name, inner)  # past frozen
+            object.__setattr__(again, name, inner)  # works for frozen classes, too
 
 
 def _base(value: Any, bases: tuple[type, ...]) -> Any:

@@ -1,9 +1,10 @@
-"""Several sequences in one row of fixed length: little padding, whatever their lengths.
+"""Several sequences in one row of fixed length: little padding for any lengths.
 
-Takes: the sequences of a batch. Gives: rows, with the sequence and the position that each place belongs to.
-Promises: which sequence lies where depends on their lengths alone, so two fields of equal lengths (tokens and labels)
-are packed alike; no sequence is cut unless that is asked for.
-Not its job: which sequences are in a batch (samplers), keeping a model from looking across them (its attention mask).
+Takes: the sequences of a batch. Gives: rows and, for each place in them, its sequence and its position in that
+sequence.
+Promises: where a sequence goes depends on the lengths alone, so two fields of equal lengths (tokens and labels) are
+packed alike; no sequence is cut unless the user asks for it.
+Not its job: which sequences are in a batch (samplers), keeping attention within a sequence (the model's mask).
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ ON_LONG = ("raise", "truncate", "split")
 
 
 class PackedBatch(NamedTuple):
-    """What `pack` makes of a field; all three are of shape (rows, length)."""
+    """The result of `pack` for one field; all three arrays have the shape (rows, length)."""
 
     data: Any
     segments: Any
-    """Whose place it is: the number of the sample in the batch, counted from 1; 0 where there is padding."""
+    """The number of the sample (in the batch, from 1) that each place belongs to; 0 for padding."""
     positions: Any
-    """The place's number in its sequence, counted from 0; 0 where there is padding."""
+    """The position of each place in its sequence, from 0; 0 for padding."""
 
     @property
     def samples_first(self) -> bool:
-        """Are its first axes those of samples? No, of rows. `accumulate` asks."""
+        """Are its first axes those of samples? No, they are rows. `accumulate` asks."""
         return False
 
 
 class Piece(NamedTuple):
-    """A stretch of a sequence and where it goes."""
+    """A part of a sequence, and where it goes."""
 
     sample: int
     begin: int
@@ -53,10 +54,10 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class pack(Collator):
-    """Put the sequences of a batch into rows of `length`, as few as can be, filled up with `value`.
+    """Put the sequences of a batch into as few rows of `length` as possible, filled up with `value`.
 
-    A sequence longer than a row is an error; `on_long="truncate"` cuts it, `"split"` has it go on in further rows,
-    each piece with positions of its own.
+    A sequence longer than a row is an error; `on_long="truncate"` cuts it, `"split"` continues it in further rows,
+    where each piece has positions of its own.
 
     >>> batch = pack(4)([[1, 2, 3], [4, 5], [6]])
     >>> batch.data
@@ -115,7 +116,7 @@ class pack(Collator):
 
 
 def _lay(arrays: list[Array], pieces: list[Piece], filler: Any, data: Array, segments: Array, positions: Array) -> None:
-    """Write everything end to end, row after row, each place once."""
+    """Write everything end to end, row after row; each place is written once."""
     rows, length, *rest = data.shape
     padding, steps, zeros = np.full((length, *rest), filler, data.dtype), np.arange(length), np.zeros(length, np.int64)
     parts, places, owners, sizes = [], [], [], []
@@ -136,9 +137,9 @@ def _lay(arrays: list[Array], pieces: list[Piece], filler: Any, data: Array, seg
 
 
 def place(sizes: Sequence[int], length: int) -> tuple[list[Piece], int]:
-    """Where each sequence goes, in order of their places in each row, and how many rows that takes.
+    """Where each sequence goes, in the order of places in each row, and how many rows are needed.
 
-    The longest first, each into the fullest row that has room for it.
+    The longest comes first; each goes into the fullest row that has room for it.
 
     >>> pieces, rows = place([3, 9, 4], 8)
     >>> [(piece.sample, piece.size, piece.row, piece.start) for piece in pieces], rows
@@ -149,9 +150,9 @@ def place(sizes: Sequence[int], length: int) -> tuple[list[Piece], int]:
         for sample, size in enumerate(sizes)
         for begin in range(0, size, length)
     ]
-    wanted.sort(key=lambda piece: -piece[0])  # stable, so equals stay in the samples' order
+    wanted.sort(key=lambda piece: -piece[0])  # stable, so sequences of equal length stay in the samples' order
     pieces, rows = [], 0
-    spaces: list[tuple[int, int]] = []  # room left and row, the fullest first
+    spaces: list[tuple[int, int]] = []  # (free places, row), the fullest row first
     for size, sample, begin in wanted:
         at = bisect_left(spaces, (size, -1))
         if at < len(spaces):

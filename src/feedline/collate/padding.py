@@ -1,7 +1,8 @@
-"""Arrays of different lengths in one batch: the shorter ones filled up.
+"""Arrays of different lengths in one batch: the shorter ones are filled up.
 
-Takes: the values of one field, of equal shape but for one axis or some. Gives: one array, a mask and the lengths.
-Promises: written once, straight into the slot; nothing is cut unless that is asked for.
+Takes: the values of one field, which have equal shapes except in one axis or several. Gives: one array, a mask and the
+lengths.
+Promises: each value is written once, straight into the slot; nothing is cut unless the user asks for it.
 Not its job: choosing samples of similar lengths (samplers), several sequences in one row (packing).
 """
 
@@ -24,14 +25,14 @@ from feedline.errors.checks import check_flag, check_whole
 
 
 class Padded(NamedTuple):
-    """What `pad` makes of a field; a part that was not asked for is None."""
+    """The result of `pad` for one field; a part that was not requested is None."""
 
     data: Any
-    """The batch, samples along its first axis."""
+    """The batch; samples are along its first axis."""
     mask: Any
-    """True where there is data, False where there is padding: samples, then the padded axes in the order of `data`."""
+    """True where there is data, False for padding; its axes: samples, then the padded axes in the order of `data`."""
     lengths: Any
-    """How long each sample is, int64; with several axes a column for each, in the order they were named in."""
+    """The length of each sample, int64; with several axes a column for each, in the order they were given."""
 
     @property
     def samples_first(self) -> bool:
@@ -43,9 +44,9 @@ class Padded(NamedTuple):
 class pad(Collator):
     """Fill the shorter arrays of a batch up with `value`, to the length of the longest.
 
-    `axis` is the one that varies (of the sample; several for images: `axis=(1, 2)`). `multiple` rounds the length up.
-    `length` sets it: a longer sample is an error, or cut with `truncate=True`. The result is
-    `Padded(data, mask, lengths)`; with `mask=False, lengths=False` the bare array.
+    `axis` is the axis of a sample that varies (several for images: `axis=(1, 2)`). `multiple` rounds the length up.
+    `length` fixes it: a longer sample is an error, or is cut with `truncate=True`. The result is
+    `Padded(data, mask, lengths)`; with `mask=False, lengths=False` it is the bare array.
 
     >>> batch = pad()([[1, 2, 3], [4]])
     >>> batch.data
@@ -137,7 +138,7 @@ class pad(Collator):
         return (self.length,) * len(self._axes)
 
     def _check_shapes(self, arrays: list[Array], making: Making, path: str) -> tuple[int, ...]:
-        """The axes, counted from the front, if the arrays have them and agree in all others."""
+        """The axes, counted from the front; an error if an array lacks them or the arrays differ in other axes."""
         first = arrays[0]
         for position, array in enumerate(arrays) if len({array.ndim for array in arrays}) > 1 else ():
             if array.ndim != first.ndim:
@@ -161,13 +162,13 @@ class pad(Collator):
 
 
 def check_value(value: Any) -> None:
-    """Can it stand where there is no data?"""
+    """Check that a value can stand where there is no data."""
     if not isinstance(value, (Number, np.generic)):
         raise OptionTypeError(f"value, to pad with, must be a number; got {value!r}")
 
 
 def _line_up(out: Array, arrays: list[Array], sizes: list[int], filler: Any) -> None:
-    """Write all samples and their padding end to end: along the first axis that is the batch."""
+    """Write all samples and their padding end to end: along the first axis, this is the batch."""
     count, length, *rest = out.shape
     padding = np.full((length - min(sizes), *rest), filler, out.dtype)
     parts: list[Array] = []
@@ -179,7 +180,7 @@ def _line_up(out: Array, arrays: list[Array], sizes: list[int], filler: Any) -> 
 
 
 def _fill(row: Array, array: Array, axes: tuple[int, ...], sizes: list[int], filler: Any) -> None:
-    """Write one sample and the padding beside it, each place once."""
+    """Write one sample and the padding next to it; each place is written once."""
     box = [slice(None)] * row.ndim
     for axis, size in zip(axes, sizes, strict=True):
         if size < row.shape[axis]:

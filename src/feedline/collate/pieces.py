@@ -1,10 +1,10 @@
-"""Pieces of a batch, each collated by itself, put together again.
+"""Pieces of a batch, each collated separately, are joined again.
 
 Takes: samples of one piece; the collated pieces of a batch in order, and `empty`, which gives memory for a leaf.
-Gives: the batch, bit for bit what collating all its samples at once would have given.
-Promises: where that is not certain (pieces differ in dtype, shape or structure; arrays of several types met in one
-place; containers of a class that may hold more than its items) there is a `Misfit` and no batch.
-Not its job: who makes a piece, and what becomes of a batch that is not put together (engine.batch_splitting).
+Gives: the batch, bit for bit the same as if all its samples had been collated at once.
+Promises: if that is not certain (pieces differ in dtype, shape or structure; arrays of several types are at one place;
+containers are of a class that may hold more than its items), there is a `Misfit` and no batch.
+Not its job: who makes a piece, and what happens to a batch that cannot be joined (engine.batch_splitting).
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from feedline.datasets import Array, Empty
 
 
 class Misfit(Exception):
-    """These pieces are not certain to make the batch that one worker would have made."""
+    """It is not certain that these pieces make the batch that one worker would have made."""
 
 
 Whole = Callable[[Sequence[tuple[int, int]]], memoryview | None]
-"""Of the parts of a leaf, by address and size: the whole of it, if they were made side by side."""
+"""Takes the address and size of each part of a leaf; returns the whole leaf if the parts are adjacent in memory."""
 
 
 def never_whole(parts: Sequence[tuple[int, int]]) -> None:
-    """Each was made somewhere else."""
+    """For pieces that were each made somewhere else."""
 
 
 class Pieces(NamedTuple):
     """How a framework's batches are made in pieces; importable functions, because they travel to workers by name."""
 
     collate: Callable[[Sequence[Any], Empty, Sequence[Any] | None], Any]
-    """As `Dialect.collate`; raises where a piece does not tell what the whole would have been."""
+    """Like `Dialect.collate`; raises if the piece leaves open what the whole batch would be."""
     join: Callable[[Sequence[Any], Empty, Whole], Any]
-    """The batch of those pieces, or a Misfit."""
+    """The batch made from those pieces, or a Misfit."""
     are_plain: Callable[[], bool]
-    """Is collation as the framework has it, without a rule of the user's?"""
+    """Is collation the framework's own, without a rule from the user?"""
 
 
 def collate_piece(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> Any:
@@ -57,18 +57,18 @@ def join(pieces: Sequence[Any], empty: Empty = np.empty, whole: Whole = never_wh
 
 
 def are_plain() -> bool:
-    """Has nobody told default collation of further types? What is made of those cannot be put together."""
+    """Has no type been registered with default collation? Pieces of such types cannot be joined."""
     return not registrations()
 
 
 class _OfOneType(Collation):
     def common_dtype(self, values: Sequence[Array], path: str) -> NoReturn:
-        # NumPy's common type of three need not be that of the common type of two and the third.
+        # NumPy's common type of three types may differ from joining two of them first, and then the third.
         raise Misfit(f"arrays of several types at {path!r}")
 
 
 class Joining:
-    """One batch being put together. Every method takes what the pieces have at one place of their trees."""
+    """One batch being joined. Every method takes what the pieces have at one place of their trees."""
 
     def __init__(self, empty: Empty, whole: Whole) -> None:
         self.empty = empty
@@ -90,7 +90,7 @@ class Joining:
         return self.leaf(parts)
 
     def sequence(self, parts: Sequence[Sequence[Any]]) -> list[Any]:
-        """Fields, each of them collated; or the texts of one field, which are not."""
+        """Fields, each collated; or the texts of one field, which are not collated."""
         if all(part and isinstance(part[0], (str, bytes)) for part in parts):
             return [text for part in parts for text in part]
         return self.columns(parts)

@@ -1,24 +1,24 @@
-"""Datasets: things with samples in them, and the ways to join, cut and line them up.
+"""Datasets: collections of samples, and the ways to join, split and align them.
 
 Takes: arrays, or the user's own datasets (anything with `__getitem__` and `__len__`, or with `__iter__`).
 Gives: torch's `Dataset` family on NumPy: one sample, a list of samples, or a whole collated batch.
-Promises: all ways to read a dataset agree; everything here pickles.
+Promises: all ways to read a dataset give the same samples; everything here can be pickled.
 Not its job: choosing indices (order/sampler), calling these methods (reading/fetch), stacking samples
     (collate/default).
 
-A map-style dataset can be read in three ways, the later ones optional and faster:
+A map-style dataset can be read in three ways; the last two are optional and faster:
 
     __getitem__(index)            one sample
     __getitems__(indices)         a list of samples, in the order asked for
     __getbatch__(indices, empty)  what default collation would make of those samples, or NotImplemented
 
-The first two may be coroutines (`async def`): a worker awaits many samples at a time, on an event loop of its own.
+The first two may be coroutines (`async def`): a worker awaits many samples at a time, on its own event loop.
 
-It may also have `describe(index)`, which says in a few words what sample that is (a path, a key, a row): an error of
-that sample then names it. And it may have a `fingerprint`, a short text that is another one whenever its content is: it
+It may also have `describe(index)`, which says in a few words what that sample is (a path, a key, a row): an error in
+that sample then names it. And it may have a `fingerprint`, a short text that changes whenever its content changes: it
 goes into a loader's state, which is then not continued with other data.
 
-Inside, each file imports only those to its left: reading, merging, joining, selecting, splitting (with
+Within this package, each file imports only files to its left: reading, merging, joining, selecting, splitting (with
 apportioning, per_sample, labels and stable_hash); joining, mixture; mapped_file, arrays.
 """
 

@@ -1,8 +1,8 @@
-"""Whole numbers in given proportions, by exact arithmetic.
+"""Integers in given proportions, by exact arithmetic.
 
 Takes: numbers by name, or a total and weights.
-Gives: `fractions_of` (numbers that sum to 1), `weights_of` (any positive ones), both as whole weights; `apportion`.
-Promises: what is shared out is shared out to the last one; every share is its exact quota rounded down or up.
+Gives: `fractions_of` (numbers that sum to 1), `weights_of` (any positive ones), both as integer weights; `apportion`.
+Promises: the shares sum exactly to the total; every share is its exact quota, rounded down or up.
 Not its job: what is shared out (splitting; order/mixing).
 """
 
@@ -25,13 +25,13 @@ def fractions_of(name: str, given: Mapping[str, Any]) -> list[int]:
     """
     exact = _exact(name, given)
     total = sum(exact)
-    if not math.isclose(total, 1, rel_tol=1e-6):  # what 32 bits can tell apart
+    if not math.isclose(total, 1, rel_tol=1e-6):  # as exact as float32
         raise OptionError(f"{name} must sum to 1; got {dict(given)}, which sum to {float(total):.10g}")
     return _whole(exact)
 
 
 def weights_of(name: str, given: Mapping[str, Any]) -> list[int]:
-    """The weights of positive numbers, whatever they sum to.
+    """The weights of positive numbers, which may have any sum.
 
     >>> weights_of("proportions", {"web": 1.5, "code": 1})
     [3, 2]
@@ -44,7 +44,7 @@ def weights_of(name: str, given: Mapping[str, Any]) -> list[int]:
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """So many things in these proportions: quotas rounded down, and what is left to the largest remainders.
+    """Divide `total` in these proportions: quotas rounded down, and the rest to the largest remainders.
 
     >>> apportion(10, [16, 3, 1]), apportion(2, [1, 1, 1])
     ([8, 2, 0], [1, 1, 0])
@@ -77,7 +77,7 @@ def _number(name: str, value: Any) -> Fraction:
         raise OptionError(f"{name} must be a finite number of at least 0; got {value!r}")
     if isinstance(value, Rational):
         return Fraction(value)
-    # NumPy's own text of a number of 32 bits has the digits that were written.
+    # NumPy's text of a float32 has the digits that were written.
     return Fraction(str(value) if hasattr(value, "dtype") else repr(float(value)))
 
 

@@ -2,8 +2,8 @@
 
 Takes: arrays of equal length, by position or by name.
 Gives: samples, lists of samples, and whole batches at the speed of `ndarray.take`.
-Promises: nothing handed out aliases the arrays (elements of object arrays excepted); pickles with the
-    arrays out of band and mapped files by name.
+Promises: nothing that is returned aliases the arrays (except elements of object arrays); arrays are pickled out of
+band, and mapped files by name.
 Not its job: holding Python records (SharedList).
 """
 
@@ -25,9 +25,9 @@ from feedline.datasets.reading import GATHER_INTO_SLOT, Array, Empty, IntArray, 
 class ArrayDataset(Dataset[Any]):
     """Arrays indexed together along their first axis: tuples of positional ones, dicts of named ones.
 
-    Samples and batches are copies; the elements of object arrays are handed out as they are. A `np.memmap`
-    stays on disk and is pickled by file name (see mapped_file). Arrays of objects or of single strings are
-    not read by the batch, since collation does not make arrays of them.
+    Samples and batches are copies, but elements of object arrays are returned as they are. A `np.memmap` stays on disk
+    and is pickled by file name (see mapped_file). Arrays of objects or of single strings are not read in whole batches,
+    because collation does not make arrays of them.
 
     >>> data = ArrayDataset(image=np.zeros((3, 2)), label=[7, 8, 9])
     >>> len(data), data[2]["label"].item(), data[2]["image"].tolist()
@@ -49,7 +49,7 @@ class ArrayDataset(Dataset[Any]):
         self._prepare()
 
     def _prepare(self) -> None:
-        """What every read would otherwise work out again; made anew after unpickling."""
+        """Compute what every read would otherwise compute again; also called after unpickling."""
         self._length = len(self.arrays[0])
         # Plain views: indexing a np.memmap would give a np.memmap.
         self._rows = [array.view(np.ndarray) for array in self.arrays]
@@ -87,7 +87,7 @@ class ArrayDataset(Dataset[Any]):
         return self._sample([_gather(rows, inside, empty) for rows in self._rows])
 
     def _inside(self, indices: IntArray) -> IntArray:
-        """The indices counted from the front, or an IndexError that names one that isn't there."""
+        """The indices counted from the front, or an IndexError that names one that does not exist."""
         if len(indices) and (indices.min() < 0 or indices.max() >= self._length):
             wrapped = np.where(indices < 0, indices + self._length, indices)
             bad = indices[(wrapped < 0) | (wrapped >= self._length)]
@@ -127,7 +127,7 @@ def _as_array(value: npt.ArrayLike, name: str) -> Array:
 
 
 def _gather(rows: Array, inside: IntArray, empty: Empty) -> Array:
-    """The rows at indices known to be in range, in memory from `empty` if they are many bytes."""
+    """The rows at indices known to be in range; in memory from `empty` if they are many bytes."""
     if len(inside) * _row_bytes(rows) < GATHER_INTO_SLOT:
         return rows.take(inside, 0) if _can_take(rows) else rows[inside]
     out = empty((len(inside), *rows.shape[1:]), rows.dtype)
@@ -148,10 +148,10 @@ def _can_take(rows: Array) -> bool:
 
 
 def _collates_to_list(rows: Array) -> bool:
-    """Objects are collated by what they are, and single strings are kept as a list."""
+    """Are its rows collated to a list? Objects are collated by their type, and single strings are kept as a list."""
     return rows.dtype.hasobject or (rows.ndim == 1 and rows.dtype.kind in "SU")
 
 
 def _owned(value: Any) -> Any:
-    # A record of a structured array (np.void) is a view too.
+    # A record of a structured array (np.void) is a view, too.
     return value.copy() if isinstance(value, (np.ndarray, np.void)) else value

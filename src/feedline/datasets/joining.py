@@ -2,7 +2,7 @@
 
 Takes: the user's datasets: anything with `__getitem__` and `__len__`, or with `__iter__`.
 Gives: `Dataset` and `IterableDataset` to subclass (torch's names and meanings), Concat, Chain and Stack.
-Promises: a joined dataset reads each part by the fastest way that part has, and keeps the order asked for.
+Promises: a joined dataset reads each part in the fastest way that part has, and keeps the requested order.
 Not its job: choosing samples (selecting), arrays (arrays).
 """
 
@@ -37,8 +37,8 @@ from feedline.randomness.rng import reading_some
 class Dataset(Generic[T_co]):
     """A map-style dataset: subclass it, write `__getitem__` and `__len__`.
 
-    A subclass of ours (say of ArrayDataset) that overrides `__getitem__` is never bypassed: the faster ways
-    of reading it inherits from feedline are switched off unless it overrides them too.
+    If a subclass of ours (say of ArrayDataset) overrides `__getitem__`, it is never bypassed: the faster ways of
+    reading that it inherits from feedline are switched off, unless it overrides them too.
 
     >>> class Squares(Dataset[int]):
     ...     def __getitem__(self, index): return index * index
@@ -64,21 +64,21 @@ class Dataset(Generic[T_co]):
 
 
 def _depth(cls: type, name: str) -> int:
-    """How far up the classes `name` is defined: 0 in the class itself."""
+    """How far up the class hierarchy `name` is defined: 0 in the class itself."""
     return next((depth for depth, owner in enumerate(cls.__mro__) if name in vars(owner)), len(cls.__mro__))
 
 
 def _is_ours(cls: type, name: str) -> bool:
-    # Only ours: a user's base class may well build its __getitems__ on the subclass's __getitem__.
+    # Only ours: a user's base class may build its __getitems__ on the subclass's __getitem__.
     return str(getattr(getattr(cls, name, None), "__module__", "")).startswith("feedline.")
 
 
 class IterableDataset(Dataset[T_co]):
     """A dataset that is read from front to back: subclass it, write `__iter__` (and `__len__` if known).
 
-    One that can say where it stands has `state_dict()` and `load_state_dict(state)`, or what `__iter__` returns has
-    them. A state is complete: loaded into a dataset that was never read, exactly those elements come that would have
-    come next. A worker that has died is replaced by one that relies on it.
+    A dataset that can save its position has `state_dict()` and `load_state_dict(state)`, or the iterator that
+    `__iter__` returns has them. A state is complete: loaded into a dataset that was never read, it gives exactly the
+    elements that would have come next. If a worker dies, the worker that replaces it relies on this.
 
     >>> class Lines(IterableDataset[str]):
     ...     def __iter__(self): yield from ("a", "b")
@@ -143,7 +143,7 @@ class ConcatDataset(Dataset[T_co]):
         inside, numbers = self._locate_many(indices)
         present = np.flatnonzero(np.bincount(numbers)).tolist()
         places = [np.flatnonzero(numbers == number) for number in present]
-        # What is merged afterwards needs no place in the slot before.
+        # A batch that is merged afterwards needs no memory in the slot.
         memory = empty if len(present) == 1 else np.empty
         batches = []
         for number, at in zip(present, places, strict=True):
@@ -152,7 +152,7 @@ class ConcatDataset(Dataset[T_co]):
         return batches[0] if len(batches) == 1 else merged(batches, places, empty)
 
     def describe(self, index: int) -> str:
-        """What the dataset it is in says of it."""
+        """What the dataset that holds the sample says about it."""
         number, local = self._locate(index)
         return described(self.datasets[number], local)
 
@@ -163,7 +163,7 @@ class ConcatDataset(Dataset[T_co]):
         return number, place - (self.cumulative_sizes[number - 1] if number else 0)
 
     def _locate_many(self, indices: IntArray) -> tuple[IntArray, IntArray]:
-        """The indices counted from the front, and the number of the dataset that each is in."""
+        """The indices counted from the front, and the number of the dataset that holds each."""
         if indices.min() < -len(self) or indices.max() >= len(self):
             for index in indices.tolist():
                 position(index, len(self), "ConcatDataset")
@@ -172,7 +172,7 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[T_co]):
-    """Iterable datasets one after the other, as one; has a length when all of them have one.
+    """Iterable datasets one after the other, as one; it has a length if all of them have one.
 
     >>> list(ChainDataset([["a", "b"], ["c"]])), len(ChainDataset([["a", "b"], ["c"]]))
     (['a', 'b', 'c'], 3)
@@ -202,12 +202,12 @@ class ChainDataset(IterableDataset[T_co]):
             yield from elements
 
     def __len__(self) -> int:
-        # Python asks list() and the like for a length first and takes a TypeError for "unknown".
+        # list() and the like first ask for a length, and take a TypeError as "unknown".
         return sum(len(cast(Sized, dataset)) for dataset in self.datasets)
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets side by side: sample i is the tuple (or, of named ones, the dict) of their samples i.
+    """Datasets side by side: sample i is the tuple (or, if they are named, the dict) of their samples i.
 
     >>> from feedline.datasets import ArrayDataset
     >>> pairs = StackDataset(image=ArrayDataset([[1, 2], [3, 4]]), text=["one", "two"])
@@ -253,12 +253,12 @@ class StackDataset(Dataset[Any]):
         batches = []
         for child in self._children():
             batches.append(child.__getbatch__(indices, empty))
-            if batches[-1] is NotImplemented:  # a user's own, that had promised nothing
+            if batches[-1] is NotImplemented:  # a user's dataset, which never promised to give batches
                 return NotImplemented
         return self._sample(batches)
 
     def describe(self, index: int) -> str:
-        """What those datasets say of it that say anything."""
+        """The descriptions from those datasets that have one."""
         place = position(index, self._length, "StackDataset")
         return ", ".join(filter(None, (described(child, place) for child in self._children())))
 
@@ -277,7 +277,7 @@ def length_of(dataset: object, name: str) -> int:
 
 
 def either(positional: Sequence[Any], named: dict[str, Any], what: str) -> dict[str, Any]:
-    """The one kind of argument that was given, by name; positional ones are called `array 0` and so on."""
+    """The arguments that were given, by name; positional ones are called `array 0` and so on."""
     if positional and named:
         raise ValueError(f"pass {what}s by position (for tuples) or by name (for dicts), not both")
     if not positional and not named:

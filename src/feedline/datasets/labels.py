@@ -1,8 +1,8 @@
-"""Labels of any kind as small whole numbers.
+"""Labels of any kind as small integers.
 
 Takes: one label per sample: an array of numbers or strings, a tensor, or a list of anything hashable.
-Gives: for each sample the number of its class, and the classes. Promises: linear time for whole numbers that lie close
-together, which labels mostly do; all NaN are one class, and so are all masked values.
+Gives: for each sample the number of its class, and the classes. Promises: linear time for integers that are close
+together, as labels mostly are; all NaN are one class, and so are all masked values.
 Not its job: what is done with classes (splitting; order/weighted, order/stratified).
 """
 
@@ -23,7 +23,7 @@ _MAY_BE_NAN = (float, complex, np.inexact, Decimal)
 
 
 class Classes(NamedTuple):
-    """The class of each sample, by number, and what each class is called."""
+    """The class of each sample, by number, and the name of each class."""
 
     codes: IntArray
     names: list[Any]
@@ -35,7 +35,7 @@ class Classes(NamedTuple):
 
 
 def classes_of(labels: Any, name: str = "labels") -> Classes:
-    """Number the classes, in ascending order if they are an array's, else as they come. `name` is the argument's.
+    """Number the classes: in ascending order for an array, else in order of appearance. `name` is the argument's.
 
     >>> classes_of(["cat", "dog", "cat"])
     Classes(codes=array([0, 1, 0]), names=['cat', 'dog'])
@@ -60,7 +60,7 @@ def classes_of(labels: Any, name: str = "labels") -> Classes:
 
 
 def _as_array(labels: Any, name: str) -> Array | None:
-    """None for what NumPy would change: in a list of 1 and "1" both would become strings."""
+    """The labels as an array; None if NumPy would change them: in a list of 1 and "1" both would become strings."""
     if hasattr(labels, "__array__"):
         return array_of(name, labels)
     if isinstance(labels, (str, bytes)) or not hasattr(labels, "__iter__"):
@@ -69,7 +69,7 @@ def _as_array(labels: Any, name: str) -> Array | None:
 
 
 def _tabled(array: Array, lowest: int, highest: int) -> Classes:
-    # Unsigned numbers may not fit into an int64 before the lowest is taken off, signed ones may not fit their own type.
+    # Unsigned numbers may not fit into an int64 before the lowest is subtracted; signed ones may overflow their type.
     near = array - array.dtype.type(lowest) if array.dtype.kind == "u" else array.astype(np.int64) - lowest
     near = near.astype(np.int64, copy=False)
     place_of = np.full(highest - lowest + 1, -1)
@@ -84,7 +84,7 @@ def _hashed(labels: Iterable[Any], count: int, name: str) -> Classes:
     codes = np.empty(count, np.int64)
     for place, label in enumerate(labels):
         try:
-            # Of a list of tensors the values are meant: as keys each of them would be a class by itself.
+            # A list of tensors means their values: as keys, each tensor would be a class by itself.
             key = label.item() if hasattr(label, "__array__") and hasattr(label, "item") else label
             if isinstance(key, _MAY_BE_NAN) and key != key:
                 key = math.nan  # no two NaN are equal, but a dict finds the same object

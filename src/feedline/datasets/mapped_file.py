@@ -1,8 +1,8 @@
-"""How an array travels in a pickle: a mapped file by its name, everything else as one out-of-band buffer.
+"""How an array is pickled: a mapped file by its name, everything else as one out-of-band buffer.
 
 Takes: an array, `np.memmap` or plain.
 Gives: `packed` (what to pickle) and `unpacked` (the array again; a mapped file is opened read-only).
-Promises: a worker gets the same bytes, and a 100 GB mapping is never copied into memory to get there.
+Promises: a worker gets the same bytes, and a 100 GB mapping is never copied into memory for this.
 Not its job: deciding where out-of-band buffers go (workers).
 """
 
@@ -18,7 +18,7 @@ from feedline.datasets.reading import Array
 
 
 class MappedRows(NamedTuple):
-    """Where in which file an array lies."""
+    """The file that holds an array, and where in it."""
 
     path: str
     dtype: np.dtype[Any]
@@ -54,9 +54,9 @@ def unpacked(pickled: Array | MappedRows) -> Array:
 
 
 def _mapped_rows(array: np.memmap[Any, Any]) -> MappedRows | None:
-    """Where the array lies in its file, or None when the file can't be trusted to give the same bytes."""
+    """Where the array is in its file, or None if the file may not have the same bytes."""
     mapping, path = cast(Any, array)._mmap, array.filename
-    # No path: the result of a calculation, a np.memmap in name only. Mode "c": changes stay out of the file.
+    # No path: the result of a calculation, a np.memmap only by name. Mode "c": changes are not written to the file.
     if path is None or array.mode == "c" or not array.flags.c_contiguous or not array.size:
         return None
     # A slice of a memmap keeps its parent's offset, so count from where the mapping starts.
@@ -67,7 +67,7 @@ def _mapped_rows(array: np.memmap[Any, Any]) -> MappedRows | None:
 
 
 def _same_ends(array: Array, mapped: MappedRows) -> bool:
-    """Whether the file is still there and begins and ends with the same rows: it may have been replaced."""
+    """Does the file still exist, with the same first and last rows? It may have been replaced."""
     try:
         again = mapped.open()
     except (OSError, ValueError):

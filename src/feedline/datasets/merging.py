@@ -1,8 +1,8 @@
-"""One batch out of several datasets' batches.
+"""One batch from the batches of several datasets.
 
-Takes: batches, and at which places of the whole their samples belong. Gives: the whole batch.
-Promises: what default collation would make of all the samples; NotImplemented where the batches differ in shape or
-kind, and collation is to decide or to complain.
+Takes: batches, and the places of their samples in the whole batch. Gives: the whole batch.
+Promises: the same as default collation of all the samples; NotImplemented if the batches differ in shape or kind, so
+that collation can decide or raise an error.
 Not its job: making the batches (joining).
 """
 

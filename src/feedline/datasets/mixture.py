@@ -1,7 +1,7 @@
 """Several datasets by name, as one.
 
-Takes: map-style datasets by name. Gives: `Mixture`, which knows where each begins and which sample is whose.
-Promises: what ConcatDataset does; the order of the names is the order of the samples.
+Takes: map-style datasets by name. Gives: `Mixture`, which knows where each begins and which sample is from which.
+Promises: the same as ConcatDataset; the order of the names is the order of the samples.
 Not its job: how often each is drawn from (order/mixing).
 """
 
@@ -20,7 +20,7 @@ from feedline.errors.checks import check_flag
 class Mixture(ConcatDataset[Any]):
     """Datasets by name, one after the other as in ConcatDataset; a `MixtureSampler` draws from them in proportion.
 
-    With `with_source=True` a sample is the pair of itself and its source's number, its place in `names`.
+    With `with_source=True` a sample becomes a pair: the sample, and the number of its source (its place in `names`).
 
     >>> mixture = Mixture({"web": ["w0", "w1", "w2"], "code": ["c0", "c1"]})
     >>> len(mixture), mixture[3], mixture.source_of(3), mixture.lengths
@@ -68,5 +68,5 @@ class Mixture(ConcatDataset[Any]):
         return batch, self._locate_many(indices)[1]
 
     def describe(self, index: int) -> str:
-        """Which source it is in, and what that one says of it."""
+        """The name of its source, and what the source says about it."""
         return ", ".join(filter(None, (f"source {self.source_of(index)!r}", super().describe(index))))

@@ -1,10 +1,10 @@
-"""What people have one of for each sample (labels, weights, lengths, keys), as a NumPy array.
+"""Arguments with one value per sample (labels, weights, lengths, keys), as a NumPy array.
 
 Takes: an argument's name and an array, a tensor, a column of a table, or a list. Gives: `array_of`; `as_numbers`, for
 an array of Python's objects.
-Promises: a masked value is None, never what lies under the mask; whole numbers stay exact. What cannot be had as an
-array is an error that names the argument.
-Not its job: which values are right (labels, stable_hash; order/weighted, order/buckets).
+Promises: a masked value is None, never the value under the mask; integers stay exact. An argument that cannot be made
+an array is an error that names it.
+Not its job: which values are valid (labels, stable_hash; order/weighted, order/buckets).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from feedline.errors import OptionTypeError
 
 
 def array_of(name: str, values: Any) -> Array:
-    """As an array, which may share memory with what was given.
+    """The values as an array, which may share memory with the argument.
 
     >>> array_of("labels", np.ma.array([1, 2, 3], mask=[False, True, False]))
     array([1, None, 3], dtype=object)
@@ -38,13 +38,13 @@ def array_of(name: str, values: Any) -> Array:
         )
         raise OptionTypeError(f"{name} must be one value for each sample, but {next(nested, error)}") from error
     except (TypeError, RuntimeError) as error:
-        # Of a tensor, NumPy has no bfloat16, and asks for one in main memory that needs no gradient.
+        # NumPy has no bfloat16, and needs a tensor in main memory without gradient.
         remedy = f"; pass {name}.detach().cpu().float()" if hasattr(values, "detach") else ""
         raise OptionTypeError(f"{name} must be one value for each sample, as an array: {error}{remedy}") from error
 
 
 def as_numbers(array: Array) -> Array:
-    """Python's numbers (a nullable column has them) as NumPy's; anything else as it is.
+    """Python numbers (a nullable column has them) as NumPy's; any other array unchanged.
 
     >>> as_numbers(np.array([1, 2], object)), as_numbers(np.array([1, None], object))
     (array([1, 2]), array([1, None], dtype=object))

@@ -1,9 +1,9 @@
-"""How a dataset is read: the shapes of things, and the choice between the ways a dataset offers.
+"""How a dataset is read: the protocols, and the choice between the ways a dataset offers.
 
 Takes: a map-style dataset and indices.
-Gives: its samples by the fastest way its class has, and whether it can give whole batches.
-Promises: looks on the class only, and never reads a sample just to find out.
-Not its job: collating samples (collate/default) or lending memory (arena).
+Gives: its samples in the fastest way its class has, and whether it can give whole batches.
+Promises: looks only at the class, and never reads a sample just to find out.
+Not its job: collating samples (collate/default), providing memory (arena).
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ Array = npt.NDArray[Any]
 T_co = TypeVar("T_co", covariant=True)
 LONGEST_DESCRIPTION = 300
 
-# A large result is gathered straight into the batch's slot; below this a fresh array costs less than asking.
+# A large result is gathered straight into the batch's slot; below this size a new array is cheaper than asking.
 GATHER_INTO_SLOT = 65536
 
 
 class Empty(Protocol):
-    """Gives memory for one leaf of a batch; `np.empty` is the simplest one."""
+    """Gives memory for one leaf of a batch; `np.empty` is the simplest example."""
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array: ...
 
 
 class Indexable(Protocol[T_co]):
-    """What the wrappers below need of a map-style dataset (and `len()`, which is asked for when needed)."""
+    """What the wrappers below need from a map-style dataset (and `len()`, if it is needed)."""
 
     def __getitem__(self, index: int, /) -> T_co: ...
 
 
 def read_samples(dataset: Indexable[T_co], indices: list[int]) -> list[T_co]:
-    """Samples by `__getitems__` where the dataset's class has it, else one by one.
+    """Samples by `__getitems__` if the dataset's class has it, else one by one.
 
     >>> read_samples(["a", "b", "c"], [2, 0])
     ['c', 'a']
     """
-    # Looked up on the class, as Python does for its own: a transform that forwards unknown attributes to the
+    # Looked up on the class, as Python does for special methods: a transform that forwards unknown attributes to the
     # dataset it wraps must not be bypassed by the inner dataset's method.
     many = getattr(type(dataset), "__getitems__", None)
     if many is None:
@@ -54,7 +54,7 @@ def read_samples(dataset: Indexable[T_co], indices: list[int]) -> list[T_co]:
 
 
 def reads_batches(dataset: object) -> bool:
-    """Whether `__getbatch__` can be expected to answer; found out without reading anything.
+    """Can `__getbatch__` be expected to give a batch? Determined without reading anything.
 
     >>> from feedline.datasets import ArrayDataset, Subset
     >>> reads_batches(ArrayDataset([1, 2])), reads_batches([1, 2]), reads_batches(Subset([1, 2], [0]))
@@ -68,10 +68,10 @@ def reads_batches(dataset: object) -> bool:
 
 
 def reads_many(dataset: object) -> bool:
-    """Whether `__getitems__` does more than read one sample after the other; found out without reading anything.
+    """Does `__getitems__` do more than read one sample after the other? Determined without reading anything.
 
-    A wrapper around samples that are read singly had better be read singly itself: then each sample has a
-    `feedline.rng()` of its own.
+    If a wrapper's inner samples are read one by one, the wrapper should be read one by one too: then each sample has
+    a `feedline.rng()` of its own.
 
     >>> from feedline.datasets import ArrayDataset, Subset
     >>> reads_many(Subset(ArrayDataset([1, 2]), [0])), reads_many(Subset([1, 2], [0]))
@@ -85,7 +85,7 @@ def reads_many(dataset: object) -> bool:
 
 
 def reads_one(dataset: object) -> bool:
-    """Whether the dataset's class has a `__getitem__` of its own, and not just the one that says it is missing.
+    """Does the dataset's class have a real `__getitem__`, and not just the one that raises because it is missing?
 
     >>> from feedline.datasets import ArrayDataset, Dataset
     >>> reads_one(ArrayDataset([1, 2])), reads_one(Dataset())
@@ -94,14 +94,14 @@ def reads_one(dataset: object) -> bool:
     method = getattr(type(dataset), "__getitem__", None)
     if getattr(method, "__qualname__", "") != "Dataset.__getitem__":
         return method is not None
-    # By name, so that torch's is known without importing torch.
+    # By name, so that torch's is recognised without importing torch.
     return str(method.__module__).partition(".")[0] not in ("feedline", "torch")
 
 
 def awaits(dataset: object, depth: int = 8) -> bool:
-    """Whether its samples have to be awaited: `async def __getitem__` or `__getitems__`, its own or of what it wraps.
+    """Must its samples be awaited, by `async def __getitem__` or `__getitems__`, its own or of a dataset it wraps?
 
-    Found out without reading anything; a wrapper is looked into if its way of reading is feedline's or torch's own.
+    Determined without reading anything; it looks inside a wrapper that reads in feedline's or torch's own way.
 
     >>> from feedline.datasets import Subset
     >>> class Remote:
@@ -118,16 +118,16 @@ def awaits(dataset: object, depth: int = 8) -> bool:
 
 
 def _inside(dataset: object) -> list[Any]:
-    """What a wrapper wraps, under torch's names."""
+    """The datasets inside a wrapper, under torch's names."""
     inside = ask(dataset, "datasets")
     parts = list(inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list | tuple) else ())
     return parts if (inner := ask(dataset, "dataset")) is None else [*parts, inner]
 
 
 def described(dataset: object, index: Any) -> str:
-    """What the dataset's own `describe(index)` says in one short line; "" if it has none, or one that fails.
+    """The result of the dataset's own `describe(index)` in one short line; "" if it has none, or if that fails.
 
-    It is asked while an error is reported, so whatever it does must not get in the way of that.
+    It is called while an error is reported, so it must never disturb that report.
 
     >>> described(["a"], 0)
     ''
@@ -142,9 +142,9 @@ def described(dataset: object, index: Any) -> str:
 
 
 def fingerprint_of(dataset: object, depth: int = 8) -> str | None:
-    """What the dataset's `fingerprint` says of its content, or those of the datasets inside it; None if nothing does.
+    """The dataset's `fingerprint` of its content, or those of the datasets inside it; None if there is none.
 
-    A wrapper (`dataset` or `datasets`, torch's names) that says nothing itself stands for what it wraps.
+    A wrapper (`dataset` or `datasets`, torch's names) without a fingerprint has that of the datasets inside it.
 
     >>> class Table:
     ...     fingerprint = "7 rows, 5c1e"
@@ -160,7 +160,7 @@ def fingerprint_of(dataset: object, depth: int = 8) -> str | None:
 
 
 def no_batch(self: object, indices: IntArray, empty: Empty) -> Any:
-    """The `__getbatch__` of a class that can't."""
+    """The `__getbatch__` of a class that cannot give batches."""
     return NotImplemented
 
 
@@ -170,7 +170,7 @@ def one_by_one(self: Indexable[T_co], indices: list[int]) -> list[T_co]:
 
 
 def outside(index: Any, length: int, owner: str) -> IndexError:
-    """The error for an index that isn't there."""
+    """The error for an index that does not exist."""
     return IndexError(f"index {index} is outside this {owner} of length {length}")
 
 

@@ -2,7 +2,7 @@
 
 Takes: a map-style dataset, and indices or lengths.
 Gives: `Subset` and `random_split`.
-Promises: the parts of a split hold every sample once; the same seed, the same split.
+Promises: the parts of a split hold every sample once; the same seed gives the same split.
 Not its job: an order that changes with the epoch (order/sampler).
 """
 
@@ -34,7 +34,7 @@ from feedline.datasets.reading import (
 class Subset(Dataset[T_co]):
     """Some samples of a dataset, in the order of `indices`.
 
-    Integers are kept as one int64 array; other keys, for datasets that have such, as a list.
+    Integers are kept as one int64 array; other keys, for datasets that use them, as a list.
 
     >>> part = Subset(["a", "b", "c", "d"], [3, 1])
     >>> len(part), part[0], part.__getitems__([1, 0])
@@ -69,11 +69,11 @@ class Subset(Dataset[T_co]):
         return cast(Any, self.dataset).__getbatch__(chosen, empty)
 
     def describe(self, index: int) -> str:
-        """What the dataset says of its own sample."""
+        """What the dataset says about its sample."""
         return described(self.dataset, self._chosen([index])[0])
 
     def _chosen(self, places: list[int]) -> list[int]:
-        """The dataset's own indices, as Python's int: a dataset may use them as keys."""
+        """The dataset's own indices, as Python ints: a dataset may use them as keys."""
         size = len(self.indices)
         inside = [position(place, size, "Subset") for place in places]
         if isinstance(self.indices, list):
@@ -99,8 +99,8 @@ def random_split(
 ) -> list[Subset[T_co]]:
     """Disjoint random parts of a dataset; the same for the same `seed`.
 
-    `lengths` are the sizes, or fractions that sum to 1: these are rounded down and what is left over goes to
-    the parts in turn. As in torch, [1] and [1, 0] are fractions.
+    `lengths` are the sizes, or fractions that sum to 1: these are rounded down, and the rest goes to the parts in turn.
+    As in torch, [1] and [1, 0] are fractions.
 
     >>> [len(part) for part in random_split(range(10), [0.75, 0.25])], len(random_split("abc", [1, 2])[1])
     ([8, 2], 2)

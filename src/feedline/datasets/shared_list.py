@@ -1,12 +1,12 @@
-"""A list of Python records that many processes can read without each growing a copy of it.
+"""A list of Python records that many processes can read without copying it.
 
 Takes: any iterable of picklable records (paths, labels, small dicts: a dataset's metadata).
 Gives: a read-only sequence of them, held in two arrays: the pickles end to end, and where each begins.
 Promises: reading changes no shared page, so forked workers stay small; pickled with protocol 5, both arrays
-    go out of band, so spawned workers can share one copy.
+are sent out of band, so spawned workers can share one copy.
 Not its job: sharing the arrays between processes (workers), or records that should be arrays.
 
-Why a plain list grows: reading a Python object writes its reference count, so the kernel copies the page.
+Why a plain list grows in workers: reading a Python object writes its reference count, so the kernel copies the page.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def _dumps(record: Any) -> bytes:
 
 
 class SharedList(Sequence[T]):
-    """A packed, read-only list. An index gives a fresh copy of the record; a slice gives a list of them.
+    """A packed, read-only list. An index gives a new copy of the record; a slice gives a list of copies.
 
-    `dumps` and `loads` turn a record into bytes and back; both must be picklable themselves if the list is to
-    travel. While it is built nothing but the result and one record is held in memory.
+    `dumps` and `loads` turn a record into bytes and back; both must be picklable if the list is sent to workers. While
+    it is built, only the result and one record are in memory.
 
     >>> records = SharedList({"path": f"{i}.jpg", "label": i % 10} for i in range(1000))
     >>> len(records), records[-1], [record["label"] for record in records[8:11]]
@@ -58,12 +58,12 @@ class SharedList(Sequence[T]):
     def _prepare(self) -> None:
         self._data.flags.writeable = False
         self._offsets.flags.writeable = False
-        # Faster to index than the arrays they look at.
+        # Faster to index than the arrays that they view.
         self._bytes, self._places = self._data.data, self._offsets.data
 
     @property
     def nbytes(self) -> int:
-        """The memory of both arrays.
+        """The size of both arrays.
 
         >>> SharedList([None, None]).nbytes > 3 * 8
         True
@@ -84,7 +84,7 @@ class SharedList(Sequence[T]):
             return self._record(range(len(self))[index])
         except IndexError:
             if -len(self) <= index < len(self):
-                raise  # the record's own, from `loads`
+                raise  # an error of `loads`, about the record
             raise IndexError(f"index {index} is outside this SharedList of length {len(self)}") from None
 
     def __getitems__(self, indices: list[int]) -> list[T]:
@@ -110,7 +110,7 @@ class SharedList(Sequence[T]):
 def _packed(record: T, number: int, dumps: Callable[[T], bytes]) -> bytes:
     try:
         return dumps(record)
-    except Exception as error:  # whatever a record's own __reduce__ may raise
+    except Exception as error:  # a record's own __reduce__ may raise anything
         raise TypeError(
             f"records[{number}] ({type(record).__name__}) cannot be pickled: {error}; leave out what can't "
             "travel, or pass dumps=cloudpickle.dumps, loads=cloudpickle.loads"

@@ -1,12 +1,12 @@
-"""Train, validation and test: a dataset cut into named parts.
+"""Train, validation and test: a dataset split into named parts.
 
 Takes: a map-style dataset, fractions by name, and perhaps something per sample (a label, a group or a key).
-Gives: `split`, and `split_indices` for those who make their own subsets of the result.
-Promises: every sample is in exactly one part, and each part keeps the dataset's order; the same arguments, the same
-parts. Ten million samples take seconds, and arrays of indices, not lists.
+Gives: `split`, and `split_indices` for users who make their own subsets.
+Promises: every sample is in exactly one part, and each part keeps the dataset's order; the same arguments give the same
+parts. Ten million samples take seconds; indices are arrays, not lists.
 Not its job: unnamed parts (random_split), shuffling what is read (order/samplers).
 
-Each way gives every sample the number of its part, and all else is common to them.
+Each method gives every sample the number of its part; everything else is common to all methods.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from feedline.errors.checks import check_whole
 
 PerSample = Sequence[Any] | Array | None
 Numbers = npt.NDArray[np.uint16]
-"""Which part each sample belongs to."""
+"""The number of the part that each sample belongs to."""
 
 
 def split(
@@ -43,14 +43,14 @@ def split(
     keys: PerSample = None,
     seed: int = 0,
 ) -> dict[str, Subset[T_co]]:
-    """Disjoint parts of a dataset by name, of the given fractions, which sum to 1.
+    """Disjoint parts of a dataset by name, with the given fractions, which sum to 1.
 
-    At random; or, with one value per sample:
+    The split is random; or, with one value per sample:
 
-    - `labels`: each label in each part in proportion, to within one sample.
-    - `groups`: no group in two parts. Sizes are near the fractions: off by the largest group at most.
-    - `keys`: by a hash of the key, the same on every machine. A sample's part depends on nothing but its key, the
-      fractions and the seed, so new samples move no old ones. Sizes are near the fractions, not exact.
+    - `labels`: each label is in each part in proportion, to within one sample.
+    - `groups`: no group is in two parts. Sizes are near the fractions: off by at most the largest group.
+    - `keys`: by a hash of the key, the same on every machine. A sample's part depends only on its key, the fractions
+      and the seed, so new samples do not move old ones. Sizes are near the fractions, not exact.
 
     A part keeps the dataset's order.
 
@@ -109,7 +109,7 @@ def _shuffle(size: int, seed: int) -> IntArray:
 
 
 def _runs(counts: Sequence[int] | IntArray) -> Numbers:
-    """So many zeros, then so many ones, and so on."""
+    """`counts[0]` zeros, then `counts[1]` ones, and so on."""
     return np.repeat(np.arange(len(counts), dtype=np.uint16), counts)
 
 
@@ -118,7 +118,7 @@ def _runs(counts: Sequence[int] | IntArray) -> Numbers:
 
 def _by_label(codes: IntArray, weights: list[int], shuffle: IntArray) -> Numbers:
     counts = _counts_by_label(np.bincount(codes), weights)
-    # Sorted by label, and in shuffled order within each. Short numbers: NumPy sorts those of 16 bits in one pass.
+    # Sorted by label, and shuffled within each label. Short integers: NumPy sorts 16 bits in one pass.
     short = codes.astype(np.min_scalar_type(len(counts)))
     order = shuffle[np.argsort(short[shuffle], kind="stable")]
     numbers = np.empty(len(codes), np.uint16)
@@ -127,11 +127,11 @@ def _by_label(codes: IntArray, weights: list[int], shuffle: IntArray) -> Numbers
 
 
 def _counts_by_label(sizes: IntArray, weights: list[int]) -> IntArray:
-    """How many of each label (row) go to each part (column).
+    """How many samples of each label (row) go to each part (column).
 
-    A quota is rounded down, and the few that are left of a label go one each to parts whose quota was cut, to those
-    that have been given too little so far: a thousand labels of three samples each must not all round alike. Labels of
-    one size are cut alike and shared out together; of different sizes there are few, however many labels there are.
+    Each quota is rounded down. The few samples left of a label go one each to parts whose quota was rounded, first to
+    those that have got too little so far: a thousand labels of three samples each must not all round the same way.
+    Labels of one size are handled together; there are few different sizes, however many labels there are.
     """
     share = np.array(weights, np.float64) / sum(weights)
     counts = np.empty((len(sizes), len(weights)), np.int64)
@@ -141,7 +141,7 @@ def _counts_by_label(sizes: IntArray, weights: list[int]) -> IntArray:
     for start, end in pairwise([0, *ends]):
         size, many = int(sizes[labels[start]]), int(end - start)
         quota = size * share
-        # A quota that is whole but for the error of a float64 is whole.
+        # A quota that is an integer except for the error of a float64 counts as an integer.
         whole = np.floor(quota + 1e-9 * np.maximum(quota, 1))
         cut = np.where(quota - whole > 1e-9, quota - whole, 0)
         left = many * (size - int(whole.sum()))
@@ -153,7 +153,7 @@ def _counts_by_label(sizes: IntArray, weights: list[int]) -> IntArray:
 
 
 def _rounded(wanted: npt.NDArray[np.float64], total: int, most: int) -> IntArray:
-    """Whole numbers of 0 to `most` that sum to the total, near to what is wanted; 0 where that is −inf."""
+    """Integers from 0 to `most` that sum to the total, close to `wanted`; 0 where `wanted` is −inf."""
     found = np.where(np.isfinite(wanted), np.clip(np.floor(wanted), 0, most), 0).astype(np.int64)
     for _ in range(abs(total - int(found.sum()))):
         up = total > found.sum()
@@ -164,9 +164,9 @@ def _rounded(wanted: npt.NDArray[np.float64], total: int, most: int) -> IntArray
 
 
 def _one_each(more: IntArray, many: int) -> IntArray:
-    """Which of so many labels gives one more to which part: every label to equally many parts, to none of them twice.
+    """Which of `many` labels gives one more to which part: every label to equally many parts, and to none twice.
 
-    The parts' shares lie on a line, one after the other, which is wound around the labels.
+    The parts' shares form one row, which is wrapped around the labels.
     """
     ends = np.cumsum(more)
     around = np.arange(many)[:, None]
@@ -178,10 +178,10 @@ def _one_each(more: IntArray, many: int) -> IntArray:
 
 
 def _by_group(codes: IntArray, weights: list[int], seed: int) -> Numbers:
-    """Groups of one size at a time, the largest first: the small ones fill what is left.
+    """Groups of one size at a time, the largest first: small groups fill what is left.
 
-    Those of a size are shared out in proportion to the room the parts still have, at random: so large and small groups
-    come to all parts alike.
+    Groups of one size are shared out at random, in proportion to the room that the parts still have: so all parts get
+    large and small groups alike.
     """
     random = np.random.default_rng(seed)
     sizes = np.bincount(codes)
@@ -199,7 +199,7 @@ def _by_group(codes: IntArray, weights: list[int], seed: int) -> Numbers:
 
 
 def _share_groups(count: int, size: int, room: list[int], random: np.random.Generator) -> list[int]:
-    """How many of so many groups of one size each part takes."""
+    """How many of `count` groups of one size each part takes."""
     open_room = [max(left, 0) for left in room]
     whole = sum(open_room)
     quotas = [divmod(count * left, whole) for left in open_room]
@@ -210,7 +210,7 @@ def _share_groups(count: int, size: int, room: list[int], random: np.random.Gene
         chance = cut * (np.array(left) >= size)
         if chance.any():
             part = int(random.choice(len(room), p=chance / chance.sum()))
-        else:  # it fits nowhere, and does least harm where most is missing
+        else:  # it fits nowhere; it does least harm in the part that lacks most
             part = int(np.argmax(left))
         counts[part] += 1
         cut[part] = 0
@@ -221,9 +221,9 @@ def _share_groups(count: int, size: int, room: list[int], random: np.random.Gene
 
 
 def _by_key(keys: Any, weights: list[int], seed: int) -> Numbers:
-    """Each part has a stretch of all possible words, in the order of the fractions.
+    """Each part has a range of all possible hash words, in the order of the fractions.
 
-    So a part that grows takes samples from the next one, and a part whose stretch ends where it did keeps its own.
+    So a part that grows takes samples from the next one, and a part whose range stays the same keeps its samples.
     """
     words = stable_words(keys, seed)
     whole, passed, ends = sum(weights), 0, []
@@ -240,7 +240,7 @@ def _by_key(keys: Any, weights: list[int], seed: int) -> Numbers:
 
 
 def _checked(name: str, values: Any, size: int) -> Any:
-    """As it is, or as an array if it can be had as one: a tensor, a column of a table."""
+    """The values unchanged, or as an array if possible: a tensor, a column of a table."""
     if isinstance(values, (str, bytes)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
         raise OptionTypeError(f"{name} must be an array or list with one value per sample; got {type(values).__name__}")
     if len(values) != size:

@@ -2,11 +2,11 @@
 
 Takes: keys (integers, texts or bytes), a seed. Gives: 64-bit words, spread evenly.
 Promises: a function of the key and the seed alone: the same in every process, on every machine, with every version of
-Python and NumPy. A text and its UTF-8 bytes have the same word, as have equal integers of any type.
-Not its job: keeping different keys apart (two may share a word), or secrets.
+Python and NumPy. A text and its UTF-8 bytes have the same word, and so have equal integers of any type.
+Not its job: keeping different keys apart (two may have the same word), or secrecy.
 
-Python's own `hash()` of a text differs from process to process. A cryptographic hash of each key would do too, at three
-times the cost (measured: 1.2 s for a million paths, against 0.4 s).
+Python's own `hash()` of a text differs from process to process. A cryptographic hash of each key would also work, at
+three times the cost (measured: 1.2 s for a million paths, against 0.4 s).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from feedline.randomness.rng import mix, spread
 
 Words = npt.NDArray[np.uint64]
 
-_KEYS = int.from_bytes(b"keys", "big")  # keeps these words apart from others mixed from the same seed
+_KEYS = int.from_bytes(b"keys", "big")  # keeps these words different from others mixed from the same seed
 _AT_A_TIME = 1 << 16
-"""Keys turned into Python's objects at once: few beside ten million, many beside the cost of a call."""
+"""Keys converted to Python objects at a time: few compared with ten million, many compared with a call's cost."""
 
 
 def stable_words(keys: Sequence[Any] | Array, seed: int) -> Words:
@@ -51,14 +51,14 @@ def stable_words(keys: Sequence[Any] | Array, seed: int) -> Words:
 
 
 def _integers(keys: Sequence[Any] | Array) -> Words | None:
-    """Whole numbers, those below 0 as their two's complement; None if there are others."""
+    """Integers, negative ones as two's complement; None if there are other keys."""
     if isinstance(keys, np.ndarray) and keys.dtype.kind != "O":
         return keys.astype(np.int64, casting="unsafe").view(np.uint64) if keys.dtype.kind in "iu" else None
     if not len(keys) or isinstance(keys[0], (str, bytes)) or not all(map(_is_integer, keys)):
         return None
     try:
         return np.array(list(map(int, keys)), np.int64).view(np.uint64)
-    except OverflowError:  # by itself NumPy would make floats of [1, 2**63]
+    except OverflowError:  # by default NumPy would make floats of [1, 2**63]
         return np.array([_in_64_bits(int(key), place) for place, key in enumerate(keys)], np.uint64)
 
 
@@ -69,7 +69,7 @@ def _in_64_bits(number: int, place: int) -> int:
 
 
 def _is_integer(key: Any) -> bool:
-    if type(key) is int or isinstance(key, Integral):  # asked first: it is what nearly all are
+    if type(key) is int or isinstance(key, Integral):  # checked first: nearly all keys are ints
         return type(key) is not bool
     return getattr(key, "shape", None) == () and np.asarray(key).dtype.kind in "iu"  # a tensor of one number
 
@@ -82,14 +82,14 @@ def _in_parts(keys: Sequence[Any] | Array) -> Iterator[tuple[int, list[Any]]]:
 
 def _bytes(key: Any) -> bytes:
     if isinstance(key, str):
-        return key.encode("utf-8", "surrogatepass")  # a file's name need not be valid
+        return key.encode("utf-8", "surrogatepass")  # a file's name need not be valid Unicode
     if isinstance(key, bytes):
         return key
     raise TypeError(f"{type(key).__name__} has no bytes")
 
 
 def _refusal(keys: Sequence[Any] | Array) -> OptionTypeError:
-    """Names the first key that is of no kind there is, or of another kind than the first one."""
+    """The error for the first key of an unknown kind, or of another kind than the first key."""
     kinds = ["integer" if _is_integer(key) else "text" if isinstance(key, (str, bytes)) else "" for key in keys]
     place = kinds.index("") if "" in kinds else next(n for n, kind in enumerate(kinds) if kind != kinds[0])
     said = f"keys[{place}] is {keys[place]!r} ({type(keys[place]).__name__})"

@@ -1,1 +1,1 @@
-"""`feedline demo`: images with rare classes and damaged files, a training that is stopped and goes on, and a report."""
+"""`feedline demo`: images with rare classes and damaged files, a training that is stopped and resumed, and a report."""

@@ -1,8 +1,8 @@
 """The images: JPEG files, some of them damaged, and their labels in SQLite; the dataset that reads them.
 
-Takes: a folder and how many images there shall be. Gives: the files, and a dataset of them.
-Promises: a folder that holds other things than a demo's is refused and left as it is; one that cannot be written to is
-an OptionError. The same images for the same number.
+Takes: a folder and the number of images. Gives: the files, and a dataset of them.
+Promises: a folder that holds anything but a demo is refused and not changed; one that cannot be written to is an
+OptionError. The same number gives the same images.
 Not its job: the order in which images are read (training).
 """
 
@@ -26,7 +26,7 @@ from feedline.sources import FilesDataset
 CLASSES = ("disk", "ring", "square", "cross", "stripes", "checks")
 RARE = ("ring", "cross")
 TIMES_RARER, DAMAGED = 8, 5
-SIZE, VIEW = 96, 24  # the files have 96 x 96 pixels in colour, the classifier looks at 24 x 24 in grey
+SIZE, VIEW = 96, 24  # files have 96 x 96 pixels in colour, the classifier sees 24 x 24 in grey
 MARK = "Everything in this folder was made by `feedline demo`, which may delete it or write it anew. So may you.\n"
 
 
@@ -40,7 +40,7 @@ def shapes(folder: Path, split: str) -> FilesDataset:
 
 
 def augmented(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """A mirror image or not, moved a little: anew in each epoch, and the same whichever worker reads it."""
+    """Mirrored or not, and moved a little: anew in each epoch, and the same in whichever worker reads it."""
     random = feedline.rng()
     if random.random() < 0.5:
         pixels = pixels[:, ::-1]
@@ -48,7 +48,7 @@ def augmented(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 
 def normalised(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """What the classifier sees: one row of numbers around 0."""
+    """What the classifier gets: one row of numbers around 0."""
     row = pixels.ravel().astype(np.float32)
     row -= row.mean()
     row /= row.std() + 1
@@ -57,7 +57,7 @@ def normalised(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """What the system refuses in here is the folder's fault, and an OptionError."""
+    """Within the block, an error of the system is about the folder, and becomes an OptionError."""
     try:
         yield
     except OSError as error:
@@ -65,7 +65,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def claim(folder: Path) -> None:
-    """Make the folder, or see that it is a demo's; OptionError if it cannot be used."""
+    """Make the folder, or check that it is a demo's; OptionError if it cannot be used."""
     mark = folder / "README.txt"
     with writing(folder):
         ours = mark.is_file() and mark.read_text(errors="replace") == MARK
@@ -79,13 +79,13 @@ def claim(folder: Path) -> None:
 
 
 def draw_images(folder: Path, count: int) -> Iterator[int]:
-    """Draw them anew: a fifth to validate, each class equally often; the others to train. Yields how many there are."""
+    """Draw the images: a fifth to validate, each class equally often; the others to train. Yields the number so far."""
     rare = [CLASSES.index(name) for name in RARE]
     common = [label for label in range(len(CLASSES)) if label not in rare]
     labels = {"validation": cycle(range(len(CLASSES))), "train": cycle(common * TIMES_RARER + rare)}
     validating, random, rows = count // 5, np.random.default_rng(0), []
     with writing(folder):
-        shutil.rmtree(folder / "images", ignore_errors=True)  # of an earlier demo
+        shutil.rmtree(folder / "images", ignore_errors=True)  # those of an earlier demo
         (folder / "images").mkdir()
         for number in range(count):
             yield number
@@ -103,7 +103,7 @@ def draw_images(folder: Path, count: int) -> Iterator[int]:
 
 
 def damaged_indices(training: int) -> range:
-    """Which of so many training images are cut short: some, spread evenly."""
+    """Which of the training images are cut short: a few, spread evenly."""
     return range(0, training, -(-training // DAMAGED))
 
 

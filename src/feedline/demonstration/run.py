@@ -1,8 +1,8 @@
-"""The demo from beginning to end, and what it says.
+"""The demo from beginning to end, and what it prints.
 
-Takes: a folder, how many images, epochs and workers, a screen. Gives: what --json writes, as a dict.
-Promises: what it shows is checked: it went on exactly after the stop, and just the damaged files that came up were left
-out. Nothing is written outside the folder.
+Takes: a folder, the numbers of images, epochs and workers, a screen. Gives: what --json writes, as a dict.
+Promises: what it shows is checked: it continued exactly after the stop, and only the damaged files that were read were
+left out. Nothing is written outside the folder.
 Not its job: drawing (images), training (training).
 """
 
@@ -26,10 +26,10 @@ from feedline.workers.one_thread import use_one_thread
 
 
 def run(folder: Path, count: int, epochs: int, workers: int, screen: Screen) -> dict[str, Any]:
-    """Show it all."""
+    """Run the whole demo."""
     started = time.perf_counter()
     images.claim(folder)
-    use_one_thread()  # the workers fill the cores: NumPy's own threads would fight them for each small multiplication
+    use_one_thread()  # the workers use all cores: NumPy's own threads would compete with them
     screen.heading("feedline demo: image files, their labels in SQLite, a small classifier in NumPy")
     screen.heading("\n1  Images, some classes rare")
     screen.say(f"Drawing {count:,} images in {folder}.")
@@ -59,7 +59,7 @@ def run(folder: Path, count: int, epochs: int, workers: int, screen: Screen) -> 
 
 
 def describe(labels: Labels, validation: int, screen: Screen) -> None:
-    """What there is, and how often a rare class comes."""
+    """Print what the data is, and how often a rare class comes."""
     screen.say(f"{len(labels):,} to train on, {validation:,} to validate, {len(CLASSES)} classes;")
     screen.say(f"{' and '.join(RARE)} are {images.TIMES_RARER} times rarer than the others in training.")
     screen.say(f"Of {BATCH} images in a batch, this many are {RARE[0]}, on average:")
@@ -69,7 +69,7 @@ def describe(labels: Labels, validation: int, screen: Screen) -> None:
 
 
 def rarity(labels: Labels, order: Iterable[int], how: str) -> str:
-    """How many of a batch are of the first rare class, in the order that the loader uses."""
+    """How many samples of a batch are of the first rare class, in the order that the loader uses."""
     drawn = labels[list(order)] == CLASSES.index(RARE[0])
     counts = drawn[: len(drawn) // BATCH * BATCH].reshape(-1, BATCH).sum(axis=1)
     none = float((counts == 0).mean())
@@ -77,7 +77,7 @@ def rarity(labels: Labels, order: Iterable[int], how: str) -> str:
 
 
 def ending(training: Training, screen: Screen) -> dict[str, Any]:
-    """How it went, in words and as facts."""
+    """The results, in words and as data."""
     flow, times = training.flow, Counter(int(bad.index) for bad in training.errors)
     rare = np.isin(training.validation.labels, [CLASSES.index(name) for name in RARE])
     accuracy, of_rare = float(training.right.mean()), float(training.right[rare].mean())

@@ -1,9 +1,9 @@
-"""The training: epochs of a small network in NumPy, one of them stopped in the middle and gone on with by a new loader.
+"""The training: epochs of a small network in NumPy; one is stopped in the middle and continued by a new loader.
 
-Takes: the demo's folder with its images, a number of epochs and workers. Gives: `Training`, which has the outcome.
-Promises: the loader is the one a user would write. The stop is a real one: of the first loader nothing is left but a
-file. Whether it went on exactly is found out by comparing each batch with those of a loader that was never stopped.
-Not its job: the images; what is said before and after (run).
+Takes: the demo's folder with its images, a number of epochs and workers. Gives: `Training`, which has the results.
+Promises: the loader is one that a user would write. The stop is real: nothing is left of the first loader except a
+file. To check that training continued exactly, each batch is compared with that of a loader that was never stopped.
+Not its job: the images; what is printed before and after (run).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from feedline.observe.recorder import Recorder
 from feedline.sources import FilesDataset
 
 BATCH, SEED, RATE = 64, 7, 0.01
-FEWEST_BATCHES = 4  # with fewer there would be little before and after a stop in the middle
-REFRESH = 4  # batches between two looks at loader.stats(), which takes some milliseconds (docs/seeing.md)
+FEWEST_BATCHES = 4  # with fewer there would be too little before and after the stop
+REFRESH = 4  # batches between two calls of loader.stats(), which takes some milliseconds (docs/seeing.md)
 EPOCH = "epoch {number:2}  {images_per_second:6,.0f} images/s  waited {waited:4.0%}  loss {loss:.3f}"
 
 Floats = npt.NDArray[np.float32]
@@ -36,13 +36,13 @@ Learned = list[tuple[float, str]]  # an epoch so far: the loss of each batch, an
 
 
 def balanced(labels: Labels) -> WeightedRandomSampler:
-    """Each class equally often; whole batches only."""
+    """A sampler that draws each class equally often; whole batches only."""
     batches = max(FEWEST_BATCHES, len(labels) // BATCH)
     return WeightedRandomSampler(weights_from_labels(labels), num_samples=batches * BATCH, seed=SEED)
 
 
 def training_loader(images: FilesDataset, workers: int) -> DataLoader:
-    """Rare classes as often as the others; files that cannot be read are left out."""
+    """Rare classes come as often as the others; files that cannot be read are left out."""
     return DataLoader(
         images,
         batch_size=BATCH,
@@ -76,7 +76,7 @@ class Classifier:
         return hidden, raised / raised.sum(axis=1, keepdims=True)
 
     def step(self, images: Floats, labels: Labels, rate: float) -> float:
-        """One step of gradient descent with momentum; gives the loss."""
+        """One step of gradient descent with momentum; returns the loss."""
         hidden, probabilities = self.forward(images)
         error = (probabilities - np.eye(probabilities.shape[1], dtype=np.float32)[labels]) / len(labels)
         back = (error @ self.weights[1].T) * (hidden > 0)
@@ -87,19 +87,19 @@ class Classifier:
 
 
 class Training:
-    """One run of it."""
+    """One run of the training."""
 
     def __init__(self, folder: Path, screen: Screen) -> None:
         self.images, self.validation = shapes(folder, "train"), shapes(folder, "validation")
         self.epochs, self.errors, self.flow = list[dict[str, Any]](), list[BadSample](), EpochStats()
-        self.problems: list[str] = []  # whatever is not as it should be
-        self.right = np.zeros(len(self.validation), np.bool_)  # which validation images the model tells right
+        self.problems: list[str] = []  # anything that is not as it should be
+        self.right = np.zeros(len(self.validation), np.bool_)  # which validation images are classified correctly
         self._folder, self._screen, self._model = folder, screen, Classifier(VIEW * VIEW, 256, len(CLASSES))
 
     def run(self, epochs: int, workers: int) -> dict[str, Any]:
-        """All epochs; gives how it went on after the stop, which is in the second one, if there is one."""
+        """Run all epochs; returns how it continued after the stop, which is in the second epoch if there is one."""
         stop_in, state, say = min(1, epochs - 1), self._folder / "state.json", self._screen.say
-        workers_before = 2 if workers == 1 else 1  # another number than after the stop
+        workers_before = 2 if workers == 1 else 1  # a different number than after the stop
         with training_loader(self.images, workers_before) as loader:
             for _ in range(stop_in):
                 self._finish(loader, [])
@@ -130,7 +130,7 @@ class Training:
         return learned
 
     def _finish(self, loader: DataLoader, learned: Learned) -> None:
-        """An epoch, or what is left of it; then validation."""
+        """Finish an epoch, or the rest of one; then validate."""
         found = facts(loader, self._teach(loader, learned))
         batches = DataLoader(self.validation, BATCH)
         self.right = np.concatenate([self._model.forward(x)[1].argmax(axis=1) == labels for x, labels in batches])
@@ -138,7 +138,7 @@ class Training:
         self._screen.say((EPOCH + "  validation {validation:4.0%}").format(**self.epochs[-1]))
 
     def _compare(self, learned: Learned, before: int, epoch: int, workers: int) -> bool:
-        """Whether all batches of that epoch were those of a loader that was never stopped."""
+        """Were all batches of that epoch the same as those of a loader that was never stopped?"""
         self._screen.now("comparing with a loader that is never stopped …")
         with training_loader(self.images, workers) as loader:
             loader.set_epoch(epoch)
@@ -159,12 +159,12 @@ class Training:
 
 
 def facts(loader: DataLoader, learned: Learned) -> dict[str, Any]:
-    """How an epoch goes, and how fast the images come; epochs are counted from 1, as people count."""
+    """How an epoch is going, and how fast images come; epochs are counted from 1."""
     flow, loss = loader.stats().epoch, float(np.mean([loss for loss, _ in learned]))
     speed = {"images_per_second": flow.samples_per_second, "waited": flow.waiting_share}
     return {"number": flow.number + 1, "num_workers": flow.num_workers, **speed, "loss": loss}
 
 
 def fingerprint(images: Floats, labels: Labels) -> str:
-    """The same for the same batch, bit for bit, and for no other."""
+    """A text that is the same only for the same batch, bit for bit."""
     return hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()

@@ -1,1 +1,1 @@
-"""What the commands do. Findings are data; rendering is separate; nothing here is imported by `import feedline`."""
+"""The work of the commands. Findings are data; rendering is separate; `import feedline` imports nothing from here."""

@@ -1,8 +1,8 @@
-"""What a command answers: data for machines, a page for people, an exit code for the shell.
+"""The answer of a command: data for machines, a page for people, an exit code for the shell.
 
-Takes: findings, or what another command has to say. Gives: `Findings`, a list that prints itself; `Answer`, which the
+Takes: findings, or the result of another command. Gives: `Findings`, a list that prints itself; `Answer`, which the
 command line prints.
-Promises: exit code 0: fine, warnings allowed; 1: a problem, or under `strict` a warning. (2 is bad usage: cli.)
+Promises: exit code 0: fine, warnings allowed; 1: a problem, or with `strict` a warning. (2 is bad usage: cli.)
 Not its job: finding (preflight, doctor), printing (cli).
 """
 
@@ -26,14 +26,14 @@ class Answer:
     """What a command says."""
 
     data: dict[str, Any]
-    """For --json; nothing in it that JSON cannot write."""
+    """For --json; everything in it can be written as JSON."""
     page: Callable[[int], list[PageLine]]
     """For people: lines for a terminal of that many columns."""
     exit_code: int = FINE
 
 
 def write_or_say(save: Callable[[str], None], path: str) -> None:
-    """A file that goes with an answer; that it cannot be written (a full disk) is a sentence."""
+    """Write a file that belongs to an answer; if it cannot be written (a full disk), the error is a sentence."""
     try:
         save(path)
     except OSError as error:
@@ -41,7 +41,7 @@ def write_or_say(save: Callable[[str], None], path: str) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """A file that is there whole, or not at all."""
+    """Write a file that appears complete, or not at all."""
     target = Path(path)
     beside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -71,14 +71,14 @@ class Findings(list[Finding]):
 
     @property
     def worst(self) -> str:
-        """The severity of the worst."""
+        """The worst severity."""
         return worst(self)
 
     def __str__(self) -> str:
         return plain(page(self.heading, self, WIDEST)).rstrip("\n")
 
     def answer(self, command: str, strict: bool = False) -> Answer:
-        """The same for the command line; `strict` lets warnings count as problems."""
+        """The same for the command line; with `strict`, warnings count as problems."""
         bad = self.worst == PROBLEM or (strict and self.worst == WARNING)
         data = {"command": command, "worst": self.worst, "findings": [finding.to_json() for finding in self]}
         return Answer(data, lambda width: page(self.heading, self, width), BAD if bad else FINE)

@@ -1,8 +1,8 @@
-"""What the user's code prints while a command looks at it: aside, on standard error.
+"""What user code prints while a command examines it goes to standard error.
 
-Takes: a stretch of code. Gives: nothing.
-Promises: meanwhile nothing that Python code, C code or a worker process writes to standard output gets there, so that a
-command's answer is all that does; afterwards everything is as it was.
+Takes: a block of code. Gives: nothing.
+Promises: within the block nothing that Python code, C code or a worker process writes reaches standard output, so that
+it has only the command's answer; afterwards everything is as before.
 Not its job: the answer (cli).
 """
 
@@ -14,14 +14,14 @@ import sys
 from collections.abc import Iterator
 
 OUTPUT, ERRORS = 1, 2
-"""File descriptors: what a process is started with, whatever sys.stdout is."""
+"""File descriptors: those a process is started with, whatever sys.stdout is."""
 
 
 @contextlib.contextmanager
 def aside() -> Iterator[None]:
-    """While this lasts, standard output is standard error.
+    """Within the block, standard output is standard error.
 
-    Both the descriptor and Python's own object are turned: a worker that is not forked has an object of its own.
+    Both the descriptor and Python's own object are redirected: a worker that is not forked has an object of its own.
     """
     sys.stdout.flush()
     kept = os.dup(OUTPUT)

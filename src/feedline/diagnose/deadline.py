@@ -1,10 +1,10 @@
-"""An end for code that may not have one: a factory, an import, a `__len__` of the user's.
+"""A time limit for user code that may never end: a factory, an import, a `__len__`.
 
-Takes: seconds. Gives: `TooLong`, raised where the code stands, with that place in words.
-Promises: whatever waits or computes in Python is ended, also if it catches every exception it knows; what was there for
-SIGALRM before is there again afterwards.
-Not its job: samples, which are read in worker processes that can be killed. It cannot end C code that does not come
-back to Python, and it does nothing outside of the main thread, or where somebody else has set an alarm.
+Takes: seconds. Gives: `TooLong`, raised at the line where the code is, with that place in words.
+Promises: whatever waits or computes in Python is ended, even if it catches every exception it knows; the earlier
+handler of SIGALRM is restored afterwards.
+Not its job: samples, which are read in worker processes that can be killed. It cannot end C code that does not return
+to Python, and it does nothing outside of the main thread, or if an alarm is already set.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 from feedline.machine.finalizers import is_within
 
 AGAIN = 1.0
-"""Seconds after which it rings again: `except BaseException` may have caught it. And seconds between looks."""
+"""Seconds until the alarm is repeated: `except BaseException` may have caught it. Also the seconds between looks."""
 
 
 LEAST = 60.0
-"""Seconds that importing and making a dataset may take in any case: half a minute for that is a finding of the doctor's
-("heavy-init"), not a hang, and torch may take as long to import where disks are far away."""
+"""Seconds that importing and making a dataset may always take: half a minute is a finding of the doctor's
+("heavy-init"), not a hang, and importing torch may take as long from a slow disk."""
 
 
 def patience(seconds: float, times: float) -> float:
-    """How long the user's code may take before there is anything to look at: so many times as long as looking takes.
+    """How long user code may take before the examination begins: `times` as long as the examination itself.
 
     >>> patience(1, times=6), patience(20, times=6), patience(float("nan"), times=6)
     (60.0, 120, 60.0)
@@ -39,7 +39,7 @@ def patience(seconds: float, times: float) -> float:
 
 
 class TooLong(BaseException):
-    """The time is over. No `Exception`: those are caught by people who retry."""
+    """The time is over. This is no `Exception`: code that retries would catch it."""
 
     def __init__(self, seconds: float, place: str) -> None:
         super().__init__(f"not done after {seconds:.0f} s; it was at {place}")
@@ -49,7 +49,7 @@ class TooLong(BaseException):
 
 @contextlib.contextmanager
 def within(seconds: float, look: Callable[[FrameType | None], None] | None = None) -> Iterator[None]:
-    """End what is done here after so long; until then `look` may every second, and end it, too.
+    """End the block after that many seconds; until then `look` is called every second, and may end it, too.
 
     >>> import time
     >>> try:
@@ -64,7 +64,7 @@ def within(seconds: float, look: Callable[[FrameType | None], None] | None = Non
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if _comes_or_goes(frame) or is_within(frame):  # it rings again soon
+        if _comes_or_goes(frame) or is_within(frame):  # the alarm is repeated soon
             return
         if look is None or time.monotonic() >= until:
             raise TooLong(seconds, place_of(frame))
@@ -81,7 +81,7 @@ def within(seconds: float, look: Callable[[FrameType | None], None] | None = Non
 
 
 def _comes_or_goes(frame: FrameType | None) -> bool:
-    """Is `within` just being entered or left? Raised there, the alarm would not be stopped."""
+    """Is `within` just being entered or left? If the error were raised there, the alarm would not be stopped."""
     if frame is not None and frame.f_code.co_filename == contextlib.__file__:
         return True
     while frame is not None:

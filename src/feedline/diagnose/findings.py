@@ -1,7 +1,7 @@
-"""A finding: what was looked at, how it stands, and what to do about it. Plain data.
+"""A finding: what was checked, the result, and what to do about it. Plain data.
 
-Takes: what a check saw. Gives: `Finding`, which preflight and the doctor both give; the worst of several.
-Promises: frozen; `to_json` holds nothing that JSON cannot write, whatever the evidence was.
+Takes: what a check saw. Gives: `Finding`, the result of both preflight and the doctor; the worst of several.
+Promises: frozen; `to_json` gives only what JSON can write, whatever the evidence was.
 Not its job: how a finding looks on a screen (rendering).
 """
 
@@ -16,13 +16,13 @@ from typing import Any
 from feedline.errors.checks import check_choice
 
 OK, NOTE, WARNING, PROBLEM = SEVERITIES = ("ok", "note", "warning", "problem")
-"""From good to bad. ok: as it should be. note: worth knowing, nothing to do for feedline itself. warning: it works, but
-slower or with less room than it could. problem: it will fail."""
+"""From good to bad. ok: as it should be. note: worth knowing, but feedline works well without a change. warning: it
+works, but slower or with less room than possible. problem: it will fail."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was checked.
 
     >>> finding = Finding("open-files", "warning", "64 open files allowed", {"soft": 64, "hard": 4096})
     >>> finding.to_json()["evidence"]
@@ -30,10 +30,10 @@ class Finding:
     """
 
     id: str
-    """Stays the same from version to version, for scripts."""
+    """The same in every version, for scripts."""
     severity: str
     title: str
-    """One line, with the numbers that matter."""
+    """One line, with the important numbers."""
     evidence: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What was measured, by name."""
     explanation: str = ""
@@ -58,7 +58,7 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> str:
-    """The severity of the worst; "ok" if there are none.
+    """The worst severity; "ok" if there are no findings.
 
     >>> worst([Finding("a", "ok", "fine"), Finding("b", "note", "so so")])
     'note'
@@ -67,7 +67,7 @@ def worst(findings: Iterable[Finding]) -> str:
 
 
 def as_plain(value: Any) -> Any:
-    """The same for JSON: NumPy's numbers and arrays as Python's, tuples and sets as lists, anything else as text.
+    """The same for JSON: NumPy's numbers and arrays become Python's, tuples and sets lists, anything else text.
 
     >>> as_plain({1: (2.5, float("nan"))})
     {'1': [2.5, 'nan']}
@@ -78,7 +78,7 @@ def as_plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Real):
         number = float(value)
-        return number if math.isfinite(number) else str(number)  # JSON has no word for it
+        return number if math.isfinite(number) else str(number)  # JSON has no such number
     if isinstance(value, Mapping):
         return {str(key): as_plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

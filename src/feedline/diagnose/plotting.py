@@ -1,8 +1,8 @@
-"""Pictures by matplotlib (feedline[plot]): our looks, and what a file of one holds.
+"""Pictures by matplotlib (feedline[plot]): our style, and the bytes of a picture's file.
 
 Takes: a path, then a figure. Gives: `check_plot`, `looks` to draw under, `figure` to draw on, `encoded` for the file.
-Promises: matplotlib is imported when something is drawn, not before; the same figure gives the same bytes as SVG (with
-one version of matplotlib); readable on light and dark pages, and by those who do not see all colours; words stay words.
+Promises: matplotlib is imported only when something is drawn; the same figure gives the same bytes as SVG (with one
+version of matplotlib); readable on light and dark pages, and by colour-blind people; text stays text.
 Not its job: what is drawn (tune.picture, bench.picture, docs/).
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
-"""Okabe and Ito's."""
+"""The palette of Okabe and Ito."""
 GROUND, INK, FAINT, RULE, PALE = "#fbfaf7", "#20242a", "#62686f", "#dddad2", "#e6e3db"
 LOOKS = {
     "axes.axisbelow": True,
@@ -56,16 +56,16 @@ LOOKS = {
 
 
 def check_plot(path: Any) -> str | None:
-    """The file of --plot; not after minutes of measuring is said that it cannot be drawn."""
+    """The file of --plot; if it cannot be drawn, that is reported now, and not after minutes of measuring."""
     plot = check_file("--plot", path)
-    if plot is not None and find_spec("matplotlib") is None:  # importing it would weigh on every forked worker
+    if plot is not None and find_spec("matplotlib") is None:  # importing it would make every forked worker larger
         raise OptionError("--plot needs matplotlib, which is not installed; pip install 'feedline[plot]' brings it")
     return plot
 
 
 @contextmanager
 def looks() -> Iterator[None]:
-    """Whatever the user's own settings of matplotlib are, they are not asked, and stay as they are."""
+    """Within the block our settings of matplotlib apply; the user's are ignored, and not changed."""
     matplotlib = extra("matplotlib", "plot", "pictures")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -74,7 +74,7 @@ def looks() -> Iterator[None]:
 
 
 def figure(title: str, width: float, height: float) -> Figure:
-    """An empty one with a title, so many CSS pixels large. It is matplotlib's own, and needs no display."""
+    """An empty figure with a title; its size is in CSS pixels. It is matplotlib's own, and needs no display."""
     inches = (width / 96, height / 96)
     made: Figure = extra("matplotlib.figure", "plot", "pictures").Figure(inches, layout="constrained")
     made.suptitle(title, x=0.015, ha="left", parse_math=False)
@@ -83,10 +83,10 @@ def figure(title: str, width: float, height: float) -> Figure:
 
 @looks()
 def encoded(drawn: Figure, path: str = "picture.svg") -> bytes:
-    """What is to be written to that path: SVG if the name ends so, else PNG."""
+    """The bytes to write to that path: SVG if the name ends in .svg, else PNG."""
     file = io.BytesIO()
     with warnings.catch_warnings():
-        # A dataset may be called 사진. matplotlib's font has no such letters, but whoever shows an SVG file has.
+        # A dataset may be named 사진. matplotlib's font has no such letters, but programs that show an SVG file do.
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         if path.lower().endswith(".svg"):
             about = {"Title": drawn.get_suptitle(), "Creator": None, "Date": None}

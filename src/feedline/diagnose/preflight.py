@@ -1,8 +1,8 @@
 """Preflight: does this machine or container offer what loading needs?
 
-Takes: the loading that is planned, if it is known. Gives: `Findings`, one or more for each check, in a fixed order.
-Promises: looks and tries, changes nothing, leaves nothing behind; torch is not imported and CUDA not initialised; takes
-well under a second, of which most is the trial; a check that fails itself is a finding, not an exception.
+Takes: the planned loading, if it is known. Gives: `Findings`, one or more for each check, in a fixed order.
+Promises: it looks and tries, changes nothing, leaves nothing behind; torch is not imported and CUDA not initialised; it
+takes well under a second, most of it for the trial; a check that fails is a finding, not an exception.
 Not its job: the dataset (doctor), speed (tune), the screen (rendering).
 """
 
@@ -58,14 +58,14 @@ def preflight(
 ) -> Findings:
     """What this machine or container offers for loading, and what to change.
 
-    Call it in the training script to have that process looked at (threads, CUDA), or run `feedline preflight`.
+    Call it in the training script to check that process (threads, CUDA), or run `feedline preflight`.
 
     Args:
         num_workers: as planned; None: one for each CPU that can be used.
         prefetch_factor: as planned; None: 2, as in DataLoader.
         batch_bytes: the size of a batch; with it, memory is checked for all batches that exist at once.
-        trial: also load two batches with a worker process, in a process apart (0.3 s).
-        cuda: also ask torch for its GPUs, in a process apart (as long as `import torch` takes).
+            trial: also load two batches with a worker process, in a separate process (0.3 s).
+            cuda: also ask torch for its GPUs, in a separate process (as long as `import torch` takes).
 
     >>> findings = preflight(num_workers=1, batch_bytes=1 << 20, trial=False)
     >>> findings[0].id
@@ -95,7 +95,7 @@ def _slow(with_trial: bool, with_cuda: bool) -> list[Check]:
 
 
 def _guarded(check: Check, plan: WorkerPlan) -> Iterator[Finding]:
-    """An unusual system must not keep the other checks from speaking."""
+    """An unusual system that makes one check fail must not stop the other checks."""
     try:
         yield from check(plan)
     except Exception as error:

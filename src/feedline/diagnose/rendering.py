@@ -1,7 +1,7 @@
-"""How findings look: lines with a style, then ink.
+"""How findings look: lines with a style, then colours.
 
-Takes: findings and a width. Gives: lines of text; and those as one string, coloured where the stream is a terminal and
-rich is installed (`pip install feedline[cli]`), plain otherwise; `write`, which writes them.
+Takes: findings and a width. Gives: lines of text; these as one string, coloured if the stream is a terminal and rich
+is installed (`pip install feedline[cli]`), plain otherwise; `write`, which writes them.
 Promises: the same words with and without rich; lines to paste are never broken; NO_COLOR and TERM=dumb are respected.
 Not its job: what is found (preflight, doctor), when it is printed (cli).
 """
@@ -20,7 +20,7 @@ from feedline.errors import FeedlineError
 from feedline.observe.terminal import refused
 
 WIDEST, NARROWEST = 100, 40
-"""Columns: longer lines are hard to read; in fewer there is no room for words beside the labels."""
+"""Columns: longer lines are hard to read; with fewer there is no room for words next to the labels."""
 _LABEL = max(map(len, SEVERITIES)) + 2
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
 
@@ -35,12 +35,12 @@ class PageLine(NamedTuple):
 
 
 def width_of_terminal() -> int:
-    """How wide a page may be."""
+    """The width of a page."""
     return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
 
 
 def page(heading: str, findings: Sequence[Finding], width: int) -> list[PageLine]:
-    """Heading, every finding, and the sum.
+    """Heading, every finding, and the summary.
 
     >>> for line in page("a look", [Finding("clock", "ok", "The clock runs")], 60):
     ...     print((line.label + line.text).rstrip())
@@ -59,7 +59,7 @@ def page(heading: str, findings: Sequence[Finding], width: int) -> list[PageLine
 
 
 def _printable(text: str) -> str:
-    """What comes from the user's data and errors must not steer the terminal.
+    """The text without control characters: the user's data and errors must not control the terminal.
 
     >>> _printable("a\x1b[31m b")
     'a�[31m b'
@@ -103,8 +103,8 @@ def plain(lines: Iterable[PageLine]) -> str:
 
 
 def painted(lines: Iterable[PageLine], stream: TextIO) -> str:
-    """The lines as one string, in ink that fits the stream."""
-    # Without colours, nor bold: rich would keep bold under NO_COLOR, and takes 0.1 s to import.
+    """The lines as one string, in colours that fit the stream."""
+    # Neither colours nor bold: rich would keep bold with NO_COLOR, and takes 0.1 s to import.
     if refused() or not (stream.isatty() or os.environ.get("FORCE_COLOR")):
         return plain(lines)
     try:
@@ -112,7 +112,7 @@ def painted(lines: Iterable[PageLine], stream: TextIO) -> str:
         text: Any = importlib.import_module("rich.text")
     except ImportError:
         return plain(lines)
-    # Captured, not printed: rich would answer a closed pipe with an exit code of its own.
+    # Captured, not printed: for a closed pipe, rich would end with an exit code of its own.
     ink = console.Console(file=stream, soft_wrap=True)
     with ink.capture() as captured:
         for line in lines:
@@ -121,19 +121,19 @@ def painted(lines: Iterable[PageLine], stream: TextIO) -> str:
 
 
 def write(text: str, stream: TextIO) -> None:
-    """Out with it, in the characters that the stream knows; a reader that has gone away changes nothing."""
+    """Write a text in the characters that the stream supports; a reader that has gone away changes nothing."""
     try:
         stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"))
         stream.flush()
     except BrokenPipeError:
-        _drop_rest(stream)  # whoever read has seen enough
+        _drop_rest(stream)  # the reader has closed the pipe
     except OSError as error:  # a full disk, say
         _drop_rest(stream)
         raise FeedlineError(f"the answer could not be written: {error}") from error
 
 
 def _drop_rest(stream: TextIO) -> None:
-    """Python would try once more at its end, and complain."""
+    """Discard the rest: Python would try to write it at exit, and complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

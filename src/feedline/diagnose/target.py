@@ -1,8 +1,8 @@
-"""The thing a command is about: `pkg.module:name`, `path/to/script.py:name`, or a script with just one of the kind.
+"""The target of a command: `pkg.module:name`, `path/to/script.py:name`, or a script with only one candidate.
 
-Takes: words of the command line, or an object. Gives: a dataset or loader, and what its construction took.
-Promises: whatever goes wrong (no such module, an import that fails, a name that is nothing to load) is an OptionError
-of one sentence that says what there is instead.
+Takes: words of the command line, or an object. Gives: a dataset or loader, and what making it took.
+Promises: whatever goes wrong (no such module, an import that fails, a name that cannot be loaded from) is an
+OptionError of one sentence that says what exists instead.
 Not its job: what is done with it (doctor, tune).
 """
 
@@ -30,7 +30,7 @@ GUARD = (
     "makes the dataset or loader above that."
 )
 TARGET = "pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
-"""For the help of commands."""
+"""Text for the help of commands."""
 
 
 _scripts: dict[str, ModuleType] = {}
@@ -38,7 +38,7 @@ _scripts: dict[str, ModuleType] = {}
 
 @dataclass(frozen=True)
 class Construction:
-    """What it took to make a dataset."""
+    """What making a dataset took."""
 
     name: str
     seconds: float
@@ -69,7 +69,7 @@ def loaded(target: str) -> Any:
 
 
 def loaded_within(target: str, seconds: float) -> Any:
-    """The same, for whoever cannot wait for ever: an import that takes longer, or that trains, is a FeedlineError."""
+    """The same with a time limit: an import that takes longer, or that trains, is a FeedlineError."""
     try:
         with within(seconds, Watch()):
             return loaded(target)
@@ -78,12 +78,12 @@ def loaded_within(target: str, seconds: float) -> Any:
     except Trains as found:
         words = f"{where(target)} goes through a loader while it is imported, at {found.place}"
         ended = OptionError(f"{words}. {GUARD}")
-    raise ended  # here: with what was caught, it would keep the script's variables, and its loader's workers
+    raise ended  # raised here: with the caught error, it would keep the script's variables and its loader's workers
 
 
 @contextlib.contextmanager
 def as_if_run(target: str, arguments: Sequence[str]) -> Iterator[None]:
-    """While this lasts, `sys.argv` is the script's own, as `python train.py --lr 0.1` gives it, and not the command's.
+    """Within the block `sys.argv` is the script's own, as `python train.py --lr 0.1` gives it, and not the command's.
 
     >>> with as_if_run("train.py:loader", ["--lr", "0.1"]):
     ...     sys.argv
@@ -122,13 +122,13 @@ def _module(name: str) -> ModuleType:
 def _script(path: str) -> ModuleType:
     if not os.path.isfile(path):
         raise OptionError(f"there is no file {path!r}")
-    known = _scripts.get(os.path.abspath(path))  # named twice (--against): it is run once
+    known = _scripts.get(os.path.abspath(path))  # a script named twice (--against) runs once
     if known is not None and sys.modules.get(known.__name__) is known:
         return known
     name = os.path.splitext(os.path.basename(path))[0]
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # as with python script.py; workers find it so, too
+        sys.path.insert(0, folder)  # as with python script.py; workers find it in the same way
     if name in sys.modules or not name.isidentifier():
         name = f"feedline_target_{abs(hash(os.path.abspath(path)))}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -151,7 +151,7 @@ def _ended(error: SystemExit) -> str:
 
 
 def _only(module: ModuleType, where: str) -> Any:
-    """The one loader there is, or the one dataset."""
+    """The only loader, or the only dataset."""
     found = _candidates(module)
     loaders = [name for name in found if is_loader(getattr(module, name))]
     chosen = loaders or found
@@ -174,7 +174,7 @@ def _candidates(module: ModuleType) -> list[str]:
 
 
 def is_loader(value: Any) -> bool:
-    """A loader of ours or torch's."""
+    """Is it a loader of ours or torch's?"""
     return any(kind.__name__ == "DataLoader" for kind in type(value).__mro__)
 
 
@@ -186,7 +186,7 @@ def _is_dataset(value: Any) -> bool:
 
 
 def constructed(what: Any) -> tuple[Any, Construction | None]:
-    """The dataset or loader itself, or what the factory makes; then also what that took."""
+    """The dataset or loader itself, or what the factory makes; in that case also what making it took."""
     if _is_dataset(what) or not callable(what):
         return what, None
     name = getattr(what, "__qualname__", type(what).__qualname__)

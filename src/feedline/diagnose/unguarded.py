@@ -1,9 +1,9 @@
-"""A script that trains when it is imported, because it has no `if __name__ == "__main__":`, and how that is noticed.
+"""A script that trains when it is imported, because it has no `if __name__ == "__main__":`, and how that is detected.
 
-Takes: a look now and then, while the script is imported. Gives: `Trains`, raised where the script stands.
-Promises: nothing of the script's, of torch's or of ours is changed: iterators of loaders are found as Python's garbage
-collector knows them (30 ms a look). A loader that only a batch or two are taken from is none of its business.
-Not its job: how often is looked (deadline), what is said (target).
+Takes: regular looks while the script is imported. Gives: `Trains`, raised at the script's current line.
+Promises: nothing in the script, in torch or in feedline is changed: iterators of loaders are found through Python's
+garbage collector (30 ms a look). A loader from which only a batch or two are taken is ignored.
+Not its job: how often it looks (deadline), the message (target).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from feedline.errors.foreign import ask
 from feedline.supervise.walking import is_a
 
 MOVES = 3
-"""Looks that see a loader further on than the look before: then it is more than a quick sum over a small dataset."""
+"""How many looks must each see a loader further than the look before: a quick sum over a small dataset is fewer."""
 FEW = 2
-"""Batches that somebody may take to see their shape."""
+"""Batches that a script may take to see their shape."""
 
 
 class Trains(BaseException):
-    """The script goes through a loader. No `Exception`: a training loop may catch those, and go on."""
+    """The script iterates a loader. This is no `Exception`: a training loop may catch those, and continue."""
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
@@ -40,7 +40,7 @@ class Watch:
         self._moves = 0
 
     def __call__(self, frame: FrameType | None) -> None:
-        """Look once; raise if loaders move on, look after look."""
+        """Look once; raise if loaders advance from look to look."""
         given = {id(each): batches for each in _iterators() if (batches := _given(each)) > FEW}
         self._moves += any(self._before.get(each) != batches for each, batches in given.items())
         self._before = given
@@ -49,7 +49,7 @@ class Watch:
 
 
 def _iterators() -> list[Any]:
-    """Those of loaders, ours and torch's, that are alive."""
+    """The iterators of loaders, ours and torch's, that are alive."""
     kinds: list[type] = [BatchIterator]
     torchs = sys.modules.get("torch.utils.data.dataloader")
     if isinstance(base := ask(torchs, "_BaseDataLoaderIter"), type):
@@ -66,15 +66,15 @@ def _iterators() -> list[Any]:
 
 
 def _given(iterator: Any) -> int:
-    """So many batches."""
+    """The number of batches it has given."""
     try:
         return int(iterator.flow().batches if is_a(type(iterator), BatchIterator) else iterator._num_yielded)
-    except Exception:  # half made
+    except Exception:  # the iterator is not completely made yet
         return 0
 
 
 def _top_level(frame: FrameType | None) -> FrameType | None:
-    """Where the script itself stands: what is to be guarded is there."""
+    """The line of the script itself: the guard belongs there."""
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     return frame

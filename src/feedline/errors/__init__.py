@@ -1,25 +1,25 @@
-"""Every error feedline raises of its own, in one tree.
+"""Every error that feedline itself raises, in one tree.
 
     FeedlineError
     ├── OptionError (ValueError)            an option is wrong; the message names it and what would be right
     │   └── OptionTypeError (TypeError)     …it has the wrong type
     ├── CollateError (RuntimeError)         samples do not fit into one batch; names field, sample and shapes
-    │   └── CollateTypeError (TypeError)    …because of a value no batch can be made of
+    │   └── CollateTypeError (TypeError)    …because of a value that cannot be in a batch
     ├── StateError (ValueError)             a saved state cannot be continued here; names the difference
     ├── ShippingError (TypeError)           something cannot travel to a worker; named by attribute path
-    ├── MemoryShortage (MemoryError)        memory for a batch could not be had
+    ├── MemoryShortage (MemoryError)        the system refused memory for a batch
     ├── MissingPackage (ImportError)        something needs a package that is not installed; says which, and how to
-    ├── SourceError (RuntimeError)          data cannot be read from where it lives; names the table, file, host or key
+    ├── SourceError (RuntimeError)          data cannot be read from its source; names the table, file, host or key
     ├── TooManyErrors (RuntimeError)        more samples failed than `max_errors` allows
     └── WorkerError (RuntimeError)          what happened to a worker
         ├── WorkerDied                      it was killed or left
         ├── WorkerTimeout (TimeoutError)    nothing came within `timeout` seconds
         │   └── StalledSample               a sample that was stuck in one worker after another
-        └── RemoteError                     an exception of the user's code that cannot be rebuilt here; its class
-                                            is made on the spot, with the original's name
+        └── RemoteError                     an exception of user code that cannot be rebuilt here; its class is
+                                            made for it, with the original's name
 
-An exception raised by the user's own code (dataset, collate_fn, sampler, worker_init_fn) keeps its type. It gets a
-note saying where it happened and, if that was another process, that process's traceback as its cause.
+An exception raised by user code (dataset, collate_fn, sampler, worker_init_fn) keeps its type. It gets a note that says
+where it happened and, if that was another process, that process's traceback as its cause.
 Not its job: deciding what happens after an error (supervise).
 """
 
@@ -31,7 +31,7 @@ from feedline.errors.masking import masked
 
 
 class FeedlineError(Exception):
-    """Everything feedline raises on its own account. No password or key that an address has is in its text."""
+    """Every error that feedline itself raises. Its text never has a password or key from an address."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*(masked(each) if isinstance(each, str) else each for each in args), **more)
@@ -50,7 +50,7 @@ class CollateError(FeedlineError, RuntimeError):
 
 
 class CollateTypeError(CollateError, TypeError):
-    """A sample holds something that no batch can be made of."""
+    """A sample holds a value that cannot be in a batch."""
 
 
 class StateError(FeedlineError, ValueError):
@@ -58,7 +58,7 @@ class StateError(FeedlineError, ValueError):
 
 
 class ShippingError(FeedlineError, TypeError):
-    """The dataset, or something with it, cannot be sent to a worker process."""
+    """The dataset, or something sent with it, cannot be sent to a worker process."""
 
 
 class MemoryShortage(FeedlineError, MemoryError):
@@ -66,7 +66,7 @@ class MemoryShortage(FeedlineError, MemoryError):
 
 
 class MissingPackage(FeedlineError, ImportError):
-    """What was asked for needs a package that is not installed."""
+    """A feature needs a package that is not installed."""
 
 
 class SourceError(FeedlineError, RuntimeError):
@@ -82,7 +82,7 @@ class WorkerError(FeedlineError, RuntimeError):
 
 
 class WorkerDied(WorkerError):
-    """A worker process ended without having been told to."""
+    """A worker process ended without being told to."""
 
 
 class WorkerTimeout(WorkerError, TimeoutError):
@@ -94,11 +94,11 @@ class StalledSample(WorkerTimeout):
 
 
 class RemoteError(WorkerError):
-    """Stands for a worker's exception that could not be sent; subclasses carry the original's name."""
+    """Replaces a worker's exception that could not be sent; subclasses have the original's name."""
 
 
 class WorkerTraceback(Exception):
-    """The cause of a re-raised exception: the traceback as the worker saw it."""
+    """The cause of a re-raised exception: the traceback in the worker."""
 
     def __init__(self, text: str) -> None:
         self.text = masked(text)
@@ -109,7 +109,7 @@ class WorkerTraceback(Exception):
 
 
 def noted(error: BaseException) -> str:
-    """What a source of ours has noted of the record at which it was raised: its key, its offset; "" if nothing.
+    """What one of our sources noted about the record at which the error was raised: its key, its offset; "" if nothing.
 
     >>> error = ValueError()
     >>> add_note(error, "feedline: at the row with id = 7")
@@ -128,8 +128,8 @@ def add_note(error: BaseException, note: str) -> None:
         notes = []
         try:
             error.__notes__ = notes  # type: ignore[attr-defined, unused-ignore]
-        except Exception:  # an exception that cannot be written to, such as a frozen dataclass, goes without
+        except Exception:  # no attribute can be set on some exceptions, such as frozen dataclasses: they get no note
             return
-    note = masked(note)  # an address, a description, a row
-    if note not in notes:  # one object may be raised again and again
+    note = masked(note)  # it may hold an address, a description, a row
+    if note not in notes:  # one object may be raised several times
         notes.append(note)

@@ -1,7 +1,7 @@
-"""Single values, checked: the sentences in which every option is refused.
+"""Checks of single values: the sentences with which every option is refused.
 
-Takes: an option's name and value. Gives: the value, or an `OptionError` naming the option and what would be right.
-Not its job: which options there are (options), and which exclude each other.
+Takes: an option's name and value. Gives: the value, or an `OptionError` that names the option and what would be right.
+Not its job: which options exist (options), and which exclude each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
 
 
 def check_seed(value: Any) -> int:
-    """A seed: what an int64 can hold."""
+    """A seed: an integer that fits into an int64."""
     seed = check_whole("seed", value, least=0, otherwise=" and below 2**63")
     if seed >= 1 << 63:
         raise OptionError(f"seed must be below 2**63; got {seed}")
@@ -33,7 +33,7 @@ def check_seed(value: Any) -> int:
 
 
 def check_number(name: str, value: Any) -> float:
-    """A number, whole or not."""
+    """A number, integer or not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionTypeError(f"{name} must be a number; got {value!r}")
     return float(value)
@@ -54,7 +54,7 @@ def check_function(name: str, value: Any) -> Any:
 
 
 def check_seconds(name: str, value: Any, zero: str) -> float:
-    """A number of seconds; `zero` says what 0 means, if anything (whoever asks refuses it otherwise)."""
+    """A number of seconds; `zero` says what 0 means (if 0 means nothing, the caller refuses it)."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionTypeError(f"{name} must be a number of seconds; got {value!r}")
     seconds = float(value)
@@ -74,7 +74,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_file(name: str, value: Any) -> str | None:
-    """The path of a file that can be written to, or None; not after hours, when there is something to write."""
+    """The path of a file that can be written to, or None; checked now, not hours later at the first write."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):

@@ -1,6 +1,6 @@
-"""Numbers with the word for what is counted.
+"""Numbers with the noun for what is counted.
 
-Takes: a number and a word. Gives: both, in the form that fits. Not its job: sentences.
+Takes: a number and a noun. Gives: both, in the singular or plural that fits. Not its job: sentences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def counted(count: int, word: str) -> str:
 
 
 def several(word: str) -> str:
-    """The word for more than one.
+    """The plural of a noun.
 
     >>> several("class"), several("batch"), several("epoch"), several("entry")
     ('classes', 'batches', 'epochs', 'entries')

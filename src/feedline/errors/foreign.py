@@ -1,8 +1,8 @@
-"""Asking an object of the user's for something that it may not have, and may fail to say.
+"""Asking a user's object for an attribute that it may not have, or that may fail.
 
-Takes: any object. Gives: an attribute, or what stands for none. Promises: whatever the object does when it is asked (a
-`__getattr__` that raises KeyError, a property that fails), it does not reach the user's loop: the interest is ours.
-Not its job: methods that the user's contract with us says we call.
+Takes: any object. Gives: an attribute, or a default. Promises: whatever the object does when it is asked (a
+`__getattr__` that raises KeyError, a property that fails), no error reaches the user's loop: only we wanted to know.
+Not its job: methods that the user has agreed to have called.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NOTHING = object()
 
 
 def ask(thing: Any, name: str, default: Any = None) -> Any:
-    """The attribute; `default` if there is none, or it cannot be had.
+    """The attribute; `default` if there is none, or if reading it fails.
 
     >>> class Batch(dict):
     ...     __getattr__ = dict.__getitem__
@@ -27,7 +27,7 @@ def ask(thing: Any, name: str, default: Any = None) -> Any:
 
 
 def has(thing: Any, name: str) -> bool:
-    """Can the attribute be had?
+    """Does the attribute exist, and can it be read?
 
     >>> has([], "append"), has([], "add")
     (True, False)

@@ -1,12 +1,12 @@
-"""Addresses and other texts without the passwords, keys and signatures in them: the one place that takes these out.
+"""Addresses and other texts without the passwords, keys and signatures in them: the one place that removes these.
 
-Takes: a text that may be shown: a message, a description, an address that the user gave. Gives: the same with *** where
-something secret was.
-Promises: what stands where secrets stand is not shown: between user and host of a URL (also with @, : or / in it, which
-should be %40, %3A, %2F), behind names such as `password`, `sig` or `X-Amz-Signature` in its query, in libpq's
-`host=… password=…` (also with commas and quotes in it), in `AWS_SECRET_ACCESS_KEY=…`, in headers. It may take out too
-much; what it does not know stays.
-Not its job: where a driver repeats a password without such a name (sql.database knows it, and takes it out).
+Takes: a text to be shown: a message, a description, an address that the user gave. Gives: the same with *** in the
+place of secrets.
+Promises: nothing is shown at the places where secrets are: between user and host of a URL (also with @, : or / in it,
+which should be %40, %3A, %2F), after names such as `password`, `sig` or `X-Amz-Signature` in its query, in libpq's
+`host=… password=…` (also with commas and quotes in it), in `AWS_SECRET_ACCESS_KEY=…`, in headers. It may remove too
+much; a secret at an unknown place stays.
+Not its job: a driver that repeats a password without such a name (sql.database knows the password, and removes it).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _NAME = (
     r"(?:[\w.-]{0,60}(?:password|passwd|passphrase|secret|credential|access[_-]?key|account[_-]?key|api[_-]?key"
     r"|private[_-]?key|(?:access|session|security|auth|api|refresh|bearer|hf|sas)[_-]?token)[\w.-]{0,60})"
 )
-"""Of an option or a variable. Not every token is one: a text has `pad_token` and `max_tokens`."""
+"""Names of options or variables. Not every "token" is a secret: texts have `pad_token` and `max_tokens`."""
 _QUERY_NAME = rf"(?:{_NAME}|[\w.-]{{0,60}}(?:token|signature)|sig|sas|key|pwd|awsaccesskeyid)"
 _OTHER = r"[,;&]\s?['\"]?[\w.-]{1,60}['\"]?\s?[=:]"
 _VALUE = (
-    # With what is glued to its end: a quote inside a password that nobody has escaped. A bare one has whatever is no
-    # space: commas and quotes, too, unless another name comes after them; at its very end they belong to the text.
+    # Including what follows a closing quote directly: the quote may be part of a password that was not escaped. A value
+    # without quotes ends at a space; it includes commas and quotes, unless another name follows, but not at its end.
     rf"""(?:'(?:[^'\\]|\\.)*'?[^\s,;&)}}\]'"]*'?|"(?:[^"\\]|\\.)*"?[^\s,;&)}}\]'"]*"?"""
     rf"""|(?:(?!{_OTHER})\S)*[^\s,;&)}}\]'"])"""
 )
 _QUOTE = r"['\"](?=\w)"
-"""Inside a word, not around one."""
+"""A quote inside a word, not around it."""
 
-# Each name and what is before a host have a greatest length: or a long text could take the square of its time.
+# Each name, and the part before a host, has a maximum length: otherwise a long text could take quadratic time.
 _PATTERNS = [
-    # Between user and host, to the last @ of the word. A port and a path with @ look the same, and are taken out, too.
+    # Between user and host, to the last @ of the word. A port and a path with @ look the same, and are removed, too.
     (re.compile(rf"(\w://[^\s/?#:@'\"<>]{{0,300}}):(?:[^\s'\"<>]|{_QUOTE}){{0,300}}@"), rf"\1:{MASK}@"),
     (re.compile(r"(\bhttps?://)[^\s/?#:'\"<>]{1,300}@", re.IGNORECASE), rf"\1{MASK}@"),
     (re.compile(rf"([?&;]{_QUERY_NAME}=)[^&;#\s'\"<>]*", re.IGNORECASE), rf"\1{MASK}"),
@@ -50,7 +50,7 @@ _WHOLE = re.compile(r"^([a-z][\w+.-]*://[^/?#:@]*):(.*)@", re.IGNORECASE | re.DO
 
 
 def masked(text: str) -> str:
-    """Any text that is shown.
+    """Any text, without secrets.
 
     >>> masked("could not connect to postgresql://ann:p@ss@host/shop (AWS_SECRET_ACCESS_KEY=abc/def)")
     'could not connect to postgresql://ann:***@host/shop (AWS_SECRET_ACCESS_KEY=***)'
@@ -63,7 +63,7 @@ def masked(text: str) -> str:
 
 
 def address(where: object) -> str:
-    """A text that is an address and nothing else: here a password may also have spaces and quotes.
+    """A text that is only an address: here a password may also have spaces and quotes.
 
     >>> address("postgresql://ann:my 'own@host/shop"), address("s3://bucket/prefix")
     ('postgresql://ann:***@host/shop', 's3://bucket/prefix')
@@ -72,7 +72,7 @@ def address(where: object) -> str:
 
 
 def file_name(where: str) -> str:
-    """What a file is called: a URL without what is secret, a path as it is.
+    """The name of a file: a URL without secrets, a path unchanged.
 
     >>> file_name("https://host/a.tar?sig=abc"), file_name("/data/token=7/secret=8/a.tar")
     ('https://host/a.tar?sig=***', '/data/token=7/secret=8/a.tar')
@@ -81,7 +81,7 @@ def file_name(where: str) -> str:
 
 
 def without(text: str, options: Mapping[str, object]) -> str:
-    """What a driver says of the options that it was given, without those that are secret by their name.
+    """A driver's message about its options, without the values that are secret by their name.
 
     >>> without("'hush!' is no key", {"secret_access_key": "hush!", "region": "no"})
     "'***' is no key"

@@ -1,6 +1,6 @@
-"""Packages that only some need: imported where they are used, and missed in words that help.
+"""Optional packages: imported where they are used; if one is missing, the error says what to install.
 
-Takes: a module's name, the extra of feedline that brings it, what it is wanted for. Gives: the module.
+Takes: a module's name, the extra of feedline that installs it, what it is needed for. Gives: the module.
 Not its job: which of several packages to prefer.
 """
 
@@ -13,7 +13,7 @@ from feedline.errors import MissingPackage
 
 
 def extra(module: str, name: str, wanted_for: str) -> Any:
-    """Import a module that `pip install feedline[name]` brings.
+    """Import a module that `pip install feedline[name]` installs.
 
     >>> extra("math", "images", "pictures").floor(2.5)
     2
@@ -28,7 +28,7 @@ pip install 'feedline[images]' brings it
     except ImportError as error:
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
-            raise  # it is there, and something is wrong with it
+            raise  # the module is installed, but something in it fails
         raise MissingPackage(
             f"{wanted_for}: the package {package} is not installed; pip install 'feedline[{name}]' brings it",
             name=package,

@@ -1,1 +1,1 @@
-"""Seeing what a loader does: counted always (meter), written down span by span when asked (recording)."""
+"""Seeing what a loader does: counts are always kept (meter), single spans only on request (recording)."""

@@ -1,7 +1,7 @@
 """Numbers in Prometheus' text format.
 
-Takes: metrics and labels. Gives: text. Promises: what it gives can be parsed, whatever the labels' values are.
-Not its job: which numbers there are (stats), serving them.
+Takes: metrics and labels. Gives: text. Promises: the text can be parsed, whatever the labels' values are.
+Not its job: which numbers exist (stats), serving them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Metric(NamedTuple):
 
 
 def exposition(metrics: Iterable[Metric], labels: Mapping[str, str]) -> str:
-    """All of them, with these labels besides their own.
+    """All metrics, with these labels besides their own.
 
     >>> print(exposition([Metric("epoch", "gauge", "The latest.", ((3, {}),))], {"loader": 'a "b"'}), end="")
     # HELP feedline_epoch The latest.

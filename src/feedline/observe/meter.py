@@ -1,6 +1,6 @@
-"""Where an epoch's time goes, counted as it runs.
+"""Where an epoch's time goes, counted while it runs.
 
-Takes: the moments at which the user asks for a batch and gets it, and what workers have spent. Gives: `EpochStats`.
+Takes: the moments at which the user asks for a batch and gets it, and the workers' times. Gives: `EpochStats`.
 Promises: two clock calls and a few additions a batch: 0.5 µs in the loop, and as much in a worker.
 Not its job: what happened when (recording), the workers' memory (supervise).
 """
@@ -15,29 +15,29 @@ from feedline.messages.progress import COLLATED, FETCHED, SENT, Row, clock
 from feedline.observe.stats import EpochStats
 
 WEIGHED = 64
-"""From this batch on only every Nth is weighed: walking through a batch of many leaves takes some time."""
+"""After the first two, only every Nth batch is measured: walking through a batch of many leaves takes time."""
 
 
 class Spent(NamedTuple):
-    """Nanoseconds workers have spent since they were started, over all of them."""
+    """Nanoseconds that all workers together have spent since they started."""
 
     fetching: int = 0
     collating: int = 0
     sending: int = 0
 
     def minus(self, before: Spent) -> Spent:
-        """Since then."""
+        """The time spent since `before`."""
         return Spent(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 def spent_by(rows: Iterable[Row]) -> Spent:
-    """By all those workers."""
+    """The time spent by those workers."""
     sums = [(row[FETCHED], row[COLLATED], row[SENT]) for row in rows]
     return Spent(*map(sum, zip(*sums, strict=True))) if sums else Spent()
 
 
 class Meter:
-    """One epoch's.
+    """The meter of one epoch.
 
     >>> meter = Meter(epoch=0, workers=2, spent=Spent())
     >>> meter.asked(); meter.gave(32, [0.5])
@@ -49,9 +49,9 @@ class Meter:
 
     def __init__(self, epoch: int, workers: int, spent: Spent) -> None:
         self.blocked = 0
-        """Nanoseconds in which the user waited for a worker (or, without workers, for the batch to be made)."""
+        """Nanoseconds that the user waited for a worker (or, without workers, for the batch to be made)."""
         self.restarts = 0
-        """Workers that had to be replaced."""
+        """The number of workers that had to be replaced."""
         self.starting = 0
         """Nanoseconds that starting workers took: the user waits for that, too, in `iter()`."""
         self._transferring = 0
@@ -66,10 +66,10 @@ class Meter:
         self._first = self.latest = self.given = self.queued = 0
         self._waiting = 0
         self.step = 0
-        """`latest` is when the user last asked, `given` when a batch was last had, and this what lay between."""
+        """The time from `given`, when a batch was last delivered, to `latest`, when the user last asked."""
 
     def asked(self, queued: int = 0) -> None:
-        """The user wants a batch; so many were ready."""
+        """The user asks for a batch; `queued` batches were ready."""
         self.latest = clock()
         self.step = self.latest - self.given
         self.queued = queued
@@ -80,34 +80,34 @@ class Meter:
             self._first = self.latest
 
     def gave(self, size: int, batch: Any) -> None:
-        """And has it."""
+        """The user has got the batch."""
         self._batches += 1
         self._samples += size
         if self._batches <= 2 or not self._batches % WEIGHED:
             self._bytes_each = weight(batch) / size
-        self._bytes += size * self._bytes_each  # only added to: who reads a counter takes less for a new beginning
+        self._bytes += size * self._bytes_each  # a counter must not decrease: its reader would see a restart
         self.given = clock()
         self._waiting += self.given - self.latest
 
     def moved(self, nanoseconds: int) -> None:
-        """The user waited for a batch that was here to be somewhere else."""
+        """The user waited until a finished batch was moved to where it is needed."""
         self._transferring += nanoseconds
         self._waiting += nanoseconds
         self.given = clock()
 
     def gave_none(self) -> None:
-        """There are no more batches, nobody wants them any more, or instead of one there was an error."""
+        """No batch was given: there are no more, the user stopped, or there was an error."""
         if self.latest > self.given:
             self.given = clock()
             self._waiting += self.given - self.latest
 
     def staff(self, workers: int) -> None:
-        """From the latest batch on there are so many workers."""
+        """From the latest batch on there are this many workers."""
         self._staffed += self._workers * (self.given - max(self._first, self._staffed_since))
         self._workers, self._staffed_since = workers, self.given
 
     def take(self, spent: Spent) -> None:
-        """What the workers have spent so far."""
+        """Set what the workers have spent so far."""
         self._spent = spent
 
     def flow(self) -> EpochStats:
@@ -137,7 +137,7 @@ class Meter:
 
 
 def weight(batch: Any, deepest: int = 8) -> int:
-    """The bytes of a batch's arrays, tensors and texts.
+    """The size in bytes of a batch's arrays, tensors and texts.
 
     >>> import numpy as np
     >>> weight({"x": np.zeros((2, 3), np.float32), "names": ["a", "bc"]})
@@ -145,7 +145,7 @@ def weight(batch: Any, deepest: int = 8) -> int:
     """
     try:
         return _weight(batch, deepest)
-    except Exception:  # a container of the user's that fails when it is looked through
+    except Exception:  # a user's container that fails when it is searched
         return 0
 
 

@@ -1,9 +1,9 @@
-"""Recording switched on and off, and its file.
+"""Turns recording on and off, and writes its file.
 
-Takes: a loader's recording, its stats and what to make of them. Gives: `Recorder`, which `loader.trace` and
+Takes: a loader's recording, its stats and the file's format. Gives: `Recorder`, which `loader.trace` and
 `loader.report` return.
-Promises: the file is there, and whole, after each epoch and after `stop`; one that cannot be written is a warning when
-training runs and an error when the user stops.
+Promises: after each epoch and after `stop` the file exists and is complete; a file that cannot be written is a warning
+during training and an error when the user stops.
 Not its job: what is recorded (observe.recording), the file's format (observe.trace, observe.report).
 """
 
@@ -23,7 +23,7 @@ from feedline.observe.stats import Stats
 
 
 class Known(NamedTuple):
-    """What a loader knows beside the recording."""
+    """What a loader knows besides the recording."""
 
     stats: Stats = Stats()
     errors: Sequence[BadSample] = ()
@@ -33,7 +33,7 @@ Render = Callable[[Recording, Known], str]
 
 
 class Recorder:
-    """Records from the next epoch on, until `stop` or the end of a `with` block.
+    """Records all following epochs, until `stop` or the end of a `with` block.
 
     >>> import json, tempfile
     >>> from feedline import DataLoader
@@ -50,7 +50,7 @@ class Recorder:
     def __init__(
         self, path: str | os.PathLike[str], recording: Recording, render: Render, ask: Callable[[], Known]
     ) -> None:
-        """`ask` is a method of what the loader keeps, held weakly: whoever has a recorder keeps no workers alive."""
+        """`ask` is a method of the loader's session, held weakly: a recorder keeps no workers alive."""
         self.path = Path(path)
         self.recording = recording
         self.on = True
@@ -58,11 +58,11 @@ class Recorder:
         self._ask = weakref.WeakMethod(ask)
         self._known = Known()
         self._owner = os.getpid()
-        self.write()  # a path that cannot be written is found out now, and not after an epoch
+        self.write()  # a path that cannot be written is noticed now, and not after an epoch
 
     def write(self) -> None:
-        """Write what there is so far; a reader never sees half a file."""
-        if self._owner != os.getpid():  # a forked child that ends: the file is its parent's
+        """Write what there is so far; a reader never sees an incomplete file."""
+        if self._owner != os.getpid():  # a forked child that ends: the file belongs to its parent
             return
         ask = self._ask()
         if ask is not None:
@@ -74,12 +74,12 @@ class Recorder:
         except BaseException as error:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
-            if isinstance(error, OSError) and error.errno is not None:  # the user knows of one file only
+            if isinstance(error, OSError) and error.errno is not None:  # the user knows only this one file
                 raise type(error)(error.errno, error.strerror, str(self.path)) from error
             raise
 
     def stop(self) -> None:
-        """Record no more, and write the file."""
+        """Stop recording, and write the file."""
         if self.on:
             self.on = False
             self.write()

@@ -1,9 +1,9 @@
-"""A run, written down: who made which batch when, and when the loop waited for it.
+"""A record of a run: who made which batch when, and when the loop waited for it.
 
-Takes: marks of workers, the moments of the loop. Gives: plain records, for the trace and the report.
-Promises: bounded (`MOST` batches, later ones are counted and left out; `SINGLE` samples and labels, of later ones only
-their batch is kept); nothing is kept of the data but indices and labels.
-Not its job: files (trace, report), what it costs when nobody records (nothing).
+Takes: marks from workers, the moments of the loop. Gives: plain records, for the trace and the report.
+Promises: bounded: after `MOST` batches, later ones are only counted; after `SINGLE` samples and labels, only their
+batches are kept. Only indices and labels of the data are kept.
+Not its job: files (trace, report). It costs nothing when nobody records.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from feedline.messages.progress import COLLATING, clock
 from feedline.observe.meter import Meter
 
 MOST = 20_000
-"""Batches: a trace of so many, of 32 samples each, is a file of about 100 MB, which Perfetto still opens."""
+"""Batches: a trace of this many, with 32 samples each, is a file of about 100 MB, which Perfetto still opens."""
 SINGLE = 32 * MOST
-"""Samples whose own times are kept: 100 batches of 4,096 took 400 MB to keep and write; 20,000 would end a process."""
+"""Samples with times of their own: 100 batches of 4,096 took 400 MB to keep and write; 20,000 would end a process."""
 INDICES = 64
-"""Of a batch whose samples are not kept one by one: as many as a page or a trace shows."""
+"""Indices kept of a batch without times per sample: as many as a page or a trace shows."""
 LONGEST = 40
-"""Letters of a label that is a text."""
+"""Characters kept of a label that is a text."""
 LABELLED = ("label", "labels", "target", "targets", "y", "class", "classes")
 
 
 class Slots(NamedTuple):
-    """How many places for batches there are, by who has them."""
+    """The number of slots for batches, by who uses them."""
 
     working: int = 0
-    """A worker writes there, or it waits to be delivered."""
+    """Slots that a worker writes to, or whose batch waits to be delivered."""
     held: int = 0
-    """The user has (part of) the batch."""
+    """Slots of which the user has the batch, or a part of it."""
     free: int = 0
 
 
@@ -42,23 +42,23 @@ class Delivered(NamedTuple):
     """One batch, as the loop saw it."""
 
     run: int
-    """Which iteration gave it: two may have the same epoch's number."""
+    """The iteration that gave it: two iterations may have the same epoch number."""
     epoch: int
     seq: int
     size: int
     asked: int
-    """When the loop wanted a batch…"""
+    """When the loop asked for a batch…"""
     gave: int
-    """…and when it had this one."""
+    """…and when it got this one."""
     queued: int
-    """Batches that were ready when it asked."""
+    """The number of batches that were ready when the loop asked."""
     slots: Slots
     labels: tuple[tuple[Any, int], ...] | None
-    """(label, how many) of the batch, where it has labels that can be recognised."""
+    """(label, count) pairs of the batch, if its labels could be recognised."""
 
 
 class Event(NamedTuple):
-    """Something out of the ordinary, in words."""
+    """Something unusual, in words."""
 
     time: int
     text: str
@@ -73,9 +73,9 @@ class Recording:
         self.delivered: list[Delivered] = []
         self.events: list[Event] = []
         self.meters: list[Meter] = []
-        """Those of the epochs that are recorded."""
+        """The meters of the recorded epochs."""
         self.left_out = 0
-        """Batches beyond `MOST`."""
+        """The number of batches beyond `MOST`."""
         self._single = 0
         self._labels = 0
 
@@ -88,7 +88,7 @@ class Recording:
     def gave(
         self, run: int, epoch: int, seq: int, size: int, asked: int, queued: int, slots: Slots, batch: Any
     ) -> None:
-        """The user has a batch."""
+        """The user has got a batch."""
         gave = clock()
         if len(self.delivered) >= MOST:
             self.left_out += 1
@@ -98,12 +98,12 @@ class Recording:
         self.delivered.append(Delivered(run, epoch, seq, size, asked, gave, queued, slots, labels))
 
     def happened(self, text: str) -> None:
-        """Something the user was warned of."""
+        """The user was warned of something."""
         self.events.append(Event(clock(), text))
 
 
 def _as_a_whole(marks: Marks) -> Marks:
-    """Without its samples: when it was collated, and its first indices."""
+    """The batch without its samples: when it was collated, and its first indices."""
     kept = [(place, time) for place, time in zip(marks.places, marks.times, strict=True) if place < 0]
     places, times = zip(*kept, strict=True) if kept else ((), ())
     shown = None if marks.indices is None else marks.indices[:INDICES]
@@ -112,27 +112,27 @@ def _as_a_whole(marks: Marks) -> Marks:
 
 
 def collating_since(marks: Marks) -> int:
-    """When its samples began to be made a batch; the end if they were gathered at once."""
+    """When collating began; the end if the batch was gathered at once."""
     return marks.times[marks.places.index(COLLATING)] if COLLATING in marks.places else marks.made
 
 
 def sample_times(marks: Marks) -> list[tuple[int, int, int]]:
     """(place in the batch, began, ended) of each sample that was read by itself."""
-    ends = (*marks.times[1:], marks.made)[: len(marks.times)]  # a stream that was over has no places
+    ends = (*marks.times[1:], marks.made)[: len(marks.times)]  # the end of a stream has no places
     return [
         (place, start, end) for place, start, end in zip(marks.places, marks.times, ends, strict=True) if place >= 0
     ]
 
 
 def labels_in(batch: Any, size: int) -> tuple[tuple[Any, int], ...] | None:
-    """How often each label is in a batch: of a field named like one, or of the last one of a tuple or list.
+    """How often each label is in a batch: labels are a field with such a name, or the last field of a tuple or list.
 
     >>> labels_in((np.zeros((4, 2)), np.array([0, 1, 1, 7])), 4)
     ((0, 1), (1, 2), (7, 1))
     """
     try:
         return _labels_in(batch, size)
-    except Exception:  # a tensor of another device, a container of the user's that fails when it is looked through
+    except Exception:  # a tensor on another device, a user's container that fails when it is searched
         return None
 
 

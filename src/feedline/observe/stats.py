@@ -15,7 +15,7 @@ from feedline.observe.exposition import Metric, exposition
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """The memory of one worker process, in bytes, when it was last looked at.
+    """The memory of one worker process, in bytes, as of the latest measurement.
 
     >>> WorkerMemory(worker=0, pid=4711, total=90 << 20, private=20 << 20, own=60 << 20).total
     94371840
@@ -24,11 +24,11 @@ class WorkerMemory:
     worker: int
     pid: int
     total: int
-    """All that is mapped and there (Rss), batches and libraries included."""
+    """All mapped memory that is resident (Rss), including batches and libraries."""
     private: int
-    """What nobody else has: the worker's end would free it."""
+    """Memory that no other process shares: it would be freed if the worker ended."""
     own: int
-    """Python objects and the like (anonymous memory), also those a forked worker still shares with the main process."""
+    """Python objects and the like (anonymous memory), including those a forked worker still shares with its parent."""
 
 
 @dataclass(frozen=True)
@@ -44,47 +44,47 @@ class EpochStats:
     """
 
     number: int = 0
-    """The (latest) epoch's number."""
+    """The number of the (latest) epoch."""
     num_workers: int = 0
-    """At the end, should it have changed."""
+    """The number of workers; at the end, if it has changed."""
     seconds: float = 0.0
-    """From the first time a batch was asked for until the latest batch was had, the start of workers included."""
+    """From the first request for a batch to the latest batch delivered, including the start of workers."""
     waiting: float = 0.0
-    """Of these, how long the loop waited for batches."""
+    """The part of `seconds` in which the loop waited for batches."""
     batches: int = 0
     samples: int = 0
     bytes: int = 0
-    """Of arrays, tensors and texts in the batches; an estimate from every 64th."""
+    """Bytes of arrays, tensors and texts in the batches; estimated from every 64th."""
     fetching: float = 0.0
-    """Reading samples, added up over all workers…"""
+    """Reading samples, summed over all workers…"""
     collating: float = 0.0
-    """…making batches of them…"""
+    """…collating them…"""
     sending: float = 0.0
-    """…and packing those for the main process."""
+    """…and packing batches for the main process."""
     transferring: float = 0.0
-    """Waiting for pinned memory or a device to be filled (feedline.torch)."""
+    """Waiting until pinned memory or a device is filled (feedline.torch)."""
     delivering: float = 0.0
-    """The main process's own work on batches, part of `waiting`."""
+    """The main process's own work on batches; part of `waiting`."""
     queued: float = 0.0
-    """Batches that were ready when one was asked for, on average."""
+    """The average number of batches that were ready when one was requested."""
     restarts: int = 0
     """Workers that died or were stuck, and were replaced."""
     staffed: float = 0.0
-    """Workers times seconds; not `num_workers` times `seconds` where workers came and went."""
+    """Workers × seconds; not `num_workers` × `seconds` if the number of workers changed."""
 
     @property
     def samples_per_second(self) -> float:
-        """Samples by time, the loop's own work included."""
+        """Samples per second, including the loop's own work."""
         return self.samples / self.seconds if self.seconds else 0.0
 
     @property
     def batches_per_second(self) -> float:
-        """Batches by time."""
+        """Batches per second."""
         return self.batches / self.seconds if self.seconds else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes by time."""
+        """Bytes per second."""
         return self.bytes / self.seconds if self.seconds else 0.0
 
     @property
@@ -107,7 +107,7 @@ class EpochStats:
         ).replace("%", " %")
 
     def plus(self, other: EpochStats) -> EpochStats:
-        """Both together."""
+        """The sum of both."""
         batches = self.batches + other.batches
         queued = (self.queued * self.batches + other.queued * other.batches) / batches if batches else 0.0
         sums = {name: getattr(self, name) + getattr(other, name) for name in _ADDED}
@@ -122,7 +122,7 @@ _ADDED = (
 
 @dataclass(frozen=True)
 class WorkerChange:
-    """A step of `num_workers="auto"`: what it took, after how many batches, and why.
+    """A step of `num_workers="auto"`: what was done, after how many batches, and why.
 
     >>> WorkerChange(batches=12, workers=2, prefetch_factor=2, reason="with 1 worker the loop waited 90 %").workers
     2
@@ -146,9 +146,9 @@ class AutoWorkers:
     prefetch_factor: int
     reason: str
     settled: bool = False
-    """Or is something being tried out?"""
+    """Is the number settled, or is another one being tried?"""
     changes: tuple[WorkerChange, ...] = ()
-    """How it came to that: the last 100 steps."""
+    """The steps that led there: the last 100."""
 
     def __str__(self) -> str:
         many = "1 worker" if self.workers == 1 else f"{self.workers} workers"
@@ -158,24 +158,24 @@ class AutoWorkers:
 
 @dataclass(frozen=True)
 class CollateStats:
-    """What collators have counted in the batches delivered so far, of all epochs.
+    """What collators have counted in the batches delivered so far, over all epochs.
 
     >>> CollateStats().padding is None
     True
     """
 
     padding: float | None = None
-    """The share of padded arrays (`pad`, `detection`) that is padding; None if nothing has been padded."""
+    """The share of padding in padded arrays (`pad`, `detection`); None if nothing has been padded."""
     padding_of_batches: tuple[float, ...] = ()
-    """The same for each of the last 1,000 padded batches, the oldest first."""
+    """The same for each of the last 1,000 padded batches, oldest first."""
     fill: float | None = None
     """The share of packed rows (`pack`) that is filled; None if nothing has been packed."""
     cut: int = 0
-    """Samples that were cut short because that was asked for."""
+    """Samples that were cut because the user asked for it."""
     dropped: int = 0
     """Samples that `drop_invalid` has left out…"""
     emptied: int = 0
-    """…and batches that were not delivered, because nothing was left of them."""
+    """…and batches that were not delivered because no sample was left."""
 
 
 @dataclass(frozen=True)
@@ -187,20 +187,20 @@ class Stats:
     """
 
     epoch: EpochStats = EpochStats()
-    """The latest epoch, finished or under way."""
+    """The latest epoch, finished or running."""
     total: EpochStats = EpochStats()
     """All epochs of this loader together."""
     epochs: tuple[EpochStats, ...] = ()
-    """One by one: the last 100."""
+    """Each epoch by itself: the last 100."""
     workers: tuple[WorkerMemory, ...] = ()
     """One entry for each worker process, by number; empty without worker processes."""
     collate: CollateStats = CollateStats()
     errors: int = 0
     """Samples that failed and were left out or replaced (`on_error`)."""
     kind: str = ""
-    """Of the workers: "process" or "thread"; empty without workers."""
+    """The kind of workers: "process" or "thread"; empty without workers."""
     auto_workers: AutoWorkers | None = None
-    """With `num_workers="auto"`: how many there are, and why."""
+    """With `num_workers="auto"`: how many workers there are, and why."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -219,9 +219,9 @@ class Stats:
         return {f"loader/{name}": float(value) for name, value in found.items()}
 
     def prometheus(self, **labels: str) -> str:
-        """All epochs' numbers in Prometheus' text format, to be served or written for its textfile collector.
+        """The numbers of all epochs in Prometheus' text format, to be served or written for its textfile collector.
 
-        `labels` tell several loaders apart.
+        `labels` distinguish several loaders.
 
         >>> text = Stats(total=EpochStats(batches=10, samples=320)).prometheus(loader="train")
         >>> [line for line in text.splitlines() if line.startswith("feedline_samples_total")]

@@ -1,8 +1,8 @@
-"""What a stream may be sent beside plain text: colours, bold, a line that replaces itself.
+"""What a stream can show besides plain text: colours, bold, a line that replaces itself.
 
-Takes: a stream. Gives: whether it takes escape codes; and `show_line`, which says on stderr how far something is.
-Promises: none are sent where nobody watches, where the terminal says it is dumb, and where the user has set NO_COLOR
-(https://no-color.org). Not its job: the words.
+Takes: a stream. Gives: whether it accepts escape codes; and `show_line`, which shows progress on stderr.
+Promises: no escape codes are sent if the stream is no terminal, if the terminal is dumb, or if the user has set
+NO_COLOR (https://no-color.org). Not its job: the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TextIO
 
 
 def takes_escapes(stream: TextIO | None) -> bool:
-    """Is it a terminal that does what escape codes say, and does the user want that?
+    """Is it a terminal that understands escape codes, and does the user want them?
 
     >>> import io
     >>> takes_escapes(io.StringIO()), takes_escapes(None)
@@ -28,6 +28,6 @@ def refused() -> bool:
 
 
 def show_line(text: str) -> None:
-    """Say how far something is: a line that replaces the last one ("" in the end), on a terminal only."""
+    """Show progress: a line that replaces the previous one ("" at the end), on a terminal only."""
     if takes_escapes(sys.stderr):
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
 """A recording as trace events, which chrome://tracing and Perfetto open.
 
 Takes: a `Recording`. Gives: a JSON document.
-Promises: one row per worker, one for the loop, counters for what was ready and for the slots; times in microseconds
-from the recording's begin.
+Promises: one row per worker, one for the loop, counters for ready batches and for the slots; times in microseconds
+from the beginning of the recording.
 Not its job: the page for people without Perfetto (observe.report).
 """
 
@@ -16,7 +16,7 @@ from feedline.messages.marks import Marks
 from feedline.observe.recording import Delivered, Recording, collating_since, sample_times
 
 LOOP = 0
-"""The row of the user's loop; worker n has row n + 1, and without workers row 1 is the loop's own loading."""
+"""The row of the user's loop; worker n has row n + 1; without workers, row 1 is loading in the loop itself."""
 SHOWN = 64
 """Indices listed in a span's details."""
 
@@ -24,7 +24,7 @@ Event = dict[str, Any]
 
 
 def trace_of(recording: Recording) -> str:
-    """All of it, written event by event: as one tree it takes five times the memory."""
+    """The whole trace, written event by event: as one tree it would take five times the memory."""
     events = ",\n".join(map(json.dumps, _events(recording)))
     return f'{{"displayTimeUnit": "ms", "traceEvents": [\n{events}\n]}}\n'
 

@@ -1,6 +1,6 @@
 """The loader's options. Each is declared once (table), checked alone (values) and with the others (together, core).
 
-What other packages need of them is here; whoever makes a front imports from the files.
+The names that other packages need are here; code that makes a front imports from the files.
 """
 
 from feedline.options.needed import Options

@@ -2,7 +2,7 @@
 
 Takes: what the user passed. Gives: `LoaderOptions`, which everything else may rely on.
 Promises: every wrong option is refused when the loader is made, with a message that names it and says what would be
-right. What torch refuses is refused here, too.
+right. Whatever torch refuses is refused here, too.
 Not its job: acting on the options.
 """
 
@@ -22,12 +22,12 @@ from feedline.options.worker_count import as_number
 
 
 class LoaderOptions(Checked, CoreOptions):
-    """Options after checking, and what follows from them. `batch_size` is None where a batch sampler decides."""
+    """Options after checking, and values derived from them. `batch_size` is None if a batch sampler decides."""
 
     stream: bool
     """Is the dataset read by iterating?"""
     batched: bool
-    """Does a task make a batch, or hand on a single sample?"""
+    """Does a task make a batch, or pass on a single sample?"""
     error_policy: ErrorPolicy
     seeded: bool
     """Was the seed given by the user?"""
@@ -35,7 +35,7 @@ class LoaderOptions(Checked, CoreOptions):
 
 
 def check_options(given: Mapping[str, Any]) -> LoaderOptions:
-    """Check what was passed to DataLoader, and fill in what follows from it."""
+    """Check what was passed to DataLoader, and add derived values."""
     values = check_each(CoreOptions, given)
     values["num_workers"] = as_number(values["num_workers"], values["prefetch_factor"])
     options = LoaderOptions(**values, stream=is_stream(values["dataset"]))
@@ -46,10 +46,10 @@ def check_options(given: Mapping[str, Any]) -> LoaderOptions:
 
 
 def _following(values: dict[str, Any]) -> dict[str, Any]:
-    """What follows from options that are right, and what None means."""
+    """Values derived from correct options, and the meaning of None."""
     by_batch_sampler, seed = values["batch_sampler"] is not None, values["seed"]
     if seed is None:
-        seed = 0 if values["ranks"] == "shard" else secrets.randbits(62)  # ranks that share a stream must draw alike
+        seed = 0 if values["ranks"] == "shard" else secrets.randbits(62)  # ranks that share a stream need one seed
     return {
         "batch_size": None if by_batch_sampler else values["batch_size"],
         "batched": by_batch_sampler or values["batch_size"] is not None,
@@ -115,6 +115,6 @@ def _check_length(dataset: Any) -> None:
         )
     try:
         len(dataset)
-    except (TypeError, ValueError) as error:  # what Python makes of a __len__ that gives no length
+    except (TypeError, ValueError) as error:  # Python raises these if __len__ returns no length
         wrong = OptionTypeError if isinstance(error, TypeError) else OptionError
         raise wrong(f"dataset ({kind}) has a __len__ that fails ({error}): let it return the sample count") from error

@@ -1,7 +1,7 @@
-"""What the engine needs of a loader's options, whatever its front.
+"""The options that the engine needs, for every front.
 
 Takes: checked options, from a front. Gives: `Options`.
-Promises: every field is read by the loop, by what starts workers or by what decides how many there are.
+Promises: every field is read by the loop, by the code that starts workers or by the code that decides their number.
 Not its job: what workers need (workers.job), what only a front needs.
 """
 
@@ -18,15 +18,15 @@ from feedline.options.table import ErrorPolicy
 
 @dataclass(frozen=True)
 class Options:
-    """Of one epoch: those of torch's loaders may be changed between two epochs."""
+    """The options of one epoch: those of torch's loaders may change between two epochs."""
 
     dataset: Any
     stream: bool
     """Is the dataset read by iterating?"""
     batched: bool
-    """Does a task make a batch, or hand on a single sample?"""
+    """Does a task make a batch, or pass on a single sample?"""
     batch_size: int | None
-    """None for no batching, or where a batch sampler decides."""
+    """None for no batching, or if a batch sampler decides."""
     drop_last: bool
     num_workers: int
     workers: str

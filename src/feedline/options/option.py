@@ -1,9 +1,9 @@
-"""An option, declared once, and values of options.
+"""An option, declared once, and the values of options.
 
 Takes: classes whose body is a table: `batch_size: int | None = option(1, check, "A sentence.")`. Gives: their rows as
 `Option` values; objects that have checked options as attributes.
-Promises: whatever derives from a table has its options as attributes that type checkers and editors know, and the value
-is found in the object itself or in its `options`.
+Promises: a class derived from a table has its options as attributes that type checkers and editors know; the value is
+looked up in the object itself or in its `options`.
 Not its job: which options there are (table), what a value must be (values).
 """
 
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 REQUIRED = Parameter.empty
 Check = Callable[[str, Any], Any]
-"""Called with an option's name and what was given. It returns the value to use, or raises an `OptionError`."""
+"""Called with an option's name and the given value. It returns the value to use, or raises an `OptionError`."""
 V = TypeVar("V")
 
 
@@ -29,17 +29,17 @@ class Option:
     def __init__(self, default: Any, check: Check | None, doc: str, takes: str) -> None:
         self.default = default
         self.check = check
-        """None: whoever takes the option checks it, and keeps what it makes of it."""
+        """None: the code that takes the option checks it, and keeps its own form of it."""
         self.doc = doc
         self.takes = takes
-        """Its type, as signatures have it."""
+        """Its type, as shown in signatures."""
 
     def __set_name__(self, table: type, name: str) -> None:
         self.name = name
         self.takes = self.takes or table.__annotations__[name]
 
     def __get__(self, owner: Any, kind: type) -> Any:
-        """Called only where the object itself has no such value: a class's attribute is second to the object's."""
+        """Called only if the object itself has no such value: an object's attributes come before those of its class."""
         if owner is None:
             return self
         options = vars(owner).get("options")
@@ -52,12 +52,12 @@ class Option:
 
 
 def option(default: Any, check: Check | None, doc: str, takes: str = "") -> Any:
-    """A row, in the body of a table. `takes` is its type in signatures, where another one is kept."""
+    """A row, in the body of a table. `takes` is its type in signatures, if another type is stored."""
     return Option(default, check, doc, takes)
 
 
 def rows(table: Any) -> Mapping[str, Option]:
-    """The options of a table and of those it derives from.
+    """The options of a table and of its base classes.
 
     >>> class Plain:
     ...     size: int = option(1, None, "The size.")
@@ -79,12 +79,12 @@ def _rows(table: Any) -> Mapping[str, Option]:
 
 
 def check_each(table: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Each option's value, checked for itself."""
+    """Each option's value, checked by itself."""
     return {name: row.check(name, given[name]) for name, row in rows(table).items() if row.check is not None}
 
 
 class Checked:
-    """Options that have been checked, as attributes that stay as they are; those not given have their defaults."""
+    """Checked options as read-only attributes; options that were not given have their defaults."""
 
     def __init__(self, **values: Any) -> None:
         usual = {name: row.default for name, row in rows(type(self)).items() if row.check is not None}
@@ -98,6 +98,6 @@ class Checked:
 
 
 def picked(kind: type[V], values: Mapping[str, Any], **settled: Any) -> V:
-    """A dataclass's fields, or a table's options, from among `values`; `settled` has what is no option, or another."""
+    """A dataclass's fields, or a table's options, taken from `values`; `settled` adds or replaces some of them."""
     names = [each.name for each in fields(kind)] if hasattr(kind, "__dataclass_fields__") else rows(kind)  # type: ignore[arg-type]
     return kind(**{**{name: values[name] for name in names if name in values}, **settled})

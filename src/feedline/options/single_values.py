@@ -2,7 +2,7 @@
 
 Takes: an option's name and value. Gives: the value to use, or an `OptionError` that names the option and what would be
 right.
-Not its job: which option is checked how (table), options that exclude each other (together), plain values (checks).
+Not its job: which check an option has (table), options that exclude each other (together), plain values (checks).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def choice(*words: str) -> Check:
 
 
 def or_none(check: Check) -> Check:
-    """None is right, too."""
+    """A check that also accepts None."""
     return lambda name, value: None if value is None else check(name, value)
 
 
@@ -47,7 +47,7 @@ def flag_or_none(name: str, value: Any) -> bool:
 
 
 def seed_or_none(name: str, value: Any) -> int | None:
-    """A seed, if there is one."""
+    """A seed, or None."""
     return None if value is None else check_seed(value)
 
 
@@ -62,14 +62,14 @@ def dataset(name: str, value: Any) -> Any:
 
 
 def is_stream(dataset: Any) -> bool:
-    """Is it read by iterating? By name, so that torch's IterableDataset, which inherits a __getitem__, is known without
-    importing torch."""
+    """Is it read by iterating? Recognised by name, so that torch's IterableDataset, which inherits a __getitem__, is
+    recognised without importing torch."""
     named_so = any(parent.__name__ == "IterableDataset" for parent in type(dataset).__mro__)
     return named_so or not has(dataset, "__getitem__")
 
 
 def iterable_or_none(name: str, value: Any) -> Any:
-    """Something to iterate over."""
+    """Something to iterate over, or None."""
     _check_instance(name, value)
     if value is not None and not has(value, "__iter__") and not has(value, "__getitem__"):
         raise OptionTypeError(f"{name} must be something to iterate over (or None); got {value!r}")

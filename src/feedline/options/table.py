@@ -1,10 +1,10 @@
 """The table of options: name, type, default, check and one sentence, each declared once.
 
-Gives: tables (option.rows lists their options), from which loaders and checked values derive. `CommonOptions` are those
-of every front, `CoreOptions` those of `feedline.DataLoader`; torch's front adds its own (torch.options).
+Gives: tables (option.rows lists their options), from which loaders and checked values derive. `CommonOptions` are the
+options of every front, `CoreOptions` those of `feedline.DataLoader`; torch's front adds its own (torch.options).
 Promises: signatures, class docstrings and docs/options.md agree with this table (tests/torch/test_table_of_options.py).
 `python docs/make_options.py` writes the docstrings and the page.
-Not its job: options that exclude each other (together), acting on them.
+Not its job: options that exclude each other (together), acting on options.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ASSIGNMENTS = ("free", "in_turn")
 
 
 class TorchsOptions:
-    """Options that torch has, with its names, defaults and meanings. In torch's front torch checks them."""
+    """Options that torch has too, with its names, defaults and meanings. In torch's front torch checks them."""
 
     dataset: Any = option(
         REQUIRED, dataset, "The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream)."
@@ -105,8 +105,8 @@ class CareOptions:
         choice("raise", "skip", "replace"),
         '"skip" makes a batch without a sample that fails, "replace" puts its nearest good neighbour there.',
     )
-    # The same index counts once in all epochs, a stream's elements each time. A share is judged once 10 bad samples
-    # would be within it (after 1,000 samples for 0.01) and at the end of each epoch.
+    # The same index counts once over all epochs, a stream's element each time. A share is judged as soon as it allows
+    # 10 bad samples (after 1,000 samples for 0.01) and at the end of each epoch.
     max_errors: float | None = option(
         None,
         or_none(count_or_share),
@@ -122,7 +122,7 @@ class CareOptions:
 
 
 class OwnOptions(CareOptions):
-    """Options that torch does not have, of every front."""
+    """Options of every front that torch does not have."""
 
     workers: str = option(
         "process",

@@ -1,6 +1,6 @@
 """Options that must fit each other, in every front.
 
-Takes: options, each of which is right for itself. Gives: nothing, or an `OptionError` that says which do not fit and
+Takes: options, each of which is right by itself. Gives: nothing, or an `OptionError` that says which do not fit and
 what to do.
 Not its job: single values (values), what torch refuses by itself (core says the same for feedline.DataLoader).
 """
@@ -17,7 +17,7 @@ from feedline.options.worker_count import AutoCount
 
 
 def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:
-    """All of this module. `reads_many` tells whether a dataset reads many samples at once in its own way."""
+    """All checks of this module. `reads_many` says whether a dataset has its own way to read many samples at once."""
     if options.workers == "thread" and options.multiprocessing_context is not None:
         raise OptionError(
             "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
@@ -34,7 +34,7 @@ def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[A
 
 
 def check_assignment(assignment: str | None, num_workers: int, stream: bool) -> None:
-    """Workers that come and go cannot take turns."""
+    """A changing number of workers cannot take turns."""
     if assignment == "in_turn" and isinstance(num_workers, AutoCount) and not stream:
         raise OptionError(
             "assignment='in_turn' gives every Nth batch to the same worker, and with num_workers='auto' their number "
@@ -43,12 +43,12 @@ def check_assignment(assignment: str | None, num_workers: int, stream: bool) -> 
 
 
 def uneven_end(ranks: str | None, uneven: str | None) -> str | None:
-    """What `uneven` means: where ranks share a stream, DistributedSampler's default."""
+    """What `uneven` means: if ranks share a stream, the default is DistributedSampler's."""
     return uneven or ("pad" if ranks == "shard" else None)
 
 
 def check_sampler(sampler: Any) -> None:
-    """A sampler of whole batches has an option of its own."""
+    """Refuse a sampler of whole batches: there is another option for it."""
     if ask(sampler, "makes_batches", False) is True:
         raise OptionError(
             f"{type(sampler).__name__} makes whole batches: pass it as batch_sampler instead of sampler, and leave out "
@@ -66,7 +66,7 @@ def _check_care(options: CommonOptions) -> None:
 
 
 def _check_ranks(options: CommonOptions, stream: bool) -> None:
-    """Only of a stream is it unknown what each rank reads: samplers share out indices."""
+    """`ranks` is for streams only: for indices, samplers decide what each rank reads."""
     if options.ranks is not None and not stream:
         raise OptionError(
             "ranks is for an IterableDataset; a map-style dataset is shared out over ranks by its sampler: "
@@ -79,7 +79,7 @@ def _check_ranks(options: CommonOptions, stream: bool) -> None:
 
 
 def _check_fetching(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:
-    """Only a batch of samples that are read one by one can be read several at a time."""
+    """Several samples can be read at a time only if they are read one by one, for a batch."""
     if stream:
         raise OptionError("fetch_threads is for a map-style dataset: a stream gives one element after the other")
     if options.batch_size is None and options.batch_sampler is None:
@@ -95,13 +95,13 @@ def _check_fetching(options: CommonOptions, stream: bool, reads_many: Callable[[
 
 
 def _check_population(batch_sampler: Any, dataset: Any) -> None:
-    """A sampler made of one label or length per sample must have been made for this dataset."""
+    """A sampler made from one label or length per sample must have been made for this dataset."""
     population = ask(batch_sampler, "population")
     if population is None:
         return
     try:
         size = len(dataset)
-    except Exception:  # it need not have a length, where a sampler says what there is
+    except Exception:  # with a sampler the dataset need not have a length
         return
     if size != population:
         raise OptionError(

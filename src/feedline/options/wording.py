@@ -1,7 +1,7 @@
-"""A loader in one line, for whoever prints it.
+"""A loader in one line, for printing it.
 
 Takes: a loader of either front. Gives: its dataset, batches and workers, in words.
-Promises: whatever the user's dataset or sampler does when it is asked for its length, there is a line.
+Promises: there is always a line, whatever the user's dataset or sampler does when it is asked for its length.
 Not its job: how the loader is doing (observe.stats).
 """
 
@@ -15,7 +15,7 @@ from feedline.options.worker_count import AutoCount
 
 
 def loader_in_words(loader: Any, kind: str) -> str:
-    """The line; `kind` is that of its workers.
+    """The line; `kind` is the kind of workers.
 
     >>> from feedline import DataLoader
     >>> DataLoader(range(100), batch_size=8, num_workers=2, workers="thread")
@@ -39,5 +39,5 @@ def _workers(loader: Any, kind: str) -> str:
 def _length(thing: Any) -> int | None:
     try:
         return len(thing)
-    except Exception:  # it has none, or cannot say it
+    except Exception:  # it has no length, or fails to give it
         return None

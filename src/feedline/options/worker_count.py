@@ -1,9 +1,9 @@
 """`num_workers="auto"`, as a number.
 
-Takes: what the user passed as num_workers. Gives: a whole number; one that says of itself that it is only the usual.
+Takes: what the user passed as num_workers. Gives: an integer; for "auto", one that knows it is only the usual number.
 Promises: it stays "auto" wherever the number goes: through torch's own checks, and to a loader that Lightning or
-Accelerate makes again from this one's attributes.
-Not its job: how many there really are, from moment to moment (supervise.pace).
+Accelerate rebuilds from this one's attributes.
+Not its job: the current number of workers (supervise.pace).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from feedline.errors.checks import check_whole
 from feedline.machine.cpus import look
 
 MOST_USUAL = 8
-"""For a stream, whose number of workers stays what it was; more need memory that nobody has measured yet."""
+"""The limit of the usual number: for a stream it is final, and more workers need memory that was not measured yet."""
 LEAST_MOST, MOST_PER_CPU = 32, 4
-"""There may be so many workers, or so many for each CPU: more than CPUs, because many wait for a disk or network. The
+"""The largest number of workers, or of workers per CPU: more than CPUs, because many wait for a disk or network. The
 benchmark's case of 5 ms latency (benchmarks/auto_workers.py) still gains from 16 to 32 on two CPUs."""
 
 
 class AutoCount(int):
-    """As many as are usual on this machine: one for each CPU. Workers for data with indices come and go.
+    """The usual number on this machine: one for each CPU. For data with indices, the number of workers changes.
 
     >>> count = AutoCount.here(prefetches=True)
     >>> 1 <= count <= MOST_USUAL, count.prefetches
@@ -30,11 +30,11 @@ class AutoCount(int):
     """
 
     prefetches: bool = True
-    """Is the number of batches ahead left to feedline, too?"""
+    """Does feedline also choose the number of batches made ahead?"""
 
     @classmethod
     def here(cls, prefetches: bool) -> AutoCount:
-        """On this machine."""
+        """The usual number on this machine."""
         count = cls(min(MOST_USUAL, look().workers))
         count.prefetches = prefetches
         return count
@@ -48,7 +48,7 @@ def check_count(name: str, value: Any) -> int | str:
 
 
 def as_number(count: Any, prefetch_factor: int | None) -> Any:
-    """The usual number for "auto", or else the number that was given, which may be one that torch refuses.
+    """The usual number for "auto", else the given number, which torch may still refuse.
 
     >>> as_number(2, None), type(as_number("auto", None)).__name__
     (2, 'AutoCount')
@@ -60,5 +60,5 @@ def as_number(count: Any, prefetch_factor: int | None) -> Any:
 
 
 def most_workers(cpus: int) -> int:
-    """The most there may be."""
+    """The largest number of workers."""
     return max(LEAST_MOST, MOST_PER_CPU * cpus)

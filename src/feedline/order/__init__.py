@@ -1,1 +1,1 @@
-"""Which samples come when: samplers, their orders, and an epoch as a plan of tasks."""
+"""The order of samples: samplers, their orders, and an epoch as a plan of tasks."""

@@ -1,8 +1,8 @@
-"""A shuffle that stays in a few blocks of the data at a time: for rows that can only be read a block at once.
+"""A shuffle that stays within a few blocks of the data at a time: for rows that can only be read block by block.
 
 Takes: how many samples each block (row group, shard) has. Gives: `BlockSampler`.
-Promises: every index once an epoch. Blocks come in random order, `window` of them at a time, and the samples of a
-window in random order. A function of seed and epoch; a slice costs no more than its windows.
+Promises: every index once an epoch. Blocks come in random order, `window` of them at a time; the samples of a window
+come in random order. The order is a function of seed and epoch; a slice costs no more than the windows it touches.
 Not its job: reading blocks (sources), other orders (samplers).
 """
 
@@ -24,8 +24,8 @@ from feedline.order.sampler import Sampler
 class BlockSampler(Sampler):
     """Blocks in random order, and the samples of `window` blocks at a time in random order.
 
-    For data that is read by the block: `BlockSampler(data.block_sizes)` of a `ParquetDataset` or `TarDataset`. A larger
-    window mixes better and needs more blocks in memory; one of all blocks is a plain shuffle.
+    For data that is read block by block: `BlockSampler(data.block_sizes)` of a `ParquetDataset` or `TarDataset`. A
+    larger window mixes better and needs more blocks in memory; a window of all blocks is a plain shuffle.
 
     >>> order = list(BlockSampler([3, 3, 3, 3], window=2, seed=1))
     >>> sorted(order) == list(range(12)), sorted(order[:6])
@@ -37,7 +37,7 @@ class BlockSampler(Sampler):
         self._sizes = _checked(sizes)
         self.window = check_whole("window", window, least=1)
         self._firsts = np.cumsum(self._sizes) - self._sizes
-        # With blocks of other sizes a state would go on at other samples.
+        # A state must not be continued with blocks of other sizes: the indices would be those of other samples.
         self.settings = f"{len(self._sizes)} blocks of sizes {crc32(self._sizes.tobytes()):08x}, window={self.window}"
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class _Windows:
         self._latest: tuple[int, IntArray] = (
             -1,
             np.empty(0, np.int64),
-        )  # replaced as a whole: threads may slice at once
+        )  # replaced as a whole: several threads may slice at the same time
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0

@@ -1,15 +1,15 @@
 """Batches of samples of similar length, so that little of a batch is padding.
 
 Takes: a length per sample, a batch size or a budget of tokens. Gives: `BucketBatchSampler`.
-Promises: every sample once per epoch; no batch above the budget, padding counted; the same number of batches in every
-epoch; any batch without those before it. Not its job: finding out lengths (lengths), padding (collation).
+Promises: every sample once per epoch; no batch above the budget, padding included; the same number of batches in every
+epoch; any batch can be made without the earlier ones. Not its job: finding lengths (lengths), padding (collation).
 
-Samples are sorted by length once and cut, from the longest down, into buckets of whole batches. A bucket goes on while
+Samples are sorted by length once and cut, from the longest down, into buckets of whole batches. A bucket grows while
 its shortest sample is at least (1 − max_padding) of its longest. An epoch shuffles each bucket, cuts it into batches
-and shuffles all batches. Two other ways were measured (benchmarks/bucketing.py; docs/samplers.md has the numbers):
-sorting random pools of 100 batches pads twice as much, because of the few long samples in each; sorting with noise in
-the lengths mixes a little better, but has to sort in every epoch and, with a budget, gives each another number of
-batches.
+and shuffles all batches. Two alternatives were measured (benchmarks/bucketing.py; docs/samplers.md has the numbers):
+sorting random pools of 100 batches pads twice as much, because of the few long samples in each pool; sorting with noise
+in the lengths mixes a little better, but must sort in every epoch and, with a budget, makes another number of batches
+in each.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from feedline.order.sampler import Batches, BatchOrderSampler
 from feedline.order.sorting import places_by
 
 TOO_LONG = ("raise", "drop", "allow")
-_BATCHES, _BUCKET = range(2)  # what a key is for
+_BATCHES, _BUCKET = range(2)  # the purpose of a key
 LONGEST = 1 << 62
-"""Lengths from there on could not be rounded up to a multiple."""
+"""Lengths must be below this: larger ones could not be rounded up to a multiple."""
 
 
 class Buckets(NamedTuple):
-    """From where to where in the sorted samples each bucket reaches, and the size of its batches."""
+    """For each bucket: where it starts and stops in the sorted samples, and the size of its batches."""
 
     starts: IntArray
     stops: IntArray
     sizes: IntArray
 
     def batches(self, drop_last: bool) -> IntArray:
-        """How many batches each has."""
+        """The number of batches in each bucket."""
         return (self.stops - self.starts + (0 if drop_last else self.sizes - 1)) // self.sizes
 
 
 class BucketBatchSampler(BatchOrderSampler):
-    """Batches of similar length, shuffled inside and among themselves in every epoch.
+    """Batches of samples of similar length; samples and batches are shuffled in every epoch.
 
     `batch_size` fixes the number of samples, `max_tokens` the size of the padded batch (the longest length times the
-    number of samples); with both, whichever is reached first. Lengths come from an array, or from `lengths_of`.
-    `max_padding` is the largest share of padding that a batch may have, as far as there are enough samples of similar
-    length; less of it means less mixing. A sample longer than the whole budget is an error, unless `too_long` says
-    "drop" (it never comes) or "allow" (it is a batch by itself). `multiple` is that of `pad(multiple=…)`: lengths are
-    rounded up to it before they are counted. `drop_last` leaves out a last batch that is not full: some of the shortest
-    samples, others in each epoch.
+    number of samples); with both, the limit reached first counts. Lengths come from an array, or from `lengths_of`.
+    `max_padding` is the largest share of padding that a batch may have, as long as there are enough samples of similar
+    length; a smaller share means less mixing. A sample longer than the whole budget is an error, unless `too_long` is
+    "drop" (the sample never comes) or "allow" (it is a batch by itself). `multiple` is that of `pad(multiple=…)`:
+    lengths are rounded up to it before they are counted. `drop_last` leaves out a last batch that is not full: some of
+    the shortest samples, different ones in each epoch.
 
     >>> sampler = BucketBatchSampler([9, 1, 2, 8, 2, 7, 1, 9], max_tokens=18, seed=7)
     >>> [sorted(batch) for batch in sampler]
@@ -114,7 +114,7 @@ class BucketBatchSampler(BatchOrderSampler):
 
 
 class _Bucketed:
-    """One epoch's batches. A bucket is shuffled when the first of its batches is asked for."""
+    """One epoch's batches. A bucket is shuffled when its first batch is requested."""
 
     def __init__(
         self, by_length: IntArray, buckets: Buckets, counts: IntArray, order: Order, key: tuple[int, int, int]
@@ -148,11 +148,12 @@ class _Bucketed:
 def _cut(
     ascending: Array, batch_size: int | None, max_tokens: float | None, max_padding: float, drop_last: bool
 ) -> Buckets:
-    """Buckets of whole batches; one batch is not full, and belongs to the longest samples or to the shortest.
+    """Buckets of whole batches; one batch is not full, and holds either the longest samples or the shortest.
 
-    Of a fixed size mostly to the longest (measured with log-normal lengths, σ = 1, in batches of 64: of 1,000 samples
-    32 % is padding instead of 41, of 5,000 12 instead of 23, of 100,000 8.7 instead of 9.9). With a budget the longest
-    are few to a batch anyway. With `drop_last` it is left to the shortest, because the longest should not be left out.
+    With a fixed batch size these are mostly the longest (measured with log-normal lengths, σ = 1, in batches of 64:
+    padding is 32 % instead of 41 for 1,000 samples, 12 instead of 23 for 5,000, 8.7 instead of 9.9 for 100,000). With a
+    budget, a batch of the longest has few samples anyway. With `drop_last` these are the shortest: the longest should
+    not be dropped.
 
     >>> buckets = _cut(np.array([1, 1, 2, 2, 7, 8, 9, 9]), None, 18, 0.15, False)
     >>> buckets.starts.tolist(), buckets.sizes.tolist()
@@ -161,12 +162,12 @@ def _cut(
     [3, 0]
     """
     found = _from_the_longest(ascending, batch_size, max_tokens, max_padding)
-    if not drop_last and found and found[0][2] == batch_size:  # then the budget never bounds a batch
+    if not drop_last and found and found[0][2] == batch_size:  # then the budget never limits a batch
         short = len(ascending) % batch_size
         other = _from_the_longest(ascending, batch_size, max_tokens, max_padding, short)
         found = min(found, other, key=lambda buckets: _cells(ascending, buckets))
     if drop_last and len(found) > 1 and found[-1][1] - found[-1][0] < found[-1][2]:
-        # Less than a batch is left, and these samples would never come. They join the next longer ones.
+        # Fewer samples than a batch are left, and would never come. They join the bucket of the next longer samples.
         _, (_, stop, size) = found.pop(), found.pop()
         found.append((0, stop, size))
     starts, stops, sizes = np.array(found, np.int64).reshape(-1, 3).T
@@ -176,14 +177,14 @@ def _cut(
 def _from_the_longest(
     ascending: Array, batch_size: int | None, max_tokens: float | None, max_padding: float, short: int = 0
 ) -> list[tuple[int, int, int]]:
-    """Start, stop and batch size of each bucket, from the longest samples down; the first has `short` samples more."""
+    """Start, stop and batch size of each bucket, from the longest samples down; the first gets `short` more samples."""
     found: list[tuple[int, int, int]] = []
     stop = len(ascending)
     while stop > 0:
         longest = ascending[stop - 1].item()
         size = _size(longest, batch_size, max_tokens, len(ascending) + 1)
         similar = stop - int(np.searchsorted(ascending[:stop], (1 - max_padding) * longest, side="left"))
-        if max_tokens is not None and longest > max_tokens:  # one by one, and only those that must be
+        if max_tokens is not None and longest > max_tokens:  # batches of one, only for samples above the budget
             similar = min(similar, stop - int(np.searchsorted(ascending[:stop], max_tokens, side="right")))
         whole = max(0 if short else 1, (similar - short) // size)
         start = max(0, stop - short - whole * size)
@@ -193,12 +194,12 @@ def _from_the_longest(
 
 
 def _cells(ascending: Array, buckets: list[tuple[int, int, int]]) -> float:
-    """How much there can be in all batches, padding counted."""
+    """The total size of all batches, padding included; an upper bound."""
     return sum((stop - start) * float(ascending[stop - 1]) for start, stop, _ in buckets)
 
 
 def _size(longest: float, batch_size: int | None, max_tokens: float | None, most: int) -> int:
-    """How many samples of at most that length a batch may have; `most`, if there are more than there are."""
+    """How many samples of at most that length a batch may have; never more than `most`."""
     room = most if max_tokens is None else max(1, max_tokens // (longest or 1))
     return int(min(room, most, most if batch_size is None else batch_size))
 
@@ -211,7 +212,7 @@ def _length_array(lengths: Any) -> Array:
             "lengths_of(dataset) finds them out"
         )
     if array.dtype.kind == "f":
-        array = array.astype(np.float64)  # of 16 bits, the comparison with a budget would overflow
+        array = array.astype(np.float64)  # in float16 the comparison with a budget would overflow
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0) & (array < LONGEST)))
     if wrong.size:
         at = int(wrong[0])

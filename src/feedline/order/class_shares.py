@@ -1,14 +1,14 @@
-"""How many samples of each class come into which batch.
+"""How many samples of each class go into each batch.
 
 Takes: the sizes of the classes, a batch size, a way to share. Gives: `Shares`: how many batches there are, how many
-samples each class gives in all, and which of these (by their number within the class) go into batch k.
-Promises: whole-number arithmetic, no table over the batches: batch k is known without the others.
+samples each class gives in total, and which of these (by their number within the class) go into batch k.
+Promises: integer arithmetic and no table over the batches: batch k is computed without the others.
 Not its job: which samples those are (stratified).
 
-A class of n samples gives m = max(n, K) in an epoch of K batches: all of its own, and again as many as needed for one
-in each batch. K is the smallest number of batches with room for the sum M of these: K · batch_size ≥ M.
-"Proportional" gives a batch ⌊m/K⌋ of each class, or one more. Those extra ones of all classes, lined up class after
-class and dealt out to the batches in turn, fall evenly: a class has fewer than K, so no batch gets two of one class.
+A class of n samples gives m = max(n, K) in an epoch of K batches: each of its samples, and some again if one for each
+batch needs them. K is the smallest number of batches with room for the sum M of all m: K · batch_size ≥ M.
+"Proportional" gives a batch ⌊m/K⌋ samples of each class, or one more. The extra samples of all classes, in a row class
+after class, are dealt out to the batches in turn: a class has fewer than K extras, so no batch gets two of one class.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ SHARES = ("proportional", "at_least_one", "equal")
 
 
 class Shares:
-    """Proportional shares; the other ways differ from it where they say so."""
+    """Proportional shares; subclasses say how they differ."""
 
     rest = 0
-    """How many samples in all are dealt out by chance."""
+    """How many samples are dealt out at random."""
 
     def __init__(self, batches: int, totals: Any, size: int) -> None:
         self.batches = batches
         self.totals: IntArray = np.asarray(totals, np.int64)
         self.size = size
-        """The largest that a batch can be."""
+        """The size of the largest batch."""
         self._least, self._extras = np.divmod(self.totals, max(1, batches))
         self._first_extras = (np.cumsum(self._extras) - self._extras) % max(1, batches)
 
     def before(self, number: int) -> IntArray:
-        """How many of each class's samples are in the batches before that one."""
-        # A class's extra samples are dealt to the batches from its first one on, in a circle.
+        """How many samples of each class are in the batches before batch `number`."""
+        # The extra samples of a class go to consecutive batches, and after the last batch to the first.
         begin, end = self._first_extras, self._first_extras + self._extras
         dealt = np.maximum(0, np.minimum(number, end) - begin)
         around = np.maximum(0, np.minimum(number, end - self.batches))
@@ -46,16 +46,16 @@ class Shares:
         return found
 
     def rest_before(self, number: int) -> int:
-        """How many of the samples dealt out by chance are in the batches before that one."""
+        """How many of the samples dealt out at random are in the batches before batch `number`."""
         return 0
 
     def of_rest(self, places: IntArray) -> tuple[IntArray, IntArray]:
-        """Class, and number within the class, of the samples dealt out by chance at those places."""
+        """Class, and number within the class, of the samples dealt out at random at those places."""
         return places, places
 
 
 class _AtLeastOne(Shares):
-    """One of each class; the others lie on a line, class after class, and are dealt out by chance."""
+    """One sample of each class; the others are put in a row, class after class, and dealt out at random."""
 
     def __init__(self, batches: int, totals: Any, size: int) -> None:
         super().__init__(batches, totals, size)
@@ -75,13 +75,13 @@ class _AtLeastOne(Shares):
 
 
 class EqualShares(Shares):
-    """The same number of each class; what is left over in a batch goes round the classes, on into the next batch."""
+    """The same number of each class; the rest of a batch goes to the classes in turn, continued in the next batch."""
 
     def before(self, number: int) -> IntArray:
         return self._before(number, np.arange(len(self.totals)))
 
     def before_each(self, which: int) -> IntArray:
-        """How many of one class's samples are in the batches before each batch; at last, how many in all."""
+        """How many samples of one class are in the batches before each batch; the last entry is the total."""
         return self._before(np.arange(self.batches + 1), which)
 
     def _before(self, number: Any, which: Any) -> IntArray:
@@ -92,7 +92,7 @@ class EqualShares(Shares):
 
 
 def shares_of(share: str, sizes: list[int], size: int, drop_last: bool) -> Shares:
-    """The shares of classes of those sizes.
+    """The shares for classes of those sizes.
 
     >>> shares = shares_of("proportional", [10, 2], size=4, drop_last=False)
     >>> shares.batches, shares.totals.tolist(), [shares.before(number).tolist() for number in range(5)]
@@ -114,7 +114,7 @@ def shares_of(share: str, sizes: list[int], size: int, drop_last: bool) -> Share
 
 
 def _fewest(sizes: list[int], size: int) -> int:
-    """The smallest number of batches that has room for all: the room grows faster than what small classes repeat."""
+    """The fewest batches with room for all samples. More batches add more room than small classes need to repeat."""
     low, high = 1, max(sizes)
     while low < high:
         middle = (low + high) // 2
@@ -126,7 +126,7 @@ def _fewest(sizes: list[int], size: int) -> int:
 
 
 def _cut(sizes: list[int], batches: int, room: int) -> list[int]:
-    """Totals that sum to `room`: one in each batch for every class, what is left in proportion to what more it has."""
+    """Totals that sum to `room`: one in each batch for every class; the rest in proportion to what each has beyond."""
     over = [max(0, one - batches) for one in sizes]
     left, all_over = room - batches * len(sizes), max(1, sum(over))
     shares = [divmod(one * left, all_over) for one in over]

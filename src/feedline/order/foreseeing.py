@@ -1,7 +1,7 @@
-"""A sampler as it will stand when the next epoch begins.
+"""A sampler as it will be when the next epoch begins.
 
-Takes: one of our samplers. Gives: itself, or a copy that has been told the next epoch; None if it cannot be foreseen.
-Promises: the sampler itself is as it was. Not its job: whether it comes true (engine.next_epoch compares).
+Takes: one of our samplers. Gives: the sampler itself, or a copy that is set to the next epoch; None if that is unknown.
+Promises: the sampler itself does not change. Not its job: checking the prediction (engine.next_epoch compares).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 
 def foretold(sampler: S) -> S | None:
-    """The same for the next epoch; None where asking for the order would draw from somebody's generator.
+    """The sampler for the next epoch; None if asking for the order would draw from a user's generator.
 
     >>> sampler = DistributedSampler(range(10), num_replicas=2, rank=0)
     >>> foretold(sampler) is sampler

@@ -1,8 +1,8 @@
-"""A shuffle of so many indices, as a function of a key: stored while that is faster, computed from then on.
+"""A shuffle of indices as a function of a key: stored while that is faster, computed from `COMPUTED_FROM` on.
 
-Takes: a length and a key made of seed, epoch and whatever else tells shuffles apart. Gives: an `Order`.
-Promises: the same key, the same order: computed ones with every NumPy, stored ones as long as NumPy keeps its
-`shuffle` (a test holds some of its output). Not its job: what is shuffled (samplers).
+Takes: a length and a key made of seed, epoch and whatever else distinguishes shuffles. Gives: an `Order`.
+Promises: the same key gives the same order. A computed order is the same with every NumPy, a stored one as long as
+NumPy does not change its `shuffle` (a test checks some output). Not its job: what is shuffled (samplers).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from feedline.randomness.rng import mix
 # at 10 million it would take 80 MB and a third of a second before the first batch.
 COMPUTED_FROM = 10_000_000
 
-# Keeps an order's key apart from the seeds of tasks and samples, which are mixed from the same numbers.
+# Keeps an order's key different from the seeds of tasks and samples, which are mixed from the same numbers.
 _ORDER = int.from_bytes(b"order", "big")
 
 
 def order_key(*parts: int) -> int:
-    """The key of an order: of its seed, its epoch and its number within that epoch."""
+    """The key of an order, made from its seed, its epoch and its number within that epoch."""
     return mix(_ORDER, *parts)
 
 
 def shuffled(length: int, key: int) -> Order:
-    """Every index below length once. Of the exact ways measured, shuffling int64 by SFC64 was fastest.
+    """Every index below length once. Of the exact methods measured, shuffling int64 with SFC64 was the fastest.
 
     >>> shuffled(5, key=7)[:].tolist()
     [1, 0, 2, 4, 3]
@@ -40,7 +40,7 @@ def shuffled(length: int, key: int) -> Order:
 
 
 def shuffled_copy(indices: IntArray, key: int) -> IntArray:
-    """Those indices in another order.
+    """A copy of the indices in shuffled order.
 
     >>> shuffled_copy(np.array([10, 11, 12, 13, 14]), key=7).tolist()
     [11, 10, 12, 14, 13]

@@ -1,9 +1,9 @@
-"""A last batch of one sample, in training: known before it comes.
+"""A last training batch of one sample: recognised before the epoch begins.
 
 Takes: a sampler, a batch size and whether a short last batch is dropped. Gives: `lone_sample`, what to tell the user.
-Promises: only what is certain is told: a stock sampler that shuffles (so it is for training), full batches before a
-last one of a single sample. Nothing is read, drawn or counted; a sampler that has no length is let be.
-Not its job: telling it once (engine.session); samplers and batch samplers that people write themselves.
+Promises: it speaks only if it is certain: a stock sampler that shuffles (so it is for training), and full batches
+before a last one of a single sample. Nothing is read, drawn or counted; a sampler without a length is ignored.
+Not its job: warning only once (engine.session); samplers and batch samplers that users write.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from feedline.errors.foreign import ask
 
-# torch's have the same names, and are known so without importing torch.
+# torch's samplers have the same names, so they are recognised without importing torch.
 _SHUFFLING = {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "MixtureSampler"}
 
 
 def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str = "") -> str | None:
-    """What to say of a shuffled epoch whose last batch would have one sample; None if it has more, or does not shuffle.
+    """The hint for a shuffled epoch whose last batch would have one sample; None if it has more, or does not shuffle.
 
-    `of` says whose argument drop_last is, if not the loader's.
+    `of` says whose argument drop_last is, if it is not the loader's.
 
     >>> from feedline import RandomSampler, SequentialSampler
     >>> print(lone_sample(RandomSampler(1001), 100, drop_last=False)[:75])
@@ -30,7 +30,7 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str =
         return None
     try:
         length = len(sampler)
-    except Exception:  # a subclass may not know; a hint is no reason to fail
+    except Exception:  # a subclass may not know its length; a hint is no reason to fail
         return None
     if length <= batch_size or length % batch_size != 1:
         return None
@@ -44,6 +44,6 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str =
 def _shuffles(sampler: Any) -> bool:
     names = {kind.__name__ for kind in type(sampler).__mro__}
     if "DistributedSampler" in names:
-        inner = ask(sampler, "sampler")  # feedline's has one inside, torch's says it
+        inner = ask(sampler, "sampler")  # feedline's holds a sampler; torch's has an attribute `shuffle`
         return ask(sampler, "shuffle", False) is True if inner is None else _shuffles(inner)
     return bool(names & _SHUFFLING)

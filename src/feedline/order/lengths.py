@@ -1,7 +1,7 @@
-"""The length of every sample of a dataset: from a column, or by reading each once.
+"""The length of every sample of a dataset: from a column, or by reading each sample once.
 
-Takes: a dataset and, if its samples have several fields, which one counts. Gives: an int64 array.
-Promises: a column is not read sample by sample; a pass over the data says on a terminal how far it is.
+Takes: a dataset and, if its samples have several fields, the field that counts. Gives: an int64 array.
+Promises: a column is not read sample by sample; a pass over the data shows its progress on a terminal.
 Not its job: what the lengths are for (buckets).
 """
 
@@ -20,15 +20,15 @@ from feedline.errors import OptionError, OptionTypeError
 from feedline.observe.terminal import show_line, takes_escapes
 
 SECONDS_BETWEEN = 0.2
-"""How often the line on the terminal changes: as often as one can read it."""
+"""Seconds between two updates of the progress line: as often as a person can read it."""
 
 
 def lengths_of(dataset: Any, key: Any = None) -> IntArray:
     """The length of each sample, or of its field `key` (a name, or a place in a tuple).
 
-    Where samples have a single field, that one is meant. A field that is a whole number is taken as the length itself.
-    An `ArrayDataset` (and any dataset with `column_names`) is asked for the column; others are read once, and
-    stderr says how far that is if it is a terminal.
+    If samples have a single field, that field is meant. A field that is an integer is taken as the length itself.
+    An `ArrayDataset` (and any dataset with `column_names`) is asked for the column; other datasets are read once, and
+    stderr shows the progress if it is a terminal.
     Keep the result (`np.save`) if reading takes long.
 
     >>> lengths_of(["a", "bcd", ""]).tolist()

@@ -1,16 +1,16 @@
 """Several datasets in given proportions: which sample of which source comes at which place of a run.
 
-Takes: a `Mixture`, proportions, a seed, an epoch. Gives: `MixtureSampler`, whose order can be read from anywhere on.
-Promises: every source's share is right to within one sample at the end of each stretch of places, so in the long run it
-is exact. Every source is gone through in passes, each in another order, in which every sample comes once. A pass does
-not end with the loader's epoch: the next epoch goes on where this one ended. How many passes a source has had is known
-for any place.
+Takes: a `Mixture`, proportions, a seed, an epoch. Gives: `MixtureSampler`, whose order can be read from any place on.
+Promises: at the end of each stretch of places every source's share is right to within one sample, so in the long run it
+is exact. Every source is read in passes; in each pass every sample comes once, in a new order. A pass does not end with
+the loader's epoch: the next epoch continues where this one ended. For any place it is known how many passes a source
+has had.
 Not its job: reading samples (datasets/mixture), batches and ranks (plan, ranks).
 
-How place k of a run (counted over all epochs) is found without those before it: stretch b holds the m places from b × m
-on. Of the first b × m places each source has its quota, rounded down or up (`apportion`: a closed form). Within a
-stretch the sources lie in an order shuffled by (seed, b). So it is known how many, j, have been drawn from a source
-before place k, and its next one is place j mod n of its shuffle number j div n, n being its length.
+How place k of a run (counted over all epochs) is found without the places before it: stretch b has the m places from
+b × m on. Each source has its quota of the first b × m places, rounded down or up (`apportion`: a closed form). Within a
+stretch the order of the sources is shuffled by (seed, b). So the number j of draws from a source before place k is
+known; its next sample is at place j mod n of its shuffle number j div n, where n is its length.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from feedline.order.permutation import LARGEST, ComputedOrder, IntArray, Order, 
 from feedline.order.sampler import Sampler
 
 STRETCH = 256
-"""Places in which each source has its share. A longer stretch costs less (measured with 8 sources: 160 ns an index at
-1024, 320 ns at 256, 800 ns at 64), a shorter one keeps the shares of a batch more even."""
+"""The number of places within which each source has its share. A longer stretch costs less (measured with 8 sources:
+160 ns an index at 1024, 320 ns at 256, 800 ns at 64), a shorter one keeps the shares of a batch more even."""
 LONGEST_STRETCH = 1 << 20
 """8 MB, and 10 ms to shuffle."""
 COMPUTED_FROM = 100_000
-"""A pass over so many samples is computed and not stored: then no place takes longer than milliseconds to find, however
-many sources there are. Below, a stored one is made faster (20 µs and 10 ns an index, against 300 µs and 35 ns)."""
+"""From this many samples on, a pass is computed and not stored: then finding any place takes milliseconds at most,
+however many sources there are. Below, storing is faster (20 µs and 10 ns an index, against 300 µs and 35 ns)."""
 
-_TURN, _PLACES = 0, 1  # what a key is for
+_TURN, _PLACES = 0, 1  # the purpose of a key
 
 
 class MixtureSampler(Sampler):
-    """Indices of a mixture, from each source in proportion; small sources come again and again, large ones in part.
+    """Indices of a mixture, in proportion from each source; small sources are repeated, large ones come in part.
 
-    An epoch has `num_samples` indices, as many as the mixture if not given. The seed is the sampler's own and not the
-    loader's, because a source is gone on with from epoch to epoch.
+    An epoch has `num_samples` indices; by default as many as the mixture has. The sampler uses its own seed, not the
+    loader's, because the pass over a source continues from epoch to epoch.
 
     >>> mixture = Mixture({"web": range(1000), "code": range(1000, 1010)})
     >>> sampler = MixtureSampler(mixture, {"web": 0.75, "code": 0.25}, num_samples=1024)
@@ -76,7 +76,7 @@ class MixtureSampler(Sampler):
 
     @property
     def proportions(self) -> Mapping[str, float]:
-        """Read-only: passes go on from epoch to epoch, so with others it would not be known where they stand."""
+        """Read-only: passes continue from epoch to epoch, so new proportions would make their positions unknown."""
         return MappingProxyType(self._proportions)
 
     @proportions.setter
@@ -93,13 +93,13 @@ class MixtureSampler(Sampler):
         return ", ".join(f"{weight} {name} of {length}" for weight, (name, length) in weights)
 
     def order(self, seed: int, epoch: int) -> Order:
-        """The indices of that epoch, which goes on where the epoch before ended."""
+        """The indices of that epoch, which continues where the epoch before it ended."""
         return _MixtureOrder(self._plan, seed, epoch * self.num_samples, self.num_samples)
 
     def source_epochs(self, epoch: int, samples: int = 0) -> dict[str, float]:
-        """How often each source has been gone through, after so many samples of that epoch.
+        """How many passes over each source are done after `samples` samples of that epoch.
 
-        `loader.state_dict()` has both numbers, also with workers and ranks, and costs microseconds:
+        `loader.state_dict()` has both numbers, with workers and ranks too, and costs microseconds:
 
         >>> from feedline import DataLoader
         >>> mixture = Mixture({"web": range(100), "code": range(10)})
@@ -119,12 +119,12 @@ class MixtureSampler(Sampler):
 
 
 class _Plan:
-    """From which source each place of a run is drawn."""
+    """The source from which each place of a run is drawn."""
 
     def __init__(self, lengths: dict[str, int], weights: list[int]) -> None:
         self.lengths = list(lengths.values())
         self.weights = weights
-        # At least one of each source in each stretch: then no source's count over the stretches can ever go back.
+        # At least one place for each source in each stretch: then the count of a source's draws never decreases.
         self.stretch = max(STRETCH, -(-sum(weights) // min(weights)))
         if self.stretch > LONGEST_STRETCH:
             name = list(lengths)[weights.index(min(weights))]
@@ -133,7 +133,7 @@ class _Plan:
             )
 
     def before(self, number: int) -> list[int]:
-        """How many are drawn from each source before that stretch."""
+        """How many samples are drawn from each source before that stretch."""
         return apportion(number * self.stretch, self.weights)
 
     def sources(self, number: int, seed: int) -> IntArray:
@@ -145,7 +145,7 @@ class _Plan:
         return in_turn
 
     def drawn_before(self, place: int, seed: int) -> list[int]:
-        """How many are drawn from each source before that place."""
+        """How many samples are drawn from each source before that place."""
         number, into = divmod(place, self.stretch)
         drawn = self.before(number)
         if into:
@@ -154,7 +154,7 @@ class _Plan:
         return drawn
 
     def draws(self, source: int, seed: int) -> Repeated:
-        """All draws from a source: pass after pass, each another shuffle."""
+        """All draws from a source: pass after pass, each with its own shuffle."""
         length = self.lengths[source]
 
         def turn(number: int) -> Order:
@@ -165,7 +165,7 @@ class _Plan:
 
 
 class _MixtureOrder(ComputedOrder):
-    """The indices from a place of a run on."""
+    """The indices of a run, from one place on."""
 
     def __init__(self, plan: _Plan, seed: int, begin: int, length: int) -> None:
         super().__init__(length)

@@ -1,11 +1,11 @@
 """Orders that are computed where they are read, instead of being stored.
 
-Takes: a length and, for what is random, a 64-bit key.
-Gives: `Order` (what all of them are: a sequence of indices, sliced anywhere), `Permutation` (every index of
-[0, n) once), `Draws` (independent indices); `Counting`, `Picked` and `Repeated`.
-Promises: the same length and key, the same indices, on every machine and with every NumPy (only integer
-arithmetic that wraps at 64 bits); memory that does not grow with n; a slice never needs what precedes it.
-Not its job: what the order is for, and where keys come from (order/index_shuffle); secrecy (this is no cipher).
+Takes: a length and, for random orders, a 64-bit key.
+Gives: `Order` (the interface of all of them: a sequence of indices that can be sliced anywhere), `Permutation` (every
+index of [0, n) once), `Draws` (independent indices); `Counting`, `Picked` and `Repeated`.
+Promises: the same length and key give the same indices, on every machine and with every NumPy (only integer arithmetic
+that wraps at 64 bits); memory does not grow with n; a slice never needs what comes before it.
+Not its job: what the order is for, where keys come from (order/index_shuffle), secrecy (this is no cipher).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Words = npt.NDArray[np.uint64]
 LARGEST = 2**63 - 1  # an index is an int64, and a length is what len() can return
 
 # Consecutive batches are slices of one block. 8192 keeps the work arrays inside a core's L2 cache and makes
-# the ~100 array calls of a block cheap beside their arithmetic; a lone index then costs about 0.3 ms.
+# the ~100 array calls of a block cheap compared with their arithmetic; a lone index then costs about 0.3 ms.
 BLOCK = 8192
 
 # Odd constants of splitmix64 (Steele, Lea, Flood 2014): the counter's step and the finaliser's two factors.
@@ -35,25 +35,25 @@ _FACTOR_2 = np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
-# Chosen by experiment: with 4 rounds the tests in tests/order/test_permutation.py fail, with 6 they pass for large
-# n; 8 is margin. A tiny grid has only a handful of different shifts per round, so it takes more rounds until
-# all its orders come equally often (24 for the 5040 orders of n = 7, over 480,000 keys).
+# Found by experiment: with 4 rounds the tests in tests/order/test_permutation.py fail, with 6 they pass for large n;
+# 8 leaves a margin. A tiny grid has only a handful of different shifts per round, so it takes more rounds until all
+# its orders come equally often (24 for the 5040 orders of n = 7, over 480,000 keys).
 _ROUNDS = 8
 _ROUNDS_OF_TINY = 32
 _TINY = 4096
 
 
 class Order(Protocol):
-    """An epoch's indices as a sequence that can be sliced anywhere. A plain int64 array is one."""
+    """An epoch's indices as a sequence that can be sliced anywhere. A plain int64 array is an Order."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, span: slice, /) -> IntArray:
-        """The indices at places start to stop, in steps of 1, clamped at the end as a list clamps."""
+        """The indices at places start to stop, in steps of 1; bounds are clamped as in a list."""
 
 
 def bounds(span: slice, length: int) -> tuple[int, int]:
-    """Where a slice of an order of that length starts and stops, clamped as a list clamps.
+    """Where a slice of an order of that length starts and stops, clamped as in a list.
 
     >>> bounds(slice(2, 99), 10), bounds(slice(None), 10), bounds(slice(99, 120), 10)
     ((2, 10), (0, 10), (10, 10))
@@ -80,7 +80,7 @@ class ComputedOrder:
         if not 0 <= length <= LARGEST:
             raise ValueError(f"length must be between 0 and 2**63 - 1, got {length}")
         self._length = length
-        # One attribute, replaced as a whole, so that two threads slicing at once cannot see half a change.
+        # One attribute, replaced as a whole, so that two threads that slice at the same time never see half a change.
         self._cached: tuple[int, IntArray] = (-1, np.empty(0, np.int64))
 
     def __len__(self) -> int:
@@ -127,7 +127,7 @@ class Counting:
 
 
 class Picked:
-    """The given indices, in the order of another order of their places.
+    """The given indices, arranged by an order of their places.
 
     >>> Picked(np.array([30, 31, 32]), np.array([2, 0, 1]))[:2]
     array([32, 30])
@@ -145,7 +145,7 @@ class Picked:
 
 
 class Repeated:
-    """Orders of `turn` indices one after the other, made when reached and cut off at a length.
+    """Orders of `turn` indices, one after the other; each is made when it is reached, the last is cut off at a length.
 
     >>> Repeated(lambda number: np.arange(3) + 10 * number, turn=3, length=8)[2:99]
     array([ 2, 10, 11, 12, 20, 21])
@@ -182,10 +182,10 @@ class Repeated:
 class Permutation(ComputedOrder):
     """A shuffle of range(n) that is never stored: a keyed bijection, evaluated where it is sliced.
 
-    A place is written as (row, column) of a grid just large enough for n. Rounds alternately shift the column
+    A place is a (row, column) of a grid just large enough for n. Rounds alternately shift the column
     by a hash of the row and the row by a hash of the column (an unbalanced Feistel network): each round can
-    be undone, so all together are a bijection of the grid. The few places that land beyond n are sent round
-    again until they fall inside ("cycle walking"), which leaves a bijection of [0, n).
+    be undone, so all together are a bijection of the grid. The few places that land beyond n are put through the
+    rounds again until they fall below n ("cycle walking"), which leaves a bijection of [0, n).
 
     >>> shuffle = Permutation(1_000_000_000, key=7)
     >>> len(shuffle), shuffle[500_000_000:500_000_003].tolist()
@@ -196,8 +196,8 @@ class Permutation(ComputedOrder):
 
     def __init__(self, n: int, key: int) -> None:
         super().__init__(n)
-        # An even number of rows: shifting a single column of them is then an odd permutation, without which
-        # (3 x 3, say) half of all orders could never come.
+        # An even number of rows: shifting one column is then an odd permutation. Without odd permutations (3 x 3, say)
+        # half of all orders could never come.
         rows = math.isqrt(max(n - 1, 0)) + 1
         rows += rows % 2
         self._rows = np.uint64(rows)
@@ -228,7 +228,7 @@ class Permutation(ComputedOrder):
 
 
 def _shift(moved: Words, by: Words, size: np.uint64, key: np.uint64) -> None:
-    """Add a hash of `by`, brought into [0, size), to `moved` modulo size, in place. Size is at most 2**32."""
+    """Add a hash of `by`, reduced to [0, size), to `moved` modulo size, in place. Size is at most 2**32."""
     hashed = by + key
     hashed *= _FACTOR_1
     hashed ^= hashed >> _HALF
@@ -261,9 +261,9 @@ class Draws(ComputedOrder):
         self._key = key
 
     def _compute(self, start: int, stop: int) -> IntArray:
-        """The high 64 bits of word * population, which schoolbook multiplication gets from 32-bit halves.
+        """The high 64 bits of word * population, by schoolbook multiplication of 32-bit halves.
 
-        No remainder is taken: an index's chance differs from 1 / population by less than 2**-64.
+        No remainder is taken: the probability of an index differs from 1 / population by less than 2**-64.
         """
         words = random_words(self._key, start, stop)
         high, low = words >> _HALF, words & _LOW_HALF

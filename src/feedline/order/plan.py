@@ -1,9 +1,9 @@
 """An epoch as a sequence of tasks.
 
 Takes: a sampler (ours or any iterable), a batch size, a seed. Gives: `Task` values, from any place on.
-Promises: task k of an epoch is the same whoever asks and whenever; with our samplers it is made without making
-those before it. A sampler's exception comes out of `next()`, after every whole batch before it.
-Not its job: reading data (fetch, stream), how many tasks may be out (loader).
+Promises: task k of an epoch is always the same; with our samplers it is made without making the tasks before it. A
+sampler's exception comes out of `next()`, after every whole batch before it.
+Not its job: reading data (fetch, stream), how many tasks are under way (loader).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from feedline.order.samplers import BatchSampler
 from feedline.resume.state import Place, Tail
 
 AT_ONCE = 4096
-"""Indices that are taken from an order at once: of 8 to a batch, that is one call for 512 of them. Not chosen by a
+"""How many indices are taken from an order in one call: with 8 to a batch, one call for 512 of them. Not chosen by a
 benchmark; the indices of a batch are then views on an array of at most 32 KB."""
 NO_INDICES = np.empty(0, np.int64)
 
@@ -45,7 +45,7 @@ class Tasks(Protocol):
 
     def __next__(self) -> Task: ...
     def sampler_state(self) -> Any:
-        """What the sampler says of its place after the latest task; None if it says nothing."""
+        """The sampler's own record of its place after the latest task; None if it keeps none."""
 
     def ended(self, seq: int) -> None:
         """The stream that task `seq` read from is exhausted."""
@@ -56,13 +56,13 @@ class Plan(Protocol):
 
     def __len__(self) -> int: ...
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        """From a batch's number on."""
+        """The tasks from batch number `start` on."""
 
     def tasks_from(self, place: Place) -> Tasks:
-        """Those from there on, also such as were delivered ahead; the place's samples are this rank's."""
+        """The tasks from a place on, including those that were delivered ahead; `place.samples` counts this rank's."""
 
     def foreseen(self, epoch: int) -> Tasks | None:
-        """What `tasks(epoch)` will be, as far as can be known now; None if asking would not be without effect."""
+        """What `tasks(epoch)` will be, as far as it is known now; None if asking would have side effects."""
 
 
 class MapTasks:
@@ -113,8 +113,8 @@ class OrderPlan:
         compare(place, lambda: order[max(0, samples - Tail.LONGEST) : samples])
         size, seed, repeats = self._size, self._seed, self._sampler.repeats
         ranks, rank = turns_of(self._sampler)
-        begin = samples - start * size  # not 0 if the batches before had another size
-        # Ours gives the same whenever it is asked: a stretch for many batches takes as long as one for one.
+        begin = samples - start * size  # not 0 if the earlier batches had another size
+        # These orders give the same at any time: a slice for many batches takes as long as one for a single batch.
         stretch = max(1, AT_ONCE // size) if type(order) in (np.ndarray, Counting) else 1
         known, known_from = NO_INDICES, 0
         for seq in range(start, start + count_batches(len(order) - samples, size, self._drop_last)):
@@ -129,9 +129,9 @@ class OrderPlan:
 
 
 class BatchPlan:
-    """The batches of one of our samplers that makes them whole: seekable.
+    """The batches of one of our samplers that makes whole batches: seekable.
 
-    A place's `samples` are batches here: they are what such a sampler gives, and what ranks share out.
+    A place's `samples` counts batches here: such a sampler gives batches, and ranks share batches out.
 
     >>> from feedline import StratifiedBatchSampler
     >>> plan = BatchPlan(StratifiedBatchSampler([0, 1, 0, 1], batch_size=2), seed=0)
@@ -189,11 +189,11 @@ class IterablePlan:
         return MapTasks(self._generate(place, indices), indices.state)
 
     def foreseen(self, epoch: int) -> Tasks | None:
-        return None  # whatever asking it does, is done
+        return None  # asking a foreign sampler may have side effects
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
         for each in filter(is_ours, samplers_in(self._indices)):
-            each.by_hand = self._seed, place.epoch  # one of ours in another's hands, which keep no place
+            each.by_hand = self._seed, place.epoch  # our sampler inside a foreign one, which keeps no place for it
         first = place.samples
         for seq, batch in enumerate(self._lists(source), place.batches):
             yield Task(seq, place.epoch, self._seed, batch, first)
@@ -210,9 +210,9 @@ class IterablePlan:
 
 
 class StreamPlan:
-    """Turns of a stream's shards, round after round, until each has ended. Task k belongs to shard k mod shards.
+    """The shards of a stream take turns, round after round, until each has ended. Task k belongs to shard k mod shards.
 
-    Over ranks, tasks have the numbers that their batches have over all ranks; `shards` are those of each rank.
+    With ranks, a task has the number of its batch over all ranks; `shards` is the number of shards of each rank.
     """
 
     def __init__(
@@ -247,11 +247,11 @@ class StreamPlan:
         return _StreamTasks(place, self._seed, place.shards or self._shards * turns.ranks, turns)
 
     def foreseen(self, epoch: int) -> Tasks | None:
-        return None  # its readers are at the end of this epoch
+        return None  # the stream's readers are still at the end of this epoch
 
 
 class _StreamTasks:
-    """A part that had ended is not opened again; the first task of any other says where that part stands."""
+    """A part that had ended is not opened again; the first task of any other part carries that part's place."""
 
     def __init__(self, place: Place, seed: int, shards: int, turns: Turns) -> None:
         self._epoch = place.epoch
@@ -283,13 +283,13 @@ class _StreamTasks:
 
 
 def _of_any(streams: dict[str, Any]) -> dict[str, Any] | None:
-    """Where any of those stood who read all of the stream, which is good for all: the one that got farthest."""
+    """The place of the reader that got farthest among those that read the whole stream: it is right for all of them."""
     whole = [record for record in streams.values() if record.get("own") is False and "next" in record]
     return max(whole, key=lambda record: int(record["next"]), default=None)
 
 
 def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
-    """A plan of the user's batch sampler; ours are seekable."""
+    """A plan for the user's batch sampler; plans for our samplers are seekable."""
     if has_batches(batch_sampler):
         return BatchPlan(batch_sampler, seed)
     if type(batch_sampler) is BatchSampler and has_order(batch_sampler.sampler):
@@ -298,7 +298,7 @@ def plan_of_batch_sampler(batch_sampler: Iterable[Any], seed: int) -> Plan:
 
 
 def batch_of(indices: Any) -> list[Any]:
-    """One batch of a batch sampler as a list."""
+    """One batch from a batch sampler, as a list."""
     if not hasattr(indices, "__iter__"):
         raise TypeError(
             f"batch_sampler must give lists of indices, but gave {indices!r}; single indices are for sampler"

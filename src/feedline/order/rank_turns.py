@@ -1,9 +1,9 @@
-"""A stream's batches, shared out over ranks: of each R batches in a row a rank has one.
+"""A stream's batches, shared out over ranks: of every R consecutive batches each rank gets one.
 
-Takes: what the user says (`ranks`, `uneven`), and the rank this is. Gives: `Turns`.
-Promises: batches are numbered over all ranks, so that batch g is the same one for any number of ranks. The batches of a
-step are the next R. The words for what happens at the end are those of DistributedSampler, which shares out batches so.
-Not its job: reading (stream), finding out the rank (world), noticing that a stream asks for it (rank_questions).
+Takes: the user's options `ranks` and `uneven`, and the number of this rank. Gives: `Turns`.
+Promises: batches are numbered over all ranks, so batch g is the same for any number of ranks. The batches of a step are
+the next R. What happens at the end is named as in DistributedSampler, which shares out batches in the same way.
+Not its job: reading (stream), finding the rank (world), noticing that a stream asks for it (rank_questions).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER_RANKS = (
 
 
 class Turns(NamedTuple):
-    """Which of the batches are this rank's.
+    """Which of the batches belong to this rank.
 
     >>> Turns(4, rank=1).after(9)
     12
@@ -35,11 +35,11 @@ class Turns(NamedTuple):
     ranks: int = 1
     rank: int = 0
     uneven: str = "exact"
-    """What becomes of the last step if there is no batch for each rank: "pad" gives its first one again to those that
-    have none, "drop" leaves the step out, "exact" lets some ranks end a step before the others."""
+    """What happens in the last step if there are fewer batches than ranks: "pad" gives the step's first batch to the
+    ranks that have none, "drop" leaves the step out, "exact" lets some ranks end one step before the others."""
 
     def after(self, batch: int) -> int:
-        """The number that the step after that of one of this rank's batches begins with."""
+        """The number of the first batch of the step after the one that has this batch of this rank."""
         return batch - self.rank + self.ranks
 
 
@@ -47,7 +47,7 @@ ONE_RANK = Turns()
 
 
 def turns_for(ranks: str | None, uneven: str | None) -> Turns:
-    """This rank's, as things stand now: torch.distributed may be initialised after the loader was made."""
+    """This rank's turns as of now: torch.distributed may be initialised after the loader was made."""
     if ranks != "shard":
         return ONE_RANK
     count, rank = find_ranks(None, None, alone=True)
@@ -55,11 +55,11 @@ def turns_for(ranks: str | None, uneven: str | None) -> Turns:
 
 
 def unshared_ranks(ranks: str | None) -> int:
-    """How many ranks each read all that a stream gives, if nobody has said that this is meant; else 0."""
+    """The number of ranks if each reads the whole stream and the user has not said that this is intended; else 0."""
     if ranks is not None:
         return 0
     try:
         count = find_ranks(None, None, alone=True)[0]
-    except ValueError:  # variables of another meaning, which are nobody's fault who has not asked for ranks
+    except ValueError:  # the variables mean something else; a user who has not asked for ranks must not see an error
         return 0
     return count if count > 1 else 0

@@ -1,11 +1,11 @@
-"""One order, shared out over ranks: together they see what one alone would have seen.
+"""One order, shared out over ranks: together they see what a single rank would have seen.
 
-Takes: a sampler of any kind (or a dataset), a rank and how many there are. Gives: `DistributedSampler`, a sampler of
-that rank's indices, or of that rank's batches where the sampler makes whole batches.
-Promises: the order is global. Rank r takes every R-th index of it, so that the R batches of a step together are the
-next stretch of the global order, whatever R is; with the same product of ranks and batch size, the same stretches. Of
-whole batches rank r takes every R-th: those of a step together are the next R.
-Not its job: starting processes, or talking between them.
+Takes: a sampler of any kind (or a dataset), a rank and the number of ranks. Gives: `DistributedSampler`, a sampler of
+that rank's indices, or of its batches if the sampler makes whole batches.
+Promises: the order is global. Rank r takes every R-th index, so the R batches of a step together are the next stretch
+of the global order for any R; if ranks × batch size stays the same, so do the stretches. If the sampler makes whole
+batches, rank r takes every R-th batch: the batches of a step together are the next R.
+Not its job: starting processes, or communication between them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from feedline.order.samplers import RandomSampler, SequentialSampler
 
 
 class DistributedSampler(Sampler):
-    """A rank's share of any sampler's order. Rank and number of ranks are given, or found out.
+    """A rank's share of any sampler's order. Rank and number of ranks are given, or detected.
 
-    `uneven` says what happens where the ranks do not divide the indices: "pad" gives the first ones again (torch's
-    way), "drop" leaves the last ones out, "exact" lets some ranks have one index less: none comes twice and none is
-    lost, for evaluation. With the first two every rank takes the same number of steps. Of a sampler that makes whole
-    batches (stratified, bucketed) the batches are shared out, by the same rules: pass it as `batch_sampler` then.
+    `uneven` says what happens if the indices cannot be divided evenly: "pad" repeats the first ones (torch's way),
+    "drop" leaves the last ones out, "exact" lets some ranks have one index less: no index is repeated or lost, as
+    evaluation needs. With the first two every rank takes the same number of steps. If the sampler makes whole batches
+    (stratified, bucketed), the batches are shared out by the same rules: then pass it as `batch_sampler`.
 
     >>> shares = [DistributedSampler(SequentialSampler(10), 3, rank, uneven="exact") for rank in range(3)]
     >>> [list(share) for share in shares]
@@ -75,18 +75,18 @@ class DistributedSampler(Sampler):
 
     @property
     def makes_batches(self) -> bool:  # type: ignore[override]
-        """Does it share out whole batches?"""
+        """Does the sampler share out whole batches?"""
         return self.sampler.makes_batches
 
     @property
     def repeats(self) -> bool:  # type: ignore[override]
-        """May an index come twice? What is given again only to pad is the same sample, with the same augmentation: that
-        of a sample must not depend on the number of ranks."""
+        """May an index come twice? An index repeated only for padding does not count: it is the same sample with the
+        same augmentation, because the augmentation of a sample must not depend on the number of ranks."""
         return bool(self.sampler.repeats)
 
     @property
     def population(self) -> int | None:  # type: ignore[override]
-        """For how many samples what is shared out was made."""
+        """The number of samples that the inner sampler was made for."""
         return self.sampler.population
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class DistributedSampler(Sampler):
         return Share(order_of(self.sampler, *self._key(seed, epoch)), self.num_replicas, self.rank, self.uneven)
 
     def batches(self, seed: int, epoch: int) -> BatchShare:
-        """This rank's batches of that epoch, of a sampler that makes batches."""
+        """This rank's batches of that epoch, if the sampler makes batches."""
         if not has_batches(self.sampler):
             raise TypeError(f"{type(self.sampler).__name__} gives single indices: ask for order(seed, epoch)")
         batches = batches_of(self.sampler, *self._key(seed, epoch))
@@ -111,13 +111,13 @@ class DistributedSampler(Sampler):
         return each_batch(self.batches(seed, epoch)) if self.makes_batches else super()._walk(seed, epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """As torch's scripts do before each epoch; a feedline loader counts epochs by itself."""
+        """Called by torch's scripts before each epoch; a feedline loader counts epochs by itself."""
         super().set_epoch(epoch)
         self.told_epoch = epoch
 
 
 class Share:
-    """Every R-th index of an order, from the rank's number on.
+    """Every R-th index of an order, starting at the rank's number.
 
     >>> Share(np.arange(10, 20), ranks=4, rank=1, uneven="pad")[:].tolist()
     [11, 15, 19]
@@ -142,14 +142,14 @@ class Share:
         return whole[self._rank :: self._ranks][: stop - start]
 
     def _from_the_front(self, place: int, count: int) -> IntArray:
-        """What stands in for the places beyond the end: the order once more from its beginning."""
+        """The indices for the places beyond the end: the order from its beginning."""
         length = len(self._order)
         places = np.arange(place, place + count) % length
         return np.concatenate([indices_at(self._order, at, at + 1) for at in places.tolist()])
 
 
 class BatchShare:
-    """Every R-th batch, from the rank's number on.
+    """Every R-th batch, starting at the rank's number.
 
     >>> share = BatchShare([[0, 1], [2], [3, 4]], ranks=2, rank=1, uneven="pad")
     >>> len(share), share[0].tolist(), share[1].tolist()
@@ -171,31 +171,31 @@ class BatchShare:
         return batch_at(self._batches, (number * self._ranks + self._rank) % len(self._batches))
 
     def first(self, number: int, repeats: bool) -> int:
-        """Where in the epoch a batch begins, for telling apart what comes twice; -1 if nothing in it does.
+        """Where in the epoch a batch begins, to tell repeated samples apart; -1 if no sample in it is repeated.
 
-        Counted over all ranks and as if every batch had room for 2**32, so that it is known without the batches before,
-        and an augmentation is the same for any number of ranks.
+        Counted over all ranks and as if every batch had 2**32 samples: so it is known without the batches before, and
+        an augmentation is the same for any number of ranks.
         """
         place = number * self._ranks + self._rank
         return place << 32 if repeats or place >= len(self._batches) else -1
 
 
 def share_of(sampler: MakesBatches, seed: int, epoch: int) -> tuple[BatchShare, bool]:
-    """A sampler's batches, shared out or all of them, and whether an index comes twice in all of them together."""
+    """The batches of a sampler (a rank's share, or all), and whether an index comes twice over all ranks together."""
     if isinstance(sampler, DistributedSampler):
         return sampler.batches(seed, epoch), sampler.sampler.repeats
     return BatchShare(batches_of(sampler, seed, epoch)), sampler.repeats
 
 
 def share_length(length: int, ranks: int, rank: int, uneven: str) -> int:
-    """How many indices a rank has of so many."""
+    """How many of `length` indices a rank gets."""
     if uneven == "exact":
         return max(0, -(-(length - rank) // ranks))
     return length // ranks if uneven == "drop" else -(-length // ranks)
 
 
 def ranks_of(sampler: Any) -> int:
-    """Over how many ranks a sampler, or the one in a batch sampler, shares out."""
+    """The number of ranks that a sampler, or the sampler in a batch sampler, shares its indices over."""
     inner = ask(sampler, "sampler")
     if isinstance(sampler, DistributedSampler):
         return sampler.num_replicas
@@ -203,28 +203,28 @@ def ranks_of(sampler: Any) -> int:
 
 
 def turns_of(sampler: Sampler) -> tuple[int, int]:
-    """Of how many ranks, and which of them, a sampler has the indices."""
+    """The number of ranks and the rank whose indices a sampler gives."""
     return (sampler.num_replicas, sampler.rank) if isinstance(sampler, DistributedSampler) else (1, 0)
 
 
 def given_epoch(sampler: Any) -> int | None:
-    """The epoch that a DistributedSampler (or the one in a batch sampler) was told by hand, if it was."""
+    """The epoch that the user set on a DistributedSampler (or on the one in a batch sampler), if any."""
     inner = sampler if isinstance(sampler, DistributedSampler) else ask(sampler, "sampler")
     return inner.told_epoch if isinstance(inner, DistributedSampler) else None
 
 
 def global_length(sampler: Any) -> int | None:
-    """How many indices there are, of all ranks together; None if a sampler does not say."""
+    """The number of indices of all ranks together; None if the sampler has no length."""
     if isinstance(sampler, DistributedSampler):
         return global_length(sampler.sampler)
     try:
         return len(sampler)
-    except Exception:  # it may be endless
+    except Exception:  # the sampler may be endless
         return None
 
 
 def name_of(sampler: Any) -> str:
-    """What a state calls a sampler: its class, and that of what it is made of."""
+    """The name of a sampler in a state: its class, and the class of the sampler inside it."""
     inner, seed = ask(sampler, "sampler"), sampler.seed if is_ours(sampler) else None
     said = name_of(inner) if inner is not None else ask(sampler, "settings", "")
     details = [said] if isinstance(said, str) and said else []
@@ -233,7 +233,7 @@ def name_of(sampler: Any) -> str:
 
 
 class Listed(Sampler):
-    """A foreign sampler's indices, which have to be taken one after the other, and may be drawn when they are."""
+    """The indices of a foreign sampler; they must be taken one by one, and may be drawn at that moment."""
 
     repeats = True
 
@@ -260,7 +260,7 @@ def _sampler(source: Any, shuffle: bool) -> Sampler:
         return source
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return RandomSampler(source) if shuffle else SequentialSampler(source)
-    if any(kind.__name__ == "BatchSampler" for kind in type(source).__mro__):  # torch's, or ours
+    if any(kind.__name__ == "BatchSampler" for kind in type(source).__mro__):  # torch's class, or ours
         raise OptionTypeError(
             "a BatchSampler gives lists of indices, which are not shared out: share out what is in it, "
             "BatchSampler(DistributedSampler(sampler), batch_size)"

@@ -1,9 +1,9 @@
-"""An order that is had again: what is past is seen to be the same as it was then.
+"""An order that is read again: checks that its past part is the same as before.
 
-Takes: a place, and an order or a foreign sampler. Gives: the items after those that are past.
-Promises: no data is read; an order that has changed since (another seed, other weights, a sampler that draws anew) is a
-StateError, and not a run that repeats some samples and misses others.
-Not its job: orders that can be had from anywhere on (plan).
+Takes: a place, and an order or a foreign sampler. Gives: the items after the place.
+Promises: no data is read. If the order has changed since then (another seed, other weights, a sampler that draws anew),
+there is a StateError, and not a run that repeats some samples and misses others.
+Not its job: orders that can be read from any place on (plan).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from feedline.resume.stateful import is_stateful, load, saved
 
 
 def compare(place: Place, before: Callable[[], Any]) -> None:
-    """Are these indices, the last before the place, those that were there when it was saved?
+    """Are these indices, the last before the place, the same as when the place was saved?
 
     >>> compare(Place(samples=2, sampler=Tail.of([7, 8])), lambda: [7, 8])
     """
@@ -37,7 +37,7 @@ def compare(place: Place, before: Callable[[], Any]) -> None:
 
 
 def end_of(sampler: Any) -> End | Unsaid | None:
-    """What a sampler says of itself between two epochs, or at the end of one; None if it says nothing."""
+    """A sampler's own state between two epochs, or at the end of one; None if it has none."""
     if not is_stateful(sampler):
         return None
     state = saved(sampler)
@@ -45,8 +45,8 @@ def end_of(sampler: Any) -> End | Unsaid | None:
 
 
 class Again(Iterator[Any]):
-    """A foreign sampler's items from a place on: it goes on by itself if it can say where it stands, and else what is
-    past is taken once more and thrown away. With `batches` each item is a batch.
+    """A foreign sampler's items from a place on. A sampler that can restore its place continues there; any other is
+    read from the beginning, and the past items are thrown away. With `batches` each item is a batch.
 
     >>> next(Again(range(10), Place(samples=4, sampler=Tail.of([2, 3])), batches=False))
     4
@@ -59,17 +59,17 @@ class Again(Iterator[Any]):
         self._batches = batches
         self._keeper: Any = None
         self._source: Iterator[Any] | None = None
-        self._anew = isinstance(place.sampler, End) and not place.batches  # as the epoch before has left it
+        self._anew = isinstance(place.sampler, End) and not place.batches  # the sampler is as the epoch before left it
         self._ended = isinstance(place.sampler, End) and not self._anew
 
     def open(self) -> None:
-        """Ask for the sampler's iterator; else that is done when the first item is wanted."""
+        """Ask for the sampler's iterator now; otherwise it is asked for with the first item."""
         if self._source is not None or self._ended:
             return
         if is_stateful(self._sampler):
             self._go_on(self._sampler)
         source = iter(self._sampler)
-        if self._keeper is None and is_stateful(source):  # torchdata's samplers may keep their place there
+        if self._keeper is None and is_stateful(source):  # torchdata's samplers may keep their place in the iterator
             self._go_on(source)
         self._source = source
 
@@ -92,7 +92,7 @@ class Again(Iterator[Any]):
         try:
             item = next(self._source)
         except StopIteration:
-            if self._anew:  # it has said once more that it was at its end, and begins now
+            if self._anew:  # the restored state was that of its end; this epoch begins now
                 self._anew, self._source = False, iter(self._sampler)
                 return next(self)
             self._ended = True
@@ -101,10 +101,10 @@ class Again(Iterator[Any]):
         return item
 
     def state(self) -> Any:
-        """What the sampler says of its place; None if it says nothing, and why if it should and cannot."""
+        """The sampler's own state; None if it has none, and the reason if it has one that cannot be saved."""
         if self._keeper is None or isinstance(self._keeper, Unsaid):
             return self._keeper
-        if self._ended:  # it may have begun anew: then its own word would give the epoch again
+        if self._ended:  # it may have begun again: its own state would then repeat the epoch
             return end_of(self._keeper)
         state = saved(self._keeper)
         if isinstance(state, Unsaid):  # it is asked once, and not for every batch

@@ -1,10 +1,10 @@
-"""What a sampler is: the two interfaces that all of them have, and the loader reads.
+"""What a sampler is: the two interfaces of all samplers, which the loader reads.
 
 Takes: a seed and an epoch. Gives: `Sampler`, whose `order(seed, epoch)` is the whole epoch as a sequence of indices
 that can be sliced anywhere, stored or computed; `BatchOrderSampler`, whose `batches(seed, epoch)` is the whole epoch as
-a sequence of batches, each to be had by its number.
-Promises: iterated by hand it is the same order, epoch after epoch. Not its job: any order (samplers, weighted, …),
-tasks and ranks (plan, ranks), whether an index exists in the dataset (fetch).
+a sequence of batches, each available by its number.
+Promises: iterating by hand gives the same order, epoch after epoch. Not its job: any specific order (samplers,
+weighted, …), tasks and ranks (plan, ranks), whether an index exists in the dataset (fetch).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from feedline.order.permutation import BLOCK, IntArray, Order
 
 
 class Batches(Protocol):
-    """An epoch's batches, each to be had without those before it. A list of lists of indices is one."""
+    """An epoch's batches; each is available without the earlier ones. A list of lists of indices will do."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, number: int, /) -> IntArray:
-        """The indices of the batch of that number, which is below the length."""
+        """The indices of batch `number`, which is below the length."""
 
 
 class Sampler:
-    """In which order an epoch visits the samples. Define `order`, and the rest follows.
+    """The order in which an epoch visits the samples. Define `order`, and the rest follows.
 
-    With a seed of its own a sampler keeps to it; with None it takes the loader's or, when iterated by hand,
-    one drawn once. Each iteration by hand is the next epoch.
+    A sampler with a seed of its own always uses it; with None it uses the loader's seed or, when iterated by hand,
+    a seed drawn once. Each iteration by hand is the next epoch.
 
     >>> import numpy as np
     >>> class Backwards(Sampler):
@@ -47,11 +47,11 @@ class Sampler:
     10
     """
 
-    # On the class, so that a subclass that forgets super().__init__() still works.
+    # Defined on the class, so that a subclass that forgets super().__init__() still works.
     seed: int | None = None
     repeats: bool = False  # True when an index may come twice in one epoch
     makes_batches: bool = False  # True for a BatchOrderSampler: the loader then takes it as batch_sampler
-    population: int | None = None  # how many samples it was made for, where it must be all that the dataset has
+    population: int | None = None  # how many samples it was made for, if this must be the length of the dataset
     _drawn_seed: int | None = None
     _epoch: int = 0
 
@@ -66,7 +66,7 @@ class Sampler:
         raise NotImplementedError(f"{type(self).__name__} must define order(self, seed, epoch)")
 
     def __len__(self) -> int:
-        """How many indices an epoch has. Define it too where making the order is not cheap."""
+        """How many indices an epoch has. Define this too if making the order is expensive."""
         if type(self).order is Sampler.order:
             # A TypeError is what list() expects of something that has no length.
             raise TypeError(f"{type(self).__name__} has no length: it defines neither order() nor __len__()")
@@ -79,7 +79,7 @@ class Sampler:
 
     @property
     def by_hand(self) -> tuple[int, int]:
-        """For iterating by hand: the seed where none was given, and the epoch that comes next. A loader sets them."""
+        """For iterating by hand: the seed to use if none was given, and the next epoch. A loader sets both."""
         if self._drawn_seed is None:
             self._drawn_seed = secrets.randbits(63)
         return self._drawn_seed, self._epoch
@@ -89,11 +89,11 @@ class Sampler:
         self._drawn_seed, self._epoch = seed_and_epoch
 
     def _walk(self, seed: int, epoch: int) -> Iterator[Any]:
-        """What iterating by hand gives."""
+        """The items that iterating by hand gives."""
         return _each(order_of(self, seed, epoch))
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration by hand that epoch's.
+        """Set the epoch of the next iteration by hand.
 
         >>> from feedline import RandomSampler
         >>> sampler = RandomSampler(100, seed=7)
@@ -108,8 +108,8 @@ class Sampler:
 class BatchOrderSampler(Sampler):
     """Which samples make up each batch of an epoch. Define `batches`, and the rest follows; pass it as `batch_sampler`.
 
-    Everything a `Sampler` can do, it can: seeds, epochs, ranks (DistributedSampler) and resuming at any batch. Let the
-    number of batches be the same in every epoch.
+    It can do all that a `Sampler` can: seeds, epochs, ranks (DistributedSampler) and resuming at any batch. The number
+    of batches should be the same in every epoch.
 
     >>> class Pairs(BatchOrderSampler):
     ...     def batches(self, seed, epoch):
@@ -120,18 +120,18 @@ class BatchOrderSampler(Sampler):
 
     makes_batches = True
     settings: str = ""
-    """What decides the batches besides the data, for a saved state to agree on."""
+    """What decides the batches besides the data; a saved state must agree with it."""
 
     def batches(self, seed: int, epoch: int) -> Batches:
         """The batches of that epoch: a pure function of seed and epoch."""
         raise NotImplementedError(f"{type(self).__name__} must define batches(self, seed, epoch)")
 
     def order(self, seed: int, epoch: int) -> Order:
-        """There is none: whole batches are made."""
+        """A batch sampler has none: it makes whole batches."""
         raise TypeError(f"{type(self).__name__} makes whole batches: ask it for batches(seed, epoch)")
 
     def __len__(self) -> int:
-        """How many batches an epoch has. Define it too where making them is not cheap."""
+        """How many batches an epoch has. Define this too if making them is expensive."""
         if type(self).batches is BatchOrderSampler.batches:
             raise TypeError(f"{type(self).__name__} has no length: it defines neither batches() nor __len__()")
         return len(self.batches(0, 0))
@@ -141,7 +141,7 @@ class BatchOrderSampler(Sampler):
 
 
 def samplers_in(sampler: Any) -> Iterator[Any]:
-    """A sampler and those it is made of, from the outside: whatever it holds that is iterated, but not indexed.
+    """A sampler and the samplers inside it, from the outside in: every attribute that can be iterated but not indexed.
 
     >>> from feedline import BatchSampler, RandomSampler
     >>> [type(each).__name__ for each in samplers_in(BatchSampler(RandomSampler(10), 2))]
@@ -150,7 +150,7 @@ def samplers_in(sampler: Any) -> Iterator[Any]:
     found = [sampler]
     for each in found:
         yield each
-        # What is called so comes first: of two samplers that are told an epoch, that one is meant.
+        # These two names come first: if several samplers can be told an epoch, the one with such a name is meant.
         named = [ask(each, name) for name in ("sampler", "batch_sampler")]
         for value in (*named, *ask(each, "__dict__", {}).values()):
             is_new = _is_iterated(value) and not any(value is other for other in found)
@@ -159,14 +159,14 @@ def samplers_in(sampler: Any) -> Iterator[Any]:
 
 
 def follow_epoch(sampler: Any, epoch: int) -> None:
-    """Tell a sampler its epoch, and those it is made of, if they want to know."""
+    """Tell a sampler, and the samplers inside it, the epoch, if they have `set_epoch`."""
     for each in samplers_in(sampler):
         if callable(follow := ask(each, "set_epoch")):
             follow(epoch)
 
 
 MOST_SAMPLERS = 16
-"""Nobody stacks more; a sampler that holds a thousand things is not searched."""
+"""Nobody nests more samplers; a sampler that holds a thousand objects is not searched to the end."""
 
 
 def _is_iterated(value: Any) -> bool:
@@ -188,29 +188,29 @@ class MakesBatches(Protocol):
 
 
 def is_ours(sampler: object) -> TypeGuard[Sampler]:
-    """Is it one of ours, by what it does? One whose `__iter__` was written anew is iterated, as any iterable is."""
+    """Does it work as one of our samplers? A subclass with its own `__iter__` is iterated, as any iterable is."""
     return isinstance(sampler, Sampler) and type(sampler).__iter__ is Sampler.__iter__
 
 
 def has_order(sampler: object) -> TypeGuard[Sampler]:
-    """Is it one of ours, that gives indices?"""
+    """Is it one of our samplers, and does it give indices?"""
     return is_ours(sampler) and not sampler.makes_batches
 
 
 def has_batches(sampler: object) -> TypeGuard[MakesBatches]:
-    """Is it one of ours, that gives whole batches?"""
+    """Is it one of our samplers, and does it give whole batches?"""
     return is_ours(sampler) and sampler.makes_batches
 
 
 def order_of(sampler: Sampler, seed: int, epoch: int) -> Order:
-    """A sampler's order of that epoch, as long as the sampler says it is."""
+    """A sampler's order of that epoch; its length is checked against `len(sampler)`."""
     order = sampler.order(seed, epoch)
     _check_length(sampler, "order", len(order), epoch)
     return order
 
 
 def batches_of(sampler: MakesBatches, seed: int, epoch: int) -> Batches:
-    """A sampler's batches of that epoch, as many as the sampler says there are."""
+    """A sampler's batches of that epoch; their number is checked against `len(sampler)`."""
     batches = sampler.batches(seed, epoch)
     _check_length(sampler, "batches", len(batches), epoch)
     return batches
@@ -225,7 +225,7 @@ def _check_length(sampler: Sampler | MakesBatches, method: str, found: int, epoc
 
 
 def indices_at(order: Order, start: int, stop: int) -> IntArray:
-    """A stretch of an order, as an array; an error that says so if there is something else.
+    """A stretch of an order, as an array; anything but indices is an error.
 
     >>> indices_at([3, 1, 2], 1, 99)
     array([1, 2])
@@ -236,7 +236,7 @@ def indices_at(order: Order, start: int, stop: int) -> IntArray:
 
 
 def batch_at(batches: Batches, number: int) -> IntArray:
-    """One batch, as an array; an error that names it if it is none.
+    """One batch, as an array; anything but indices is an error that names the batch.
 
     >>> batch_at([[3, 1], [2]], 0)
     array([3, 1])
@@ -250,7 +250,7 @@ def batch_at(batches: Batches, number: int) -> IntArray:
 
 
 def each_batch(batches: Batches) -> Iterator[list[int]]:
-    """All of them, as lists."""
+    """All batches, as lists."""
     for number in range(len(batches)):
         yield batch_at(batches, number).tolist()
 

@@ -2,7 +2,7 @@
 
 Takes: how much data there is, or a list of indices; a seed and an epoch.
 Gives: `SequentialSampler`, `RandomSampler`, `SubsetRandomSampler`, and `BatchSampler` over any of them.
-Promises: the same seed and epoch, the same indices; another epoch, another order.
+Promises: the same seed and epoch give the same indices; another epoch gives another order.
 Not its job: what a sampler is (sampler), weights (weighted), batches and ranks (plan, ranks).
 """
 
@@ -43,9 +43,9 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Every index once, shuffled anew each epoch; or, with replacement, independent draws.
+    """Every index once, shuffled anew in each epoch; or, with replacement, independent draws.
 
-    `num_samples` makes an epoch shorter or longer than the data. Without replacement a longer one is several
+    `num_samples` makes an epoch shorter or longer than the data. Without replacement a longer epoch is several
     whole shuffles, one after the other, and part of another.
 
     >>> sampler = RandomSampler(5, num_samples=12, seed=7)
@@ -107,7 +107,7 @@ class SubsetRandomSampler(Sampler):
 
 
 class BatchSampler:
-    """Lists of `batch_size` indices out of any iterable of them; the last one may be shorter unless dropped.
+    """Lists of `batch_size` indices from any iterable of indices; the last may be shorter, unless it is dropped.
 
     >>> list(BatchSampler(SequentialSampler(7), batch_size=3, drop_last=False))
     [[0, 1, 2], [3, 4, 5], [6]]

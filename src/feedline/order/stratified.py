@@ -1,9 +1,9 @@
-"""Batches that hold every class, however rare it is.
+"""Batches in which every class is present, however rare it is.
 
 Takes: a label per sample, a batch size, and how a batch is shared between the classes.
-Gives: `StratifiedBatchSampler`. Promises: each class in each batch; a class's samples come in shuffled turns, each once
-before any comes again; any batch is made without those before it.
-Not its job: telling labels apart (labels), how many of each class come into which batch (shares).
+Gives: `StratifiedBatchSampler`. Promises: each class in each batch; each sample of a class comes once, in shuffled
+order, before any of them comes again; any batch can be made without the earlier ones.
+Not its job: telling labels apart (labels), how many of each class go into which batch (shares).
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from feedline.order.sampler import Batches, BatchOrderSampler
 from feedline.order.sorting import places_by
 
 _INSIDE, _TURN, _LONG_TURN, _REST = range(4)
-"""What a key is for; besides it has the seed, the epoch (not for what goes on over epochs) and a number."""
+"""The purpose of a key; a key also has the seed, the epoch (unless it is for all epochs) and a number."""
 
 
 class StratifiedBatchSampler(BatchOrderSampler):
-    """Batches in which every class is present. Classes with few samples are gone through several times.
+    """Batches in which every class is present. Classes with few samples are repeated.
 
-    `share` says how a batch is shared out:
+    `share` says how a batch is divided among the classes:
 
-    - "proportional": as the classes are in the data, but at least one of each. Any two batches are alike, up to one
-      sample per class.
-    - "at_least_one": one of each class, and the rest as it comes in a plain shuffle.
-    - "equal": the same number of each class, up to one. No sample comes twice in a batch, of a class that has at least
-      twice as many as a batch takes.
+    - "proportional": in proportion to the data, but at least one of each class. The counts of a class in any two
+      batches differ by at most one.
+    - "at_least_one": one of each class, and the rest as in a plain shuffle.
+    - "equal": the same number of each class, up to one. A sample never comes twice in a batch if its class has at least
+      twice as many samples as a batch takes from it.
 
-    With the first two an epoch goes once through every class that is not cycled: every sample comes at least once. Its
-    batches are all of one size, up to one sample, and none is larger than `batch_size`; with `drop_last` all have
-    exactly that size, and fewer samples than one batch has are left out, others in each epoch. With "equal" an epoch
-    has as many batches as plain batching would give; a class too large for that goes on in the next epoch where it
-    stopped.
+    With the first two, an epoch reads every class that is not repeated exactly once: every sample comes at least once.
+    The sizes of the batches differ by at most one, and none is larger than `batch_size`; with `drop_last` all have
+    exactly that size, and less than one batch of samples is left out, different ones in each epoch. With "equal", an
+    epoch has as many batches as plain batching would give; a class too large for that continues in the next epoch where
+    it stopped.
 
     >>> labels = ["common"] * 10 + ["rare"] * 2
     >>> sampler = StratifiedBatchSampler(labels, batch_size=4, seed=7)
@@ -73,7 +73,7 @@ class StratifiedBatchSampler(BatchOrderSampler):
         self._sizes = classes.sizes
         self._by_class = places_by(classes.codes)
         self._shares = shares_of(self.share, self._sizes.tolist(), self.batch_size, self.drop_last)
-        # Of which classes an epoch takes but a part, so that the next one takes the following part?
+        # The classes of which an epoch takes only a part, so that the next epoch takes the following part.
         self._goes_on = (self._shares.totals < self._sizes) & (self.share == "equal")
         self.repeats = bool((self._goes_on | (self._shares.totals > self._sizes)).any())
         self.settings = f"batch_size={self.batch_size}, share={self.share!r}, drop_last={self.drop_last}"
@@ -90,11 +90,11 @@ class StratifiedBatchSampler(BatchOrderSampler):
         return _Stratified(self._shares, lined_up, rest, order_key(seed, epoch, _INSIDE))
 
     def _members(self, number: int, own: IntArray, seed: int, epoch: int) -> IntArray:
-        """The samples that a class gives in that epoch, in their order: turns one after the other, cut off."""
+        """The samples of a class in that epoch, in order: shuffled turns one after the other, the last cut off."""
         size, wanted = len(own), int(self._shares.totals[number])
-        # One line of turns runs through all epochs, or each epoch begins a new one.
+        # The sequence of turns either runs through all epochs, or begins anew in each epoch.
         key, begin = ((seed, _LONG_TURN), epoch * wanted) if self._goes_on[number] else ((seed, epoch, _TURN), 0)
-        turns = range(max(0, begin // size - 1), -(-(begin + wanted) // size))  # one before, whose end counts
+        turns = range(max(0, begin // size - 1), -(-(begin + wanted) // size))  # and the turn before, whose end matters
         shuffles = [shuffled_copy(own, order_key(*key, number, turn)) for turn in turns]
         if isinstance(self._shares, EqualShares) and len(turns) > 1:
             seams = _Seams(self._shares, number, size)
@@ -105,10 +105,11 @@ class StratifiedBatchSampler(BatchOrderSampler):
 
 
 class _Seams:
-    """Where one turn of a class ends and the next begins within a batch, which would hold a sample twice by chance.
+    """The batches in which one turn of a class ends and the next begins: such a batch could hold a sample twice.
 
-    The next turn's first ones then change places with later ones of it, but never with its last: these stay as they
-    were shuffled, so a turn is made with the one before it alone. The class must have twice what a batch takes of it.
+    Then first samples of the next turn swap places with later ones of the same turn, but never with its last ones:
+    these stay as shuffled, so a turn depends only on the turn before it. The class must have twice what a batch takes
+    from it.
     """
 
     def __init__(self, shares: EqualShares, which: int, size: int) -> None:
@@ -118,7 +119,7 @@ class _Seams:
         self._mends = 2 * self._most - 1 <= size
 
     def mend(self, earlier: IntArray, later: IntArray, turn: int) -> None:
-        """Change the beginning of that turn, if it shares a batch with the end of the earlier one."""
+        """Change the beginning of that turn if it is in the same batch as the end of the earlier turn."""
         place = turn * self._size % int(self._before[-1])
         batch = int(np.searchsorted(self._before, place, side="right"))
         first, last = int(self._before[batch]) - place, place - int(self._before[batch - 1])
@@ -127,13 +128,13 @@ class _Seams:
         held = earlier[self._size - last :]
         again = np.flatnonzero(np.isin(later[:first], held))
         if again.size:
-            free = ~np.isin(later[first : first + last], held)  # the held ones cannot take up all of these
+            free = ~np.isin(later[first : first + last], held)  # enough of these are free
             others = first + np.flatnonzero(free)[: again.size]
             later[again], later[others] = later[others], later[again]
 
 
 class _Stratified:
-    """One epoch's batches. `members` has what each class gives, class after class; `rest`, what is dealt by chance."""
+    """One epoch's batches. `members` has the samples, class after class; `rest`, those dealt out at random."""
 
     def __init__(self, shares: Shares, members: IntArray, rest: Order, key: int) -> None:
         self._shares = shares
@@ -151,7 +152,7 @@ class _Stratified:
         first = self._starts + before - (np.cumsum(counts) - counts)
         places = np.repeat(first, counts) + np.arange(counts.sum())
         batch = self._members[np.concatenate([places, self._by_chance(number)])]
-        # Mixed, because a batch may be cut into parts (devices, micro-batches), which should not be single classes.
+        # Shuffled, because a batch may be cut into parts (devices, micro-batches), which should not be single classes.
         start = number * self._shares.size
         mixed: IntArray = batch[np.argsort(random_words(self._key, start, start + len(batch)))]
         return mixed

@@ -1,7 +1,7 @@
 """Draws in proportion to weights, for data whose classes are not equally frequent.
 
-Takes: a weight for each index, or a label to make it of. Gives: `WeightedRandomSampler`, `weights_from_labels`.
-Promises: any number of weights; after set-up a draw needs no memory that grows with them (with replacement).
+Takes: a weight for each index, or labels to make weights from. Gives: `WeightedRandomSampler`, `weights_from_labels`.
+Promises: any number of weights; after set-up, a draw with replacement needs no memory that grows with their number.
 Not its job: each class in each batch (stratified).
 """
 
@@ -23,7 +23,7 @@ from feedline.order.weighted_draws import WeightedDraws, WeightTable
 
 
 class WeightedRandomSampler(Sampler):
-    """`num_samples` indices of [0, len(weights)), each drawn with a chance in proportion to its weight.
+    """`num_samples` indices of [0, len(weights)), each drawn with a probability proportional to its weight.
 
     Weights need not sum to one; an index of weight 0 never comes. Without replacement, no index comes twice.
 
@@ -46,14 +46,14 @@ class WeightedRandomSampler(Sampler):
 
     @property
     def weights(self) -> npt.NDArray[np.float64]:
-        """Read-only. Assign others (as many or not), and the next epoch is drawn by them.
+        """The weights, read-only. Assign new ones (of any number), and the next epoch is drawn with them.
 
         >>> sampler = WeightedRandomSampler([1, 1, 1], num_samples=4, seed=7)
         >>> sampler.weights = sampler.weights * [0, 0, 1]
         >>> list(sampler)
         [2, 2, 2, 2]
         """
-        # A view made when it is asked for: pickling would forget that an array is read-only.
+        # The view is made at each access: a pickled array would forget that it is read-only.
         found: npt.NDArray[np.float64] = self._weights.view()
         found.flags.writeable = False
         return found
@@ -93,11 +93,11 @@ def weights_from_labels(labels: Any) -> npt.NDArray[np.float64]:
 
 
 def _weighted_choice(weights: npt.NDArray[np.float64], count: int, key: int) -> IntArray:
-    """Successive draws without replacement: the first arrivals of clocks as fast as their weights."""
+    """Successive draws without replacement: each index has a clock as fast as its weight, and the first to ring win."""
     possible = np.flatnonzero(weights)
     waits = np.random.Generator(np.random.SFC64(key)).standard_exponential(len(possible))
-    with np.errstate(divide="ignore"):  # a wait of exactly 0 is possible, and rightly comes first
-        arrivals = np.log(waits) - np.log(weights[possible])  # logarithms, for weights far apart
+    with np.errstate(divide="ignore"):  # a wait of exactly 0 is possible, and correctly comes first
+        arrivals = np.log(waits) - np.log(weights[possible])  # logarithms, because weights may differ widely
     first = np.argpartition(arrivals, count - 1)[:count]
     return possible[first[np.argsort(arrivals[first])]].astype(np.int64, copy=False)
 
@@ -106,7 +106,7 @@ def _weight_array(weights: object) -> npt.NDArray[np.float64]:
     given = as_numbers(array_of("weights", weights))
     if given.dtype.kind not in "biuf":
         raise OptionTypeError(f"weights must be a one-dimensional sequence of numbers, got {given.dtype}")
-    array = given.astype(np.float64)  # a copy, which nobody else changes
+    array = given.astype(np.float64)  # a copy, which nobody else can change
     if array.ndim != 1:
         raise OptionError(f"weights must be one-dimensional, got shape {array.shape}")
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))

@@ -1,7 +1,7 @@
 """Independent draws in proportion to weights, computed where they are read.
 
 Takes: weights; a length and a key. Gives: `WeightTable`, made once for all epochs, and `WeightedDraws`, an order.
-Promises: a draw needs no memory of its own and about as many looks into the table for ten million weights as for ten;
+Promises: a draw needs no memory of its own and, for ten million weights, about as many table look-ups as for ten;
 a weight of 0 never comes. Not its job: checking weights (weighted).
 """
 
@@ -16,25 +16,25 @@ Floats = npt.NDArray[np.float64]
 
 
 class WeightTable:
-    """The running sum of weights, and a guide into it: in which stretch the n-th part of the whole sum is reached.
+    """The running sum of weights, and a guide into it: for each n-th part of the sum, the range where it is reached.
 
-    Measured at 10 million weights (benchmarks/samplers.py): 64 draws take 12 µs, and 65 to 100 µs by `np.searchsorted`
-    alone, which misses the cache at every level of the search.
+    Measured at 10 million weights (benchmarks/samplers.py): 64 draws take 12 µs; `np.searchsorted` alone takes 65 to
+    100 µs, because it misses the cache at every level of the search.
 
     >>> WeightTable(np.array([1.0, 0.0, 3.0])).find(np.array([0.0, 0.24, 0.25, 0.99])).tolist()
     [0, 0, 2, 2]
     """
 
     def __init__(self, weights: Floats) -> None:
-        # Scaled by the largest, so that the sum of huge weights stays finite.
+        # Divided by the largest weight, so that the sum of huge weights stays finite.
         self._sums: Floats = np.cumsum(weights / weights.max())
-        # A power of two: then which part a draw falls into is exact, and the guide's stretch always holds it.
+        # A power of two: the part that a draw falls into is then exact, and the guide's range always contains the draw.
         self._parts = 1 << max(0, (len(weights) // 4).bit_length())
         edges = np.arange(self._parts + 1) / self._parts
         self._guide = np.searchsorted(self._sums, edges * self._sums[-1], side="right")
 
     def find(self, uniform: Floats) -> IntArray:
-        """The first place whose running sum is above that share of the whole; one of weight 0 is never that."""
+        """The first place whose running sum exceeds that share of the total; never a place of weight 0."""
         sums, part = self._sums, (uniform * self._parts).astype(np.int64)
         wanted = uniform * sums[-1]
         low: IntArray = self._guide[part]

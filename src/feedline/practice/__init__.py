@@ -1,1 +1,1 @@
-"""Batch-size practice: accumulate, scale the learning rate, measure the noise, find what fits."""
+"""Batch-size practice: accumulate, scale the learning rate, measure the noise, find what fits into memory."""

@@ -2,9 +2,9 @@
 
 Takes: a function that does with a batch size what training will do. Gives: `largest_batch`.
 Promises: the answer was tried and fitted, and the next possible size did not (or is above the limit). Only running out
-of memory counts as not fitting: any other error goes through. What a try took is let go before the next.
-Not its job: memory that the system takes by killing: Linux may end a process that fills the machine's memory instead
-of refusing it.
+of memory counts as not fitting: any other error is raised. What a try allocated is freed before the next.
+Not its job: memory that is refused by killing: Linux may end a process that fills the machine's memory instead of
+refusing the allocation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from feedline.errors import OptionError, OptionTypeError, add_note
 from feedline.errors.checks import check_whole
 from feedline.machine import loaded_torch
 
-# What allocators say in a RuntimeError: torch (CUDA, HIP, MPS and the CPU's), cuBLAS, XLA, C++.
+# Messages of allocators in a RuntimeError: torch (CUDA, HIP, MPS and the CPU's), cuBLAS, XLA, C++.
 _SAYINGS = (
     "out of memory",
     "can't allocate memory",
@@ -32,9 +32,9 @@ _SAYINGS = (
 def largest_batch(fn: Callable[[int], Any], start: int = 1, limit: int = 1 << 16, multiple_of: int = 1) -> int:
     """The largest batch size up to `limit` for which `fn(batch_size)` does not run out of memory.
 
-    `fn` should do a whole step of training, backward and optimizer included, with the largest samples there are. From
-    `start` on sizes are doubled until one does not fit, then halved in between; all are multiples of `multiple_of`.
-    Leave a little room below the answer: memory fragments in a long run.
+    `fn` should do a whole training step, including backward and optimizer, with the largest samples that exist. Sizes
+    are doubled from `start` until one does not fit, then a binary search follows; all are multiples of `multiple_of`.
+    Use a little less than the answer: memory fragments in a long run.
 
     >>> def step(batch_size):
     ...     if batch_size > 100:
@@ -52,7 +52,7 @@ def largest_batch(fn: Callable[[int], Any], start: int = 1, limit: int = 1 << 16
     fits, fails = 0, most + 1
     size = first
     while fits + 1 < fails:
-        # The smallest size is tried as the last resort, and its error is the user's to see.
+        # The smallest size is tried last, and its error is raised to the user.
         if _fits(fn, size * unit, or_raise=size == 1):
             fits = size
         else:
@@ -62,14 +62,14 @@ def largest_batch(fn: Callable[[int], Any], start: int = 1, limit: int = 1 << 16
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Is it what some allocator raises? Known without importing any framework.
+    """Is it an error of some allocator? Recognised without importing any framework.
 
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("CUDA error: out of memory"))
     (True, True)
     >>> is_out_of_memory(RuntimeError("shapes do not match"))
     False
     """
-    if isinstance(error, MemoryError):  # NumPy's and feedline's own among them
+    if isinstance(error, MemoryError):  # NumPy's and feedline's own are subclasses
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
@@ -89,7 +89,7 @@ def _fits(fn: Callable[[int], Any], size: int, or_raise: bool) -> bool:
             add_note(error, f"largest_batch: not even a batch size of {size} fits")
             raise
         fitted = False
-    _let_go()  # here, where the error, and with it the frames that hold the memory, is gone
+    _let_go()  # here, where the error is gone, and with it the frames that hold the memory
     return fitted
 
 

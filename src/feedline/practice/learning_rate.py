@@ -1,7 +1,7 @@
-"""The learning rate for another batch size, and the way up to it.
+"""The learning rate for another batch size, and the warm-up to it.
 
-Takes: a rate that is known to work and the batch size it worked with. Gives: `scale_learning_rate` and `warmup`.
-Promises: plain numbers; what `warmup` returns can be pickled and is what torch's LambdaLR wants.
+Takes: a rate that is known to work, and its batch size. Gives: `scale_learning_rate` and `warmup`.
+Promises: plain numbers; the result of `warmup` can be pickled, and fits torch's LambdaLR.
 Not its job: schedules after the warm-up (torch and others have them; `then` takes any).
 """
 
@@ -20,8 +20,9 @@ RULES = ("linear", "sqrt")
 def scale_learning_rate(rate: float, batch_size: int, base_batch_size: int, rule: str = "linear") -> float:
     """The learning rate for `batch_size` when `rate` works for `base_batch_size`.
 
-    "linear" for SGD (twice the batch, twice the rate; Goyal et al. 2017), "sqrt" for Adam and its kin (Malladi et al.
-    2022). Either holds up to about the gradient noise scale, see `gradient_noise`; beyond it larger steps do not help.
+    "linear" for SGD (twice the batch, twice the rate; Goyal et al. 2017), "sqrt" for Adam and similar optimizers
+    (Malladi et al. 2022). Either holds up to about the gradient noise scale, see `gradient_noise`; beyond it larger
+    steps do not help.
 
     >>> scale_learning_rate(0.1, batch_size=1024, base_batch_size=256)
     0.4
@@ -37,24 +38,24 @@ def scale_learning_rate(rate: float, batch_size: int, base_batch_size: int, rule
 
 @dataclass(frozen=True)
 class Warmup:
-    """From the number of a step to the factor of its learning rate; see `warmup`."""
+    """Maps the number of a step to the factor of its learning rate; see `warmup`."""
 
     steps: int
     start: float
     then: Callable[[int], float] | None = None
 
     def __call__(self, step: int) -> float:
-        """The factor for that step of the optimizer, the first being 0."""
+        """The factor for that step of the optimizer; the first step is 0."""
         if step >= self.steps:
             return 1.0 if self.then is None else self.then(step - self.steps)
         return self.start + (1 - self.start) * step / self.steps
 
 
 def warmup(steps: int, start: float | None = None, then: Callable[[int], float] | None = None) -> Warmup:
-    """A function from step to factor that rises in a straight line and is 1 from step `steps` on.
+    """A function from step to factor that rises linearly and is 1 from step `steps` on.
 
-    It begins at `start`; by default at the first of the equal rungs of a ladder from 0. After scaling the rate by k,
-    `start=1 / k` begins at the rate that is known to work. `then` takes over after the warm-up, counting from 0.
+    It begins at `start`, by default at the height of one of its equal steps. After scaling the rate by k, `start=1 / k`
+    begins at the rate that is known to work. `then` takes over after the warm-up, counting from 0.
 
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, warmup(500))
 

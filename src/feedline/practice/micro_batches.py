@@ -1,12 +1,12 @@
-"""Gradient accumulation: several small batches count as one large one.
+"""Gradient accumulation: several small batches count as one large batch.
 
-Takes: any iterable of batches (a loader of any kind, a list) and how many make a group. Gives: `accumulate`, which
-hands on the same batches, each with what its loss is to be divided by and whether its group ends with it.
-Promises: with a mean loss, the gradients added up over a group are those of one batch of all its samples, also for a
-short last group and a short last batch. A group is read whole before its first batch is given, because only then
-its size is known; so at the end of a group the loader's own `state_dict()` is exact.
-Samples are counted by a batch's arrays where these leave no doubt, else feedline's loaders are asked, and nobody
-guesses: a list of arrays may be samples as they are, or the fields of a batch.
+Takes: any iterable of batches (a loader of any kind, a list) and the number of batches in a group. Gives:
+`accumulate`, which passes on the same batches, each with the divisor of its loss and whether it ends its group.
+Promises: with a mean loss, the gradients summed over a group are those of one batch of all its samples, also for a
+short last group and a short last batch. A group is read whole before its first batch is given, because its size is
+known only then; so at the end of a group the loader's own `state_dict()` is exact.
+Samples are counted by a batch's arrays if these are unambiguous, else feedline's loaders are asked. Nothing is
+guessed: a list of arrays may be a list of samples, or the fields of a batch.
 Not its job: calling backward or the optimizer; making layers that mix samples (batch norm) see the large batch.
 """
 
@@ -30,13 +30,13 @@ class MicroBatch:
     is_last: bool
     """Does its group end here? Then it is time for the optimizer's step."""
     count: float
-    """How many samples (or whatever was counted) it has."""
+    """The number of samples (or whatever is counted) in it."""
     total: float
-    """How many its group has."""
+    """The number in its whole group."""
 
     @property
     def divisor(self) -> float:
-        """What to divide its mean loss by: the number of batches in the group, when all have the same size.
+        """What to divide its mean loss by: the number of batches in the group, if all have the same size.
 
         >>> MicroBatch(None, is_last=True, count=8, total=32).divisor
         4.0
@@ -45,7 +45,7 @@ class MicroBatch:
 
 
 def accumulate(loader: Iterable[Any], steps: int, count: Callable[[Any], float] | None = None) -> MicroBatches:
-    """The loader's batches in groups of `steps`, each with what to divide its loss by.
+    """The loader's batches in groups of `steps`, each with the divisor of its loss.
 
         for micro in accumulate(loader, steps=4):
             loss = mean_loss(model(micro.batch)) / micro.divisor
@@ -54,8 +54,8 @@ def accumulate(loader: Iterable[Any], steps: int, count: Callable[[Any], float] 
                 optimizer.step()
                 optimizer.zero_grad()
 
-    `count(batch)` says over how many things the mean loss is a mean, if not over samples: tokens that are not
-    padding, for instance. It is needed too where neither the batch nor its loader tells how many samples there are.
+    `count(batch)` returns what the mean loss is averaged over, if not samples: for instance, tokens that are not
+    padding. It is also needed if neither the batch nor its loader says how many samples there are.
 
     >>> import numpy as np
     >>> from feedline import DataLoader
@@ -73,7 +73,7 @@ def accumulate(loader: Iterable[Any], steps: int, count: Callable[[Any], float] 
 
 
 class MicroBatches:
-    """What `accumulate` returns: to be iterated once per epoch, as its loader is."""
+    """What `accumulate` returns: iterate it once per epoch, as its loader."""
 
     def __init__(self, loader: Iterable[Any], steps: int, count: Callable[[Any], float] | None = None) -> None:
         if not hasattr(loader, "__iter__"):
@@ -83,14 +83,14 @@ class MicroBatches:
         self.count: Callable[[Any], float] | None = check_function("count", count)
 
     def __len__(self) -> int:
-        """How many batches: as many as the loader has."""
+        """The number of batches: as many as the loader has."""
         return len(self.loader)  # type: ignore[arg-type]  # a TypeError naming the loader's class is right
 
     @property
     def updates(self) -> int:
-        """How many groups, so how many steps of the optimizer: what a learning-rate schedule wants to know.
+        """The number of groups, that is of optimizer steps: a learning-rate schedule needs it.
 
-        It may be fewer if the loader passes over batches of which nothing is left (drop_invalid, on_error="skip").
+        There may be fewer if the loader passes over batches with no samples left (drop_invalid, on_error="skip").
 
         >>> accumulate(range(10), steps=4).updates
         3
@@ -102,7 +102,7 @@ class MicroBatches:
 
 
 class _Groups(Iterator[MicroBatch]):
-    """Not a generator: after an error of the loader's the iteration can go on, and nothing read is lost."""
+    """Not a generator: iteration can continue after an error of the loader, and nothing that was read is lost."""
 
     def __init__(self, batches: Iterator[Any], steps: int, count: Callable[[Any], float] | None, stacked: bool) -> None:
         self._batches = batches
@@ -115,7 +115,7 @@ class _Groups(Iterator[MicroBatch]):
     def __next__(self) -> MicroBatch:
         if not self._ready:
             self._read_group()
-        return self._ready.popleft()  # not kept any longer than the user does
+        return self._ready.popleft()  # not kept longer than the user keeps it
 
     def _read_group(self) -> None:
         while len(self._reading) < self._steps:
@@ -138,7 +138,7 @@ class _Groups(Iterator[MicroBatch]):
 
 
 def _is_stacked(loader: Any) -> bool:
-    """Is it a loader of torch's that stacks? Then a list is of fields; it gives one for samples that are tuples."""
+    """Is it a torch loader that stacks? Then a list in a batch holds fields: samples that are tuples become a list."""
     collate = getattr(loader, "collate_fn", None)
     return getattr(collate, "__name__", "") == "default_collate" and collate.__module__.startswith("torch.")
 
@@ -151,9 +151,9 @@ def _checked(count: Any) -> float:
 
 
 def samples_in(batch: Any, told: int | None = None, stacked: bool = False) -> int:
-    """How many samples a batch has: the length of the first axis of its arrays, if they agree, else what was told.
+    """The number of samples in a batch: the length of the first axis of its arrays, if they agree, else `told`.
 
-    Where a list may be one of samples its arrays are not counted, unless the batch is known to be stacked.
+    If a list may be one of samples, its arrays are not counted, unless the batch is known to be stacked.
 
     >>> import numpy as np
     >>> samples_in({"image": np.zeros((8, 3, 32, 32)), "label": np.zeros(8), "path": ["…"] * 8})
@@ -169,7 +169,7 @@ def samples_in(batch: Any, told: int | None = None, stacked: bool = False) -> in
         return told
     nothing = not found.lengths and not found.doubtful
     if nothing and isinstance(batch, (list, tuple)) and not any(isinstance(each, (list, tuple)) for each in batch):
-        return len(batch)  # texts, or samples as they are
+        return len(batch)  # texts, or samples that were not collated
     reason = "it has no arrays"
     if found.lengths:
         reason = f"the first axes of its arrays are {sorted(found.lengths)}"
@@ -182,7 +182,7 @@ def samples_in(batch: Any, told: int | None = None, stacked: bool = False) -> in
 
 
 class _Axes:
-    """What the arrays of a batch say of its number of samples."""
+    """What the arrays of a batch say about its number of samples."""
 
     def __init__(self, stacked: bool) -> None:
         self.lengths: set[int] = set()
@@ -215,7 +215,7 @@ def _parts(part: Any) -> Iterable[Any]:
 
 
 def _may_be_samples(part: Any) -> bool:
-    """Is it a list or tuple of things of one kind? Fields mostly differ in dtype or number of axes; samples do not."""
+    """Is it a list or tuple of similar things? Fields mostly differ in dtype or number of axes; samples do not."""
     if not isinstance(part, (list, tuple)) or hasattr(part, "_fields"):
         return False
     kinds = {_kind(each) for each in part}
@@ -223,7 +223,7 @@ def _may_be_samples(part: Any) -> bool:
 
 
 def _kind(each: Any) -> Any:
-    """What samples have in common; None for what cannot be one by itself."""
+    """What samples have in common; None for a value that cannot be a sample."""
     if hasattr(each, "samples_first"):
         return None
     if (shape := getattr(each, "shape", None)) is not None:

@@ -1,10 +1,10 @@
-"""How noisy gradients are, and so how large a batch is worth its while.
+"""How noisy gradients are, and so how large a batch is useful.
 
 Takes: the norms of gradients (or the gradients) measured at two batch sizes. Gives: `gradient_noise`, the "simple noise
 scale" of McCandlish et al. 2018 (An Empirical Model of Large-Batch Training) with an interval, and a batch size.
 Promises: the squared length of the true gradient and the variance around it are estimated without bias. The interval
-holds the true scale as often as `confidence` says (a test counts); it is open above where the gradient drowns in noise.
-A measurement that no mean loss can give is an error.
+contains the true scale as often as `confidence` says (a test counts); it has no upper end if the gradient cannot be
+told from noise. A measurement that is impossible for a mean loss is an error.
 Not its job: computing gradients (feedline.torch.measure_gradient_noise does, for torch).
 """
 
@@ -24,7 +24,7 @@ from feedline.errors.checks import check_number, check_whole
 Floats = npt.NDArray[np.float64]
 
 LEAST_ROUNDS = 5
-"""With fewer the quantile below is off by more than a thousandth (at 95 %; checked against tables)."""
+"""With fewer rounds the quantile below is off by more than a thousandth (at 95 %; checked against tables)."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class GradientNoise:
     """
 
     scale: float
-    """At this batch size the gradient's noise is as large as the gradient: variance / gradient; `inf` if drowned."""
+    """The batch size at which noise and gradient are equally large: variance / gradient; `inf` if all is noise."""
     low: float
     high: float
     confidence: float
-    """How often an interval such as [low, high] holds the true scale."""
+    """How often an interval such as [low, high] contains the true scale."""
     gradient: float
-    """The squared length of the true gradient, estimated; may come out negative where noise is all there is."""
+    """The squared length of the true gradient, estimated; may be negative if there is almost only noise."""
     variance: float
     """The variance of one sample's gradient, summed over all parameters, estimated."""
     rounds: int
 
     @property
     def suggested(self) -> int | None:
-        """The power of two nearest to the scale; None where the scale could not be told from infinite.
+        """The power of two nearest to the scale; None if the scale could not be distinguished from infinity.
 
-        Well below it, twice the batch nearly halves the steps. Well above it, twice the batch hardly saves any. At
-        it, training takes about twice the fewest possible steps and about twice the fewest possible samples.
+        Well below it, doubling the batch nearly halves the steps. Well above it, doubling the batch saves almost none.
+        At the scale, training takes about twice the fewest possible steps and about twice the fewest possible samples.
         """
         if not math.isfinite(self.scale):
             return None
@@ -72,7 +72,7 @@ def gradient_noise(
 
     `large` has one entry for each round, `small` one or several: norms, of shape (rounds,) and (rounds,) or (rounds,
     k), or gradients, with another axis for the parameters. A round's small batches may be parts of its large one, as
-    they are when gradients are accumulated. Rounds are of different samples.
+    in gradient accumulation. Different rounds have different samples.
 
     >>> rng = np.random.default_rng(1)
     >>> truth = np.array([3.0, 4.0])  # the true gradient; each sample's is off by 10 in each direction
@@ -103,7 +103,7 @@ ROUNDING = 1.01
 
 
 def _check_sense(squared_small: Floats, squared_large: Floats, variances: Floats, confidence: float) -> None:
-    """Refuse a variance that is negative beyond chance: no noise of a mean grows with the batch."""
+    """Refuse a variance that is negative beyond chance: the noise of a mean never grows with the batch."""
     error = float(variances.std(ddof=1)) / math.sqrt(len(variances))
     small, large = float(squared_small.mean()), float(squared_large.mean())
     is_chance = variances.mean() + _student(0.5 + confidence / 2, len(variances) - 1) * error >= 0
@@ -116,7 +116,7 @@ def _check_sense(squared_small: Floats, squared_large: Floats, variances: Floats
 
 
 def _squared_norms(small: Any, large: Any) -> tuple[Floats, Floats]:
-    """One number a round for either batch size: the mean of the squared norms."""
+    """One number per round for each batch size: the mean of the squared norms."""
     below, above = _floats("small", small), _floats("large", large)
     rounds = len(above)
     if rounds < LEAST_ROUNDS:
@@ -156,7 +156,7 @@ def _floats(name: str, values: Any) -> Floats:
 def _interval_of_ratio(above: Floats, below: Floats, confidence: float) -> tuple[float, float]:
     """Fieller's interval for mean(above) / mean(below): all ratios r for which above - r * below could have mean 0.
 
-    Unlike a bootstrap of the ratio it stays right where the mean below is not far from 0: then it is open above.
+    Unlike a bootstrap of the ratio, it stays right if mean(below) is close to 0: then it has no upper end.
     """
     freedom = len(above) - 1
     quantile = _student(0.5 + confidence / 2, freedom)
@@ -169,7 +169,7 @@ def _interval_of_ratio(above: Floats, below: Floats, confidence: float) -> tuple
     root = math.sqrt(max(0.0, b * b - a * c))
     if a > 0:
         return max(0.0, (b - root) / a), max(0.0, (b + root) / a)
-    # Everything outside two roots, of which the lower bounds ratios that cannot be when it is negative.
+    # Everything outside two roots; if the lower root is negative, the ratios below it are impossible.
     left, right = sorted(((b - root) / a, (b + root) / a)) if a < 0 and root > 0 else (0.0, 0.0)
     return (max(0.0, right), math.inf) if left < 0 else (0.0, math.inf)
 

@@ -1,1 +1,1 @@
-"""From indices, or a stream, to samples: the same in every kind of worker."""
+"""From indices, or a stream, to samples: the same code in every kind of worker."""

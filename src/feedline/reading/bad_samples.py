@@ -1,8 +1,8 @@
-"""The samples of a loader that failed: kept, logged, written down, and not too many of them.
+"""The samples of a loader that failed: kept, logged, written to a file, and limited in number.
 
 Takes: outcomes as they are delivered, and the options. Gives: the list of bad samples; JSON lines in `error_log`.
-Promises: each bad sample is told once, to `logging` and to the file; more than `max_errors` is an error. No file stays
-open; one that cannot be written to, hours later, is said once and stops nothing.
+Promises: each bad sample is reported once, to `logging` and to the file; more than `max_errors` is an error. No file
+stays open; a file that can no longer be written to, hours later, is reported once and stops nothing.
 Not its job: finding bad samples (reading.salvage, reading.stream_reader).
 """
 
@@ -30,11 +30,11 @@ log = logging.getLogger("feedline")
 KEPT = 10_000
 LISTED = 5
 JUDGED = 10
-"""So many bad samples make a share that can be believed: with fewer than that to be expected, chance decides."""
+"""This many expected failures make a share reliable: with fewer expected, chance decides."""
 
 
 class BadSamples:
-    """What has gone wrong with samples in a loader's life."""
+    """The bad samples in the life of a loader."""
 
     def __init__(self) -> None:
         self._kept: deque[BadSample] = deque(maxlen=KEPT)
@@ -42,7 +42,7 @@ class BadSamples:
         self._read = 0
         self._different: set[Any] = set()
         self._file = _LogLines()
-        # Threads, and the garbage collector in a thread that holds it: it writes the recording of a loop that is gone.
+        # Reentrant: the garbage collector may write a dropped loop's recording in a thread that holds the lock.
         self._lock = threading.RLock()
 
     @property
@@ -53,11 +53,11 @@ class BadSamples:
 
     @property
     def count(self) -> int:
-        """How many there have been."""
+        """How many samples have failed so far."""
         return self._bad
 
     def take(self, outcome: Outcome, error_policy: ErrorPolicy) -> None:
-        """Count an outcome's samples and tell of the bad ones; TooManyErrors if that is enough."""
+        """Count an outcome's samples and report the bad ones; TooManyErrors if there are too many."""
         bad = outcome.bad
         with self._lock:
             self._count(outcome, error_policy)
@@ -74,11 +74,11 @@ class BadSamples:
         self._bad += len(bad)
         self._kept.extend(bad)
         limit = error_policy.max_errors
-        if limit is not None and isinstance(limit, int):  # else nobody wants to know, and there may be many
+        if limit is not None and isinstance(limit, int):  # only a count needs the distinct ones; there may be many
             self._different.update(map(_key, bad))
 
     def judge(self, error_policy: ErrorPolicy, at_end: bool = False) -> None:
-        """Were there more than `max_errors`? A share is judged when enough have been read, or at an epoch's end."""
+        """TooManyErrors above `max_errors`. A share is judged after enough samples, or at an epoch's end."""
         limit = error_policy.max_errors
         if limit is None or not self._bad:
             return
@@ -106,7 +106,7 @@ class _LogLines:
         self._told = False
 
     def write(self, path: str, bad: tuple[BadSample, ...]) -> None:
-        """Append a line for each."""
+        """Append a line for each bad sample."""
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         try:
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -122,19 +122,19 @@ class _LogLines:
 
     def _append(self, fd: int, line: bytes) -> None:
         rest = b"\n" + line if self._torn else line
-        while rest:  # at once, so that nobody else's line gets into it; the disk may be full in the middle
+        while rest:  # a line in one write, so that no other rank's line gets into it; a full disk may cut it
             written = os.write(fd, rest)
             rest = rest[written:]
             self._torn = bool(rest)
 
 
 def _key(sample: BadSample) -> Any:
-    """What makes it another one; a stream's elements cannot be known again in the next epoch."""
+    """What identifies a bad sample; an element of a stream cannot be recognised in the next epoch."""
     if sample.index is None:
         return sample.epoch, sample.seq, sample.place
     key = sample.index
     with contextlib.suppress(Exception):
-        key = operator.index(key)  # a tensor that holds a number is another object each time
+        key = operator.index(key)  # a tensor that holds a number is a new object each time
     try:
         hash(key)
     except TypeError:
@@ -175,10 +175,10 @@ def _line(sample: BadSample, now: str) -> str:
 
 
 def _plain(index: Any) -> Any:
-    """An index as JSON has it; one that JSON has no way to say, by its `repr`."""
+    """An index as a JSON value; its `repr` if JSON has no such value."""
     try:
         return json.loads(json.dumps(index, allow_nan=False, default=_number))
-    except Exception:  # whatever the index's own code raises as well
+    except Exception:  # the index's own code may raise anything
         return repr(index)
 
 

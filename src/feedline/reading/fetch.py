@@ -1,9 +1,9 @@
-"""Samples of a map-style dataset for one task: the same code in every kind of worker.
+"""The samples of a map-style dataset for one task: the same code in every kind of worker.
 
-Takes: a dataset and a task. Gives: its samples, or the finished batch if the dataset can gather one by itself.
+Takes: a dataset and a task. Gives: the task's samples, or the finished batch if the dataset can gather it by itself.
 Promises: `__getbatch__` (when the batch is collated by default), else `__getitems__`, else `__getitem__` one by one;
 `feedline.rng()` belongs to the sample being read; an exception says which sample it was.
-Not its job: going on without a sample that fails (salvage), streams (stream), collating (collate), seeding the global
+Not its job: continuing without a sample that fails (salvage), streams (stream), collating (collate), seeding the global
 generators (randomness).
 """
 
@@ -40,7 +40,7 @@ from feedline.reading.fetch_threads import ConcurrentReading, FetchThreads, Read
 
 
 class BatchReader(NamedTuple):
-    """Reads a whole collated batch; may answer NotImplemented."""
+    """Reads a whole collated batch; may return NotImplemented."""
 
     read: Callable[[IntArray, Empty], Any]
     draws: bool
@@ -58,12 +58,12 @@ def batch_reader(dataset: Any) -> BatchReader | None:
 
 
 def _reads_as_numpy(array: Any) -> bool:
-    """Is its `__getitem__` NumPy's? A class of the user's may read its rows in another way."""
+    """Is its `__getitem__` NumPy's? A user's subclass may read its rows in another way."""
     return getattr(type(array).__getitem__, "__module__", "numpy").partition(".")[0] == "numpy"
 
 
 def _is_plain(dataset: Any) -> bool:
-    """Is it nothing but arrays, chosen and joined? A subclass may do anything."""
+    """Does it consist only of arrays, chosen and joined? A subclass may do anything."""
     if type(dataset) is Subset:
         return _is_plain(dataset.dataset)
     if type(dataset) in (ConcatDataset, Mixture):
@@ -72,7 +72,7 @@ def _is_plain(dataset: Any) -> bool:
 
 
 def readers_of(dataset: Any, stream: bool, threads: int) -> Readers | None:
-    """Who reads several of its samples at a time, if anybody does."""
+    """The readers that read several samples of the dataset at a time, if any."""
     if not stream and awaits(dataset):
         from feedline.reading.fetch_coroutines import FetchLoop  # asyncio takes long to import
 
@@ -107,7 +107,7 @@ class Fetcher:
         indices = task.indices if isinstance(task.indices, np.ndarray) else _as_places(task.indices)
         if indices is None:
             return NotImplemented
-        if self._draws:  # else no task was entered here: the place may be that of a sample that loads from this loader
+        if self._draws:  # else no task was entered: this thread may be in a sample that itself loads from this loader
             enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
@@ -117,7 +117,7 @@ class Fetcher:
             raise
 
     def samples(self, task: Task, indices: Sequence[Any]) -> list[Any]:
-        """The samples of the task, whose indices these are (`index_list`), one by one or all at once."""
+        """The samples of the task, one by one or all at once; `indices` are those of `index_list(task)`."""
         if not self._at_once or task.alone:
             return self.one_by_one(task, enumerate(indices))
         enter_sample(task.seq)
@@ -133,7 +133,7 @@ class Fetcher:
     def one_by_one(
         self, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None = None
     ) -> list[Any]:
-        """The samples at those positions and indices; those that fail go into `bad` if there is such."""
+        """The samples at those positions and indices; those that fail go into `bad`, if it is given."""
         if self._readers is not None:
             return self._several(self._readers, task, wanted, bad)
         dataset, row, samples, once = self._single, self._row, [], task.first < 0
@@ -155,14 +155,14 @@ class Fetcher:
     def _several(
         self, readers: Readers, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None
     ) -> list[Any]:
-        """The same, several at a time."""
+        """Like `one_by_one`, but reads several samples at a time."""
         keyed = [Wanted(position, index, _key(task, index, position)) for position, index in wanted]
         if not keyed:
             return []
         reading = ConcurrentReading(self._single, task, keyed, self._row, bad is not None)
         reading.limit = 1 if task.alone or len(keyed) == 1 else readers.count
         readers.read(reading)
-        errors, reading.errors = reading.errors, {}  # or an error would keep itself alive
+        errors, reading.errors = reading.errors, {}  # otherwise an error would keep itself alive
         for number in sorted(errors, key=lambda number: (isinstance(errors[number], Exception), number)):
             error, (position, index, _) = errors[number], keyed[number]
             if not isinstance(error, Exception):
@@ -194,7 +194,7 @@ class Fetcher:
 def _refused(dataset: Any, samples: list[Any]) -> NoReturn:
     for sample in samples:
         if type(sample) is CoroutineType:
-            sample.close()  # or Python says that nobody has awaited it
+            sample.close()  # otherwise Python warns that it was never awaited
     name = type(dataset).__qualname__
     raise TypeError(
         f"{name}.__getitem__ gave a coroutine but is no coroutine function, so feedline did not await it: write it as "
@@ -222,7 +222,7 @@ async def _only_one(samples: Awaitable[list[Any]]) -> Any:
 
 
 def _as_places(indices: Any) -> IntArray | None:
-    """Indices of a foreign sampler as an array, if they are places counted from the front; else None."""
+    """Indices of a foreign sampler as an array, if they are numbers from 0 on; else None."""
     try:
         places = np.array(indices)
     except ValueError:
@@ -240,7 +240,7 @@ def index_list(task: Task) -> Sequence[Any]:
 
 
 def brief(indices: IntArray | Sequence[Any], most: int = 16) -> str:
-    """A list of indices short enough for a message."""
+    """A list of indices, shortened for a message."""
     shown = ", ".join(str(index) for index in indices[:most])
     return f"[{shown}{', …' if len(indices) > most else ''}]"
 
@@ -250,7 +250,7 @@ def _only(batch: Any) -> Any:
 
 
 def _key(task: Task, index: Any, position: int) -> Key:
-    """Whose random numbers a sample draws."""
+    """The key of a sample's random numbers."""
     if task.first < 0:
         return (index,)
     # An index that comes twice in an epoch must not get the same augmentation twice.
@@ -265,5 +265,5 @@ def length_of(dataset: Any) -> int | None:
     """The dataset's length, if it has one."""
     try:
         return len(dataset)
-    except Exception:  # no __len__, or one that fails: then it has nothing to say
+    except Exception:  # no __len__, or one that fails: then the length is unknown
         return None

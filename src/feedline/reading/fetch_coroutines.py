@@ -1,9 +1,9 @@
-"""A task's samples by coroutines: `async def __getitem__` and `__getitems__`, on an event loop of the worker's own.
+"""A task's samples by coroutines: `async def __getitem__` and `__getitems__`, on an event loop of each worker's own.
 
-Takes: a `ConcurrentReading`. Gives: its samples, at most `count` of them awaited at a time.
-Promises: one loop for all of a worker's tasks, so that what the dataset opens on it (a client's session) stays open; it
-never runs between tasks, and works where another loop is running already (a notebook). What a failed sample makes
-useless is cancelled before the next task begins.
+Takes: a `ConcurrentReading`. Gives: its samples; at most `count` of them are awaited at a time.
+Promises: one loop for all tasks of a worker, so what the dataset opens on it (a client's session) stays open. The loop
+never runs between tasks, and it works where another loop is running already (a notebook). Samples that are useless
+because an earlier one failed are cancelled before the next task begins.
 Not its job: which sample is next (concurrent). asyncio takes long to import, so this file is imported when needed.
 """
 
@@ -30,11 +30,11 @@ from feedline.randomness.rng import enter_in_coroutine, follow, place_of_thread,
 from feedline.reading.fetch_threads import STOP_SECONDS, ConcurrentReading, line_of, lines_of
 
 COROUTINES = 64
-"""Awaited at a time unless the user says otherwise. From here on a sample costs no less CPU (benchmarks/latency.py's
-samples, 256 a batch: 47 µs each with 8 at a time, 30 with 32, 24 with 64 and with 256). More would be faster still,
-but a server may refuse hundreds of connections."""
+"""How many samples are awaited at a time by default. More would save no CPU time per sample (benchmarks/latency.py, 256
+samples a batch: 47 µs each with 8 at a time, 30 with 32, 24 with 64 and with 256). More would still be faster, but a
+server may refuse hundreds of connections."""
 _of_parents: list[asyncio.AbstractEventLoop] = []
-"""Loops that came with a fork. To close one would close the parent's, too: they share what they wait on."""
+"""Loops inherited by a fork. Closing one would close the parent's, too: both share what they wait on."""
 
 
 class FetchLoop:
@@ -48,12 +48,12 @@ class FetchLoop:
         self._spare: list[SampleGenerators] = []
         self._current: ConcurrentReading | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._thread = 0  # that runs the loop
+        self._thread = 0  # the thread that runs the loop
 
     def read(self, reading: ConcurrentReading) -> None:
         self._current = reading
         try:
-            self._ready()  # told to leave meanwhile, there is no coroutine yet that nobody has awaited
+            self._ready()  # before the coroutine exists: told to leave here, none is left without await
             self._run(self._read_all(reading))
         except BaseException:
             reading.abandon()
@@ -79,7 +79,7 @@ class FetchLoop:
         frames, waits = _awaiting(task.get_coro())
         if waits:
             return "".join(line_of(frame) for frame in reversed(frames))
-        # It runs. Whoever asks from within the thread that it runs in has interrupted it.
+        # The sample is running. If this thread runs it, the caller has interrupted it.
         is_here = self._thread == threading.get_ident()
         return "" if is_here else lines_of(sys._current_frames().get(self._thread))
 
@@ -91,7 +91,7 @@ class FetchLoop:
         self._generators.close()
         if loop is None or loop.is_closed() or self._owner != os.getpid():
             return
-        if loop.is_running():  # in a thread that has been left behind
+        if loop.is_running():  # in a thread that was left behind
             loop.call_soon_threadsafe(loop.stop)
             return
         _end_elsewhere(loop) if asyncio._get_running_loop() else _end(loop)
@@ -106,7 +106,7 @@ class FetchLoop:
         self._thread = threading.get_ident()
         task = self._task = loop.create_task(coroutine)
         try:
-            return loop.run_until_complete(task)  # what Ctrl-C leaves unfinished is cancelled when the loop is closed
+            return loop.run_until_complete(task)  # after Ctrl-C the rest is cancelled when the loop is closed
         finally:
             self._task = None
 
@@ -117,7 +117,7 @@ class FetchLoop:
         if self._loop is None:
             self._generators.open()
             self._loop = asyncio.new_event_loop()
-            # For asyncio.to_thread. Python's own has few threads on a machine with few CPUs.
+            # For asyncio.to_thread: Python's default pool has few threads on a machine with few CPUs.
             self._loop.set_default_executor(ThreadPoolExecutor(self.count, "feedline-to-thread"))
         return self._loop
 
@@ -132,7 +132,7 @@ class FetchLoop:
         readers = [start(self._read_on(reading, ended)) for _ in range(count)]
         try:
             await ended.all
-        except asyncio.CancelledError:  # Ctrl-C, or told to leave
+        except asyncio.CancelledError:  # Ctrl-C, or the worker is told to leave
             reading.abandon()
             for reader in readers:
                 reader.cancel()
@@ -140,7 +140,7 @@ class FetchLoop:
             raise
 
     async def _read_on(self, reading: ConcurrentReading, ended: _Ended) -> None:
-        """One sample after the other, as long as there are any."""
+        """Read one sample after the other, as long as there are any."""
         own = self._spare.pop() if self._spare else SampleGenerators()
         try:
             self._generators.follow(own)
@@ -164,7 +164,7 @@ class FetchLoop:
 
 
 class _Ended:
-    """How many readers have not ended. asyncio.wait takes longer: a call for each (benchmarks/latency.py)."""
+    """Counts the readers that have not ended. asyncio.wait is slower: one call for each (benchmarks/latency.py)."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -177,7 +177,7 @@ class _Ended:
 
 
 async def _settled(sample: Any) -> Any:
-    """The sample itself: of datasets side by side there is a coroutine in each place that has one."""
+    """The sample without coroutines: datasets side by side may give a tuple with a coroutine in some places."""
     if inspect.isawaitable(sample):
         return await sample
     if type(sample) is dict:
@@ -185,7 +185,7 @@ async def _settled(sample: Any) -> Any:
     if type(sample) is not tuple or CoroutineType not in map(type, sample):
         return sample
     try:
-        # In turn, because they share the sample's random numbers.
+        # One after the other, because they share the sample's random numbers.
         return tuple([await part if inspect.isawaitable(part) else part for part in sample])
     except BaseException:
         for part in sample:
@@ -203,7 +203,7 @@ def _raisable(error: BaseException, index: Any) -> BaseException:
 
 
 def _in_thread_of_its_own(work: Any, interrupted: Any = None) -> Any:
-    """What it gives; its thread is the same worker."""
+    """The result of `work`, run in a new thread that counts as the same worker."""
     found: list[Any] = []
     worker = worker_of_thread()
 
@@ -230,7 +230,7 @@ def _in_thread_of_its_own(work: Any, interrupted: Any = None) -> Any:
 
 
 def _end_elsewhere(loop: asyncio.AbstractEventLoop) -> None:
-    """End a loop where another is running. The garbage collector may ask for it, so no `threading.Thread` is used."""
+    """End a loop while another is running. The garbage collector may call this, so no `threading.Thread` is used."""
     ended: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def serve() -> None:
@@ -241,16 +241,16 @@ def _end_elsewhere(loop: asyncio.AbstractEventLoop) -> None:
 
     start_new_thread(serve, ())
     with contextlib.suppress(queue.Empty):
-        ended.get(timeout=2 * STOP_SECONDS)  # what the dataset has left running may take one of them
+        ended.get(timeout=2 * STOP_SECONDS)  # cancelling what the dataset left running may take half of it
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    with contextlib.suppress(RuntimeError):  # it has come to its end meanwhile
+    with contextlib.suppress(RuntimeError):  # the loop has ended in the meantime
         loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what the dataset has left running, and close."""
+    """Cancel what the dataset has left running, and close the loop."""
     try:
         left = asyncio.all_tasks(loop)
         for task in left:
@@ -263,7 +263,7 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _awaiting(coroutine: Any) -> tuple[list[FrameType], bool]:
-    """The frames of a coroutine and of what it awaits, outermost first; does the last one wait, or run?"""
+    """The frames of a coroutine and of what it awaits, outermost first; and whether the last one waits or runs."""
     frames: list[FrameType] = []
     is_running = False
     while coroutine is not None:

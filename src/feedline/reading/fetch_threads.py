@@ -1,9 +1,9 @@
-"""A task's samples, several at a time: who reads which, and a pool of threads to do it.
+"""A task's samples, several at a time: which reader reads which sample, and a pool of threads that read.
 
-Takes: a dataset, a task and the samples wanted of it. Gives: the samples in order, and what went wrong.
-Promises: samples are begun in order and at most `limit` are being read; each draws its own random numbers, whoever
-reads it; the row says which one is waited for; none is being read any more when the next task begins.
-Not its job: coroutines (coroutines), what to make of an error (fetch, salvage), which samples (fetch).
+Takes: a dataset, a task and the samples wanted from it. Gives: the samples in order, and the errors.
+Promises: samples are begun in order, and at most `limit` are read at a time; each draws its own random numbers, in any
+reader; the row shows which sample is waited for; no sample is still being read when the next task begins.
+Not its job: coroutines (coroutines), what to do about an error (fetch, salvage), which samples (fetch).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from feedline.randomness.rng import Key, enter_sample, enter_task, leave_task, t
 
 log = logging.getLogger("feedline")
 NOTICE_SECONDS = 1.0
-"""So late at most Ctrl-C is noticed that came as the loop went to sleep."""
+"""If Ctrl-C comes just as the loop goes to sleep, it is noticed after this many seconds at most."""
 STOP_SECONDS = 0.5
-"""For all readers together: a sample under way may end, but nobody waits long after Ctrl-C."""
+"""The time for all readers together: a sample that is being read may finish, but Ctrl-C must not take long."""
 
 
 class Wanted(NamedTuple):
@@ -37,11 +37,11 @@ class Wanted(NamedTuple):
     position: int
     index: Any
     key: Key
-    """Whose `rng()` it has."""
+    """The key of the sample's `rng()`."""
 
 
 class ConcurrentReading:
-    """One task's samples, which several readers take in order."""
+    """One task's samples; several readers take them in order."""
 
     def __init__(self, dataset: Any, task: Task, wanted: Sequence[Wanted], row: Row, to_the_end: bool) -> None:
         self.dataset = dataset
@@ -52,7 +52,7 @@ class ConcurrentReading:
         self.errors: dict[int, BaseException] = {}
         self.limit = 1
         self._row = row
-        self._to_the_end = to_the_end  # are the others wanted if one fails?
+        self._to_the_end = to_the_end  # are the other samples wanted if one fails?
         self._lock = threading.Lock()
         self._over = threading.Lock()
         self._over.acquire()
@@ -64,7 +64,7 @@ class ConcurrentReading:
         self._finished = bytearray(len(wanted))
 
     def take(self, reader: Any, finished: int = -1) -> int:
-        """The number of the next sample for a reader, who has finished another; -1 if there is no more for it."""
+        """The number of the next sample for a reader, which may have finished another; -1 if there is none."""
         with self._lock:
             if finished >= 0:
                 self._finish(finished)
@@ -81,7 +81,7 @@ class ConcurrentReading:
             return number
 
     def wants_another(self) -> bool:
-        """Is there work for one more reader? Whoever asks has to send for it."""
+        """Is there work for one more reader? If so, the caller must start one."""
         with self._lock:
             if self._joined >= self.limit or self._next >= self._end:
                 return False
@@ -89,39 +89,39 @@ class ConcurrentReading:
             return True
 
     def fail(self, number: int, error: BaseException) -> list[Any]:
-        """Reading it has raised; who is to be stopped, because what they read is of no use any more."""
+        """A sample has raised. Returns the readers to stop, because their samples are no longer of use."""
         with self._lock:
             self.errors[number] = error
             is_end = not isinstance(error, Exception)
             if self._to_the_end and not is_end:
                 return []
             self._end = min(self._end, number)
-            # Those before it go on: the first error in order is the task's, whichever comes first.
+            # Earlier samples continue: the task's error is the first in the order of samples, not in time.
             rest = range(0 if is_end else number + 1, self._next)
             return [self._by[other] for other in rest if other != number and not self._finished[other]]
 
     def is_useless(self, number: int) -> bool:
-        """Has an earlier sample failed, or has nobody been waiting for it any more?"""
+        """Has an earlier sample failed, or was the reading abandoned?"""
         return number > self._end or self._end < 0
 
     def wait(self) -> None:
-        """Until all is read."""
+        """Wait until all samples are read."""
         try:
-            # Python notices a signal that comes just before a thread goes to sleep only when that wakes up.
+            # Python notices a signal that comes just before a thread goes to sleep only when the thread wakes up.
             while not self._over.acquire(timeout=NOTICE_SECONDS):
                 pass
-        except BaseException:  # Ctrl-C, or told to leave: who reads now finds nothing more to read
+        except BaseException:  # Ctrl-C, or told to leave: the readers find no more samples
             self.abandon()
             raise
 
     def abandon(self) -> None:
-        """Nobody wants it any more."""
+        """Nobody waits for these samples any more."""
         with self._lock:
             self._end, self._row = -1, unwatched()
 
     def first_reader(self) -> Any:
-        """Who reads the first sample that is not finished; None if nobody does."""
-        # Without the lock: a signal's handler asks, and may have interrupted whoever holds it.
+        """The reader of the first sample that is not finished; None if there is none."""
+        # Without the lock: a signal handler calls this, and may have interrupted the thread that holds the lock.
         first = self._first
         return self._by[first] if first < self._next else None
 
@@ -141,31 +141,31 @@ class ConcurrentReading:
 
 
 class Readers(Protocol):
-    """Those who read for one worker."""
+    """The readers of one worker."""
 
     count: int
 
     def read(self, reading: ConcurrentReading) -> None:
-        """Have its samples read, all of them or up to the first that fails."""
+        """Read the samples, all of them or up to the first that fails."""
 
     def finish(self, coroutine: Any) -> list[Any]:
-        """What a coroutine gives that reads many samples at once."""
+        """The result of a coroutine that reads many samples at once."""
 
     def stack(self) -> str:
-        """Where the sample that is waited for is being read, as faulthandler writes it; empty if that is not known."""
+        """Where the sample that is waited for is being read, in faulthandler's format; empty if that is unknown."""
 
     def close(self) -> None:
-        """Let them end."""
+        """End the readers."""
 
     def leave(self) -> None:
-        """The process ends, and they with it: what the dataset wants to be done before is done."""
+        """The process ends, and the readers with it: do what the dataset wants done before that."""
 
 
 class FetchThreads:
-    """A worker's pool of threads; they are started when there is something to read.
+    """A worker's pool of threads, which start when there is something to read.
 
-    Each thread takes the next sample by itself and wakes one more thread if there is more to do: to hand over every
-    sample would cost a wake-up each (benchmarks/latency.py).
+    Each thread takes the next sample by itself and wakes one more thread if there is more to do: handing over each
+    sample would cost one wake-up per sample (benchmarks/latency.py).
     """
 
     def __init__(self, count: int) -> None:
@@ -213,7 +213,7 @@ class FetchThreads:
             self._owner, self._threads, self._waiting = os.getpid(), [], queue.SimpleQueue()
         self._generators.open()
         while len(self._threads) < count:
-            # A function of what it needs: a thread must not keep a dropped loader alive.
+            # The arguments are only what the thread needs: it must not keep a dropped loader alive.
             arguments = (self._waiting, self._generators, place_of_thread())
             name = f"feedline-fetch-{len(self._threads)}"
             thread = threading.Thread(target=_serve, args=arguments, name=name, daemon=True)
@@ -222,7 +222,7 @@ class FetchThreads:
 
 
 def _serve(waiting: queue.SimpleQueue[ConcurrentReading | None], generators: BySample, place: Any) -> None:
-    """The life of a thread of the pool."""
+    """What a thread of the pool does from start to end."""
     work_for(place)
     own = SampleGenerators()
     generators.follow(own)
@@ -235,7 +235,7 @@ def _serve(waiting: queue.SimpleQueue[ConcurrentReading | None], generators: ByS
 def _read_on(
     reading: ConcurrentReading, own: SampleGenerators, waiting: queue.SimpleQueue[ConcurrentReading | None]
 ) -> None:
-    """One sample after the other, as long as there are any."""
+    """Read one sample after the other, as long as there are any."""
     reader, dataset, samples = threading.get_ident(), reading.dataset, reading.samples
     number = reading.take(reader)
     if number >= 0 and reading.wants_another():
@@ -247,18 +247,18 @@ def _read_on(
         own.enter(reading.seed, position)
         try:
             samples[number] = dataset[index]
-        except BaseException as error:  # whoever waits for it is to have it
+        except BaseException as error:  # the thread that waits raises it
             reading.fail(number, error)
         number = reading.take(reader, number)
     leave_task()
 
 
 READS = _read_on.__name__
-"""The function in which `__getitem__` is called."""
+"""The name of the function that calls `__getitem__`."""
 
 
 def lines_of(frame: FrameType | None) -> str:
-    """A stack, most recent call first, as faulthandler writes it."""
+    """A stack in faulthandler's format, most recent call first."""
     lines = []
     while frame is not None:
         lines.append(line_of(frame))
@@ -267,5 +267,5 @@ def lines_of(frame: FrameType | None) -> str:
 
 
 def line_of(frame: FrameType) -> str:
-    """One call."""
+    """One call of a stack."""
     return f'  File "{frame.f_code.co_filename}", line {frame.f_lineno} in {frame.f_code.co_name}\n'

@@ -1,9 +1,9 @@
-"""A task's samples where some of them fail: those that can be read, and an account of the others.
+"""A task's samples when some of them fail: those that can be read, and a report of the others.
 
 Takes: a fetcher and a task. Gives: the samples (or the batch the dataset gathered by itself) and the bad ones.
-Promises: a sample that raises is left out, or replaced by its nearest good neighbour; which ones these are, and
-what the others are, depends on the task alone. A dataset is read by its fastest way until that fails.
-Not its job: streams (stream), counting and logging what failed (bad_samples), errors of collating (body raises them).
+Promises: a sample that raises is left out, or replaced by its nearest good neighbour. Which samples fail, and what
+replaces them, depends on the task alone. A dataset is read in its fastest way until that fails.
+Not its job: streams (stream), counting and logging failures (bad_samples), errors of collating (body raises them).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from feedline.messages.task import Task
 from feedline.reading.fetch import Fetcher, index_list, length_of
 
 TRIES = 16
-"""Neighbours read in search of a good one before the sample is left out."""
+"""How many neighbours are tried before the sample is left out."""
 _LARGEST = (1 << 63) - 1
 ONLY_TOGETHER = (
     "reading several samples at once failed ({error}) although each of them can be read alone, which is what was done. "
@@ -33,26 +33,26 @@ class Salvaged(NamedTuple):
     """What could be read."""
 
     batch: Any
-    """NotImplemented unless the dataset gathered it whole."""
+    """The batch if the dataset gathered it whole, else NotImplemented."""
     samples: list[Any]
     indices: Sequence[Any]
-    """Where the samples were read, one for each."""
+    """The indices of the samples, one for each."""
     bad: tuple[BadSample, ...]
     notice: str | None = None
 
 
 class Salvage:
-    """Reads one dataset, task after task, without giving up at a sample that fails."""
+    """Reads one dataset, task after task, and does not stop at a sample that fails."""
 
     def __init__(self, fetcher: Fetcher, reads_many: bool, replace: bool, row: Row) -> None:
         self._fetcher = fetcher
         self._row = row
-        row[INDEX] = 0  # the worker before this one may have been killed while it read a neighbour
+        row[INDEX] = 0  # the previous worker may have been killed while it read a neighbour
         self._reads_many = reads_many
         self._replace = replace
 
     def read(self, task: Task, empty: Empty, reseed: Callable[[], None]) -> Salvaged:
-        """The task's samples; `reseed` begins its random numbers anew, for a second attempt."""
+        """The task's samples; `reseed` restarts its random numbers for a second attempt."""
         if task.alone or task.avoid:
             return self._singly(task)
         try:
@@ -75,7 +75,7 @@ class Salvage:
         bad: dict[int, BadSample] = {}
         for place, why in task.avoid:
             what = described(self._fetcher.dataset, indices[place])
-            # Named again, it is for what was read in its stead: that is not what is wrong with it.
+            # If a place is named twice, the second reason is about its replacement: the first one is kept.
             bad.setdefault(place, BadSample(indices[place], place, what, why, epoch=task.epoch, seq=task.seq))
         wanted = [pair for pair in enumerate(indices) if pair[0] not in bad]
         samples = self._fetcher.one_by_one(task, wanted, bad)
@@ -98,11 +98,11 @@ class Salvage:
     def _replacements(
         self, task: Task, indices: Sequence[Any], bad: dict[int, BadSample]
     ) -> dict[int, tuple[Any, Any]]:
-        """For bad places, an index that could be read instead and its sample; noted in `bad`."""
+        """For bad places: an index that could be read instead, and its sample. `bad` notes the replacement."""
         found: dict[int, tuple[Any, Any]] = {}
         avoided = [place for place, _ in task.avoid]
         for place in sorted(bad):
-            if avoided.count(place) > 1:  # what was read in its stead kills too
+            if avoided.count(place) > 1:  # its replacement kills workers, too
                 continue
             for index in islice(self._neighbours(indices, place, bad), TRIES):
                 self._row[INDEX] = _as_number(index) + 1
@@ -117,7 +117,7 @@ class Salvage:
         return found
 
     def _neighbours(self, indices: Sequence[Any], place: int, bad: dict[int, BadSample]) -> Iterator[Any]:
-        """Indices to read instead, the nearest first: of the dataset or, if its indices say nothing, of the batch."""
+        """Indices to read instead, nearest first: of the dataset or, if its indices are not numbers, of the batch."""
         length = length_of(self._fetcher.dataset) or 0
         index = _counted(indices[place], length)
         if index is None:
@@ -141,13 +141,13 @@ def _around(place: int, length: int) -> Iterator[int]:
 
 
 def _as_number(index: Any) -> int:
-    """An index as a row can hold it; -1 for one that is no such number."""
+    """An index as an integer that fits into a row; -1 for any other index."""
     number = _counted(index, _LARGEST)
     return number if number is not None and number == index else -1
 
 
 def _counted(index: Any, length: int) -> int | None:
-    """An index as a place counted from the front, if it is one of that many."""
+    """An index counted from the front, if it is below that length."""
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)) or not -length <= index < length:
         return None
     return int(index) % length

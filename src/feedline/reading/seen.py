@@ -1,10 +1,10 @@
-"""A number for what was read of a stream, by which it is known again when it is read once more.
+"""A checksum of what was read from a stream, to check that reading again gives the same.
 
-Takes: the first element of each batch, one after the other. Gives: a checksum of all of them together; whether it is
-what a record says of that place.
-Promises: no code of the user's is run: of anything but plain values, NumPy's arrays and torch's tensors there is no
-number. Of a large one only the beginning is looked at, so a batch costs a few microseconds.
-Not its job: what follows if it is not (stream).
+Takes: the first element of each batch, one after the other. Gives: a checksum of all of them together; whether it
+equals the one in a record of that place.
+Promises: no user code runs: only plain values, NumPy's arrays and torch's tensors have a checksum. Of a large value
+only the beginning is read, so a batch costs a few microseconds.
+Not its job: what happens if the checksums differ (stream).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from feedline.machine import loaded_torch
 
 MOST = 1 << 10
-"""So many values of an array and characters of a text, and of one element."""
+"""How many values of an array, characters of a text, and parts of one element count."""
 FEW = 8
-"""So many of what a list, tuple or dict holds, and how many there are: 50 would take 25 µs of a batch's 150."""
+"""How many items of a list, tuple or dict count, besides its length: 50 would take 25 µs of a batch's 150."""
 _PLAIN = (int, float, complex, bool, type(None))
 
 
 class Seen:
-    """What has been read of a part, and what that was before: `until` or `seen` of a record (see source).
+    """What has been read of a part, compared with the `until` or `seen` of a record (see stream_source).
 
     >>> one, other = Seen({}), Seen({"seen": [2, 5]})
     >>> one.add(["a", "b"]); one.record(1)
@@ -40,26 +40,26 @@ class Seen:
         self._until = record.get("until") or self._began
 
     def need_not(self) -> None:
-        """Nothing will be compared."""
+        """Turn comparing off."""
         self._number = self._until = None
 
     def begin(self, at: int) -> None:
-        """It is begun there, and not at its beginning."""
+        """The part is opened at batch `at`, and not at its beginning."""
         self._number = self._began[1] if self._began and self._began[0] == at else None
         if self._number is None or (self._until and self._until[0] <= at):
             self._until = None
 
     def add(self, elements: list[Any]) -> None:
-        """A batch of these was read."""
+        """Add a batch that was read."""
         if elements and self._number is not None:
             self._number = seen(elements[0], self._number)
 
     def record(self, at: int) -> dict[str, Any]:
-        """What to remember before that batch; empty if nothing could be compared."""
+        """What to remember before batch `at`; empty if it could not be compared."""
         return {} if self._number is None else {"seen": [at, self._number]}
 
     def differs(self, at: int, ended: bool) -> bool:
-        """Has all been read again that is known of, and was it something else? It is said once."""
+        """Has everything known been read again, and was it different? True at most once."""
         if self._until is None or not (ended or at >= self._until[0]):
             return False
         until, self._until = self._until, None
@@ -67,7 +67,7 @@ class Seen:
 
 
 def seen(element: Any, before: int) -> int | None:
-    """The number after one more element; None if it cannot be told from another.
+    """The checksum after one more element; None if the element has no checksum.
 
     >>> seen(("a", 1), 0) == seen(("a", 1), 0), seen(("a", 1), 0) == seen(("a", 2), 0), seen(object(), 0)
     (True, False, None)
@@ -80,7 +80,7 @@ def seen(element: Any, before: int) -> int | None:
 
 
 def _tell(value: Any, found: list[bytes]) -> bool:
-    """Add what the value is made of. Is all of it known? Only exact types are: a subclass is code of the user's."""
+    """Add the content of a value. Is all of it of known types? Only exact types count: a subclass is user code."""
     kind = type(value)
     found.append(kind.__name__.encode())
     if len(found) > MOST:

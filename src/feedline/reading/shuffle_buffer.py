@@ -1,9 +1,9 @@
-"""The shuffle buffer of a stream, which can be filled again as it was without its elements having been stored.
+"""The shuffle buffer of a stream; it can be restored without its elements having been stored.
 
-Takes: elements, a size, a key. Gives: the elements in another order; what to save of it.
-Promises: the order is a function of the key. What is saved is a mark (where the source stood once, and the numbers of
-the elements that were in the buffer a little later), made every `size` elements: to go on, the elements after the mark
-are read again and those kept that were in the buffer; then the batches since are passed over.
+Takes: elements, a size, a key. Gives: the elements in another order; a record of the buffer to save.
+Promises: the order is a function of the key. The record is a mark, made every `size` elements: a position of the
+source, and the numbers of the elements that were in the buffer a little later. To continue, the elements after that
+position are read again and those in the buffer are kept; then the batches since the mark are passed over.
 Not its job: seeds of batches (stream), the source's own state (source).
 """
 
@@ -21,25 +21,25 @@ from feedline.randomness.rng import mix
 from feedline.reading.stream_source import Record
 
 DRAWS = 4096
-"""After so many draws the generator is seeded anew: to go on, at most so many are made again, in a millisecond."""
+"""After this many draws the generator is reseeded: to continue, at most this many are repeated, in a millisecond."""
 
 
 class Shuffled:
-    """Elements in random order, as far as a buffer of `size` of them allows; a function of the key.
+    """Elements in random order, as far as a buffer of `size` elements allows; a function of the key.
 
     >>> sorted(Shuffled(iter(range(10)), 4, key=1))
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
 
     def __init__(self, elements: Iterator[Any], size: int, key: int, begun: Record | None = None) -> None:
-        self._begun = begun or {}  # what the source is to be begun with again
+        self._begun = begun or {}  # the record that the source began with
         self._elements = elements
         self._size = size
         self._key = key
         self._random = random.Random(key)
         self._drawn = 0
         self._buffer: list[Any] = []
-        self._numbers: list[int] = []  # of the elements in the buffer, in the same order
+        self._numbers: list[int] = []  # numbers of the elements in the buffer, in the same order
         self._read = 0
         self._ended = False
         self._marks: list[_Mark] = []
@@ -49,7 +49,7 @@ class Shuffled:
         return self
 
     def __next__(self) -> Any:
-        # An element that raises is passed on as that, and nothing in the buffer is lost.
+        # If an element raises, the error is passed on, and nothing in the buffer is lost.
         while len(self._buffer) < self._size and not self._ended:
             self._fill()
         buffer, numbers = self._buffer, self._numbers
@@ -78,11 +78,11 @@ class Shuffled:
         return self._random.random()
 
     def begin_batch(self, seq: int, source: Callable[[], Record]) -> None:
-        """A batch begins; if it is time for that, make a mark."""
+        """A batch begins; make a mark if it is time for one."""
         marks = self._marks
         if not marks:
             marks.append(_Mark(seq, 0, self._begun))
-        if marks[-1].seq == seq:  # made just now
+        if marks[-1].seq == seq:  # the mark was made just now
             return
         marks[-1].batch_ends(self._read)
         if self._read - marks[-1].read >= self._size and not self._ended:
@@ -106,11 +106,11 @@ class Shuffled:
         }
 
     def record(self) -> Record:
-        """The latest mark; as long as there is none, the beginning."""
+        """The latest mark; before the first one, the beginning."""
         return self._latest or self._begun
 
     def restore(self, record: Record, source: Callable[[], Record], seed: Callable[[int], None], step: int) -> int:
-        """Be as when that mark was made; the number of the batch that came next then."""
+        """Restore the buffer as of that mark; returns the number of the batch that came next then."""
         saved, read = record["shuffle"], record.get("read", 0)
         numbers = np.frombuffer(base64.b64decode(saved["kept"]), "<u4").astype(np.int64) + read
         self._numbers = numbers.tolist()
@@ -146,7 +146,7 @@ class Shuffled:
             return next(self._elements)
         except StopIteration:
             raise StateError("the IterableDataset has fewer elements than when the state was saved") from None
-        except Exception:  # as it did then, and was reported
+        except Exception:  # it failed then, too, and was reported
             return _FAILED
 
 
@@ -154,18 +154,18 @@ _FAILED = object()
 
 
 class _Mark:
-    """A place in the source, at the beginning of a batch, and what was read in each batch from there to the next."""
+    """A position in the source at the beginning of a batch, and what each batch read from there to the next mark."""
 
     def __init__(self, seq: int, read: int, source: Record) -> None:
         self.seq = seq
         self.read = read
         self.source = source
         self.batches: list[list[int]] = []
-        """Elements read in a batch, and in how many batches in a row."""
+        """Pairs: elements read in a batch, and how many consecutive batches read that many."""
         self._end = read
 
     def batch_ends(self, read: int) -> None:
-        """So many elements of all have been read now."""
+        """A batch has ended; `read` elements have been read in total."""
         count, self._end = read - self._end, read
         if self.batches and self.batches[-1][0] == count:
             self.batches[-1][1] += 1

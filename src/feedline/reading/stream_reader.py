@@ -1,15 +1,16 @@
 """Elements of an iterable dataset for one task, each element once over all workers.
 
 Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. Gives: the elements of the task's batch.
-Promises: a dataset that looks at `get_worker_info().num_workers` shards itself, as does one that worker_init_fn has
-given its share; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which
-keeps each `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because
-each batch is read under its own seed, those passed over too. An element that fails is raised, or left out (a shorter
-batch), or made up for by reading on; a stream that does nothing but fail is not read for ever. Opened in its middle, it
-goes on where a record says it stood, or else the batches before are passed over, and compared with what they were.
-A dataset that begins a later epoch from a state which was loaded for an earlier one is not read: `Otherwise` is raised.
-Not its job: collating, seeding itself (a callback is handed in), counting and logging what failed (bad_samples), what
-the dataset says of its place (stream_source), what becomes of the shuffle buffer, having an untouched dataset (parts).
+Promises: a dataset that looks at `get_worker_info().num_workers` shards itself, and so does one that got its share in
+worker_init_fn; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which
+keeps every `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because
+each batch is read under its own seed, including batches that are passed over. An element that fails is raised, or left
+out (a shorter batch), or replaced by reading on; a stream that only fails is given up. A stream that is opened in its
+middle continues where a record says it stood; without a state the earlier batches are passed over, and compared with
+what they were. A dataset that begins a later epoch from a state that was loaded for an earlier one is not read:
+`Otherwise` is raised.
+Not its job: collating, seeding (a callback does it), counting and logging what failed (bad_samples), what the dataset
+says about its place (stream_source), the state of the shuffle buffer (shuffle_buffer), an untouched dataset (parts).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ log = logging.getLogger("feedline")
 Seed = Callable[[Task], None]
 
 FAILURES_IN_A_ROW = 1_000
-"""More than a file of broken records may hold, and soon over."""
+"""More failures than a file of broken records should have, and still soon reached."""
 
 
 class Taken(NamedTuple):
@@ -49,13 +50,13 @@ class Taken(NamedTuple):
 
     elements: list[Any]
     ended: bool
-    """Has the stream no more elements?"""
+    """Does the stream have no more elements?"""
     bad: tuple[BadSample, ...] = ()
     short: bool = False
-    """Did the stream end before the batch was full? Elements left out do not count."""
+    """Did the stream end before the batch was full? Elements that were left out do not count."""
 
     def is_batch(self, drop_last: bool) -> bool:
-        """Does it count among the stream's batches? One after its end does not."""
+        """Does it count as a batch of the stream? What comes after the end does not."""
         return not self.short or (bool(self.elements) and not drop_last)
 
 
@@ -63,7 +64,7 @@ NOTHING = Taken([], ended=True, short=True)
 
 
 class Otherwise(Exception):
-    """This part is to be opened again from that place, with the dataset as it was before a state was loaded."""
+    """This part must be opened again at `place`, with the dataset as it was before a state was loaded."""
 
     def __init__(self, place: Record) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class Otherwise(Exception):
 
 
 class StreamReader:
-    """One epoch of one part of a stream, opened for the first task that wants it."""
+    """One epoch of one part of a stream, opened for the first task that needs it."""
 
     def __init__(
         self,
@@ -100,18 +101,18 @@ class StreamReader:
         """Has the dataset asked which worker it is in? Then it shards itself, in later epochs too."""
         self._late = False
         self._asks: bool | None = None
-        """Went it on from a state, and has it asked again? None if nothing is to be found out."""
+        """If it continues from a state: has the dataset asked again? None if this need not be checked."""
         self._first = task._replace(seq=0, place=None)
         self._ended = False
         self._count = -1
-        self._failed = ""  # the latest error, in whosever batch
+        self._failed = ""  # the latest error, in any batch
         self._on_error = on_error
-        self._failures = range(0)  # the last ones in a row, by number
+        self._failures = range(0)  # the latest consecutive failures, by element number
         record = task.place or {}
         self.notices: list[str] = [record["say"]] if "say" in record else []
         self._loaded = loaded or Loaded()
         self._was_loaded = self._loaded.before is not None
-        self._said: bytes | Unsaid | None = None  # after the first element
+        self._said: bytes | Unsaid | None = None  # the dataset's state after the first element
         self._seen = Seen(record)
         self._begun_at = record
         self._snapshot_every = snapshot_every
@@ -122,7 +123,7 @@ class StreamReader:
         self.is_new = True
         self._fewest = record.get("count", 0) if self._was_loaded or "there" not in record else 0
         begun = anew(record) if "anew" in record else {}
-        # The dataset is so already; or it is the place of a batch that was made before, and is wanted again.
+        # Either the dataset is in this state already, or the record is of a later batch than the one wanted again.
         if "there" in record or record.get("next", 0) > task.seq:
             record = {}
         load_dataset(dataset, record)
@@ -135,31 +136,31 @@ class StreamReader:
         with watch_for_counting(self._note_again):
             self._go_on(record)
         if self._source.of == "iterator" and self._shuffled is None:
-            self._seen.need_not()  # its state is enough
+            self._seen.need_not()  # the iterator's state is enough
         elif self._at != self._first.seq:
             self._seen.begin(self._at)
 
     @property
     def whole(self) -> bool:
-        """Does every worker read all of it, and keep its part?"""
+        """Does every worker read the whole stream, and keep its part?"""
         return self._whole and self._shards > 1
 
     @property
     def ended_by(self) -> str:
-        """The error after which a stream ended that others read, too; empty if it simply ended."""
+        """The error after which a stream ended that other workers read, too; empty if there was no error."""
         return self._failed if self._ended and self.whole else ""
 
     def can_serve(self, task: Task) -> bool:
-        """Is the task of this epoch, and not of a part already read (because the epoch was begun again)?"""
+        """Is the task of this epoch, and not of a part already read (because the epoch was restarted)?"""
         return task[1:3] == self._first[1:3] and task.place is None and task.seq >= self._at
 
     @property
     def elements(self) -> int:
-        """How many there were, at the end of a stream that other workers read, too; -1 where that is not known."""
+        """The number of elements, at the end of a stream that other workers read, too; -1 if it is unknown."""
         return self._count if self.whole else -1
 
     def record(self) -> Record:
-        """Where this part stands after the batch taken last: what to open it with to go on there."""
+        """Where this part stands after the latest batch: opened with this record, it continues there."""
         if self._ended or (self._source.died and self._shuffled is None):
             self._snapshot = self._snapshot if "ended" in self._snapshot else self._source.ended(self.whole)
         elif not self._snapshot or self._is_due():
@@ -167,9 +168,9 @@ class StreamReader:
         return self._snapshot
 
     def _is_due(self) -> bool:
-        """Has there been the number of batches since the latest record after which the dataset is asked again?"""
+        """Have enough batches passed since the latest record to ask the dataset for its state again?"""
         if "state" not in self._snapshot or self._shuffled is not None:
-            return True  # not asking saves nothing
+            return True  # not asking would save nothing
         every = self._snapshot_every
         return every > 0 and self._at - self._snapshot["next"] >= every * self._step
 
@@ -191,7 +192,7 @@ class StreamReader:
     def take(self, task: Task) -> Taken:
         """The elements of the task's batch; at the end of the stream, what this rank gets instead."""
         first, ranks, uneven = task.seq - self._turns.rank, self._turns.ranks, self._turns.uneven
-        in_step = NOTHING  # the first batch of this step, as far as that is one that others have
+        in_step = NOTHING  # the first batch of this step, if it is another rank's
         while self._at < task.seq and not self._ended:
             at = self._at
             taken = self._passed_over(task)
@@ -209,14 +210,14 @@ class StreamReader:
         return taken
 
     def _tell_of_others(self, task: Task) -> None:
-        """What was delivered has been read again, and was something else."""
+        """What was delivered has been read again, and it was different: warn, or open the part in another way."""
         what = {"part": self._shard, "parts": self._shards, "epoch": task.epoch, "batch": self._at}
         if "instead" in self._begun_at:
             raise Otherwise({**self._begun_at["instead"], "say": words.FROM_STATE.format(**what)})
         self.notices.append(words.OTHER_ELEMENTS.format(**what))
 
     def completes_step(self, task: Task) -> bool:
-        """Has every rank a batch in this task's step, as far as that matters? Reads on to where the step ends."""
+        """Does every rank have a batch in this task's step? Matters for "drop" only; reads to the end of the step."""
         if self._turns.uneven != "drop" or not self._whole:
             return True
         stop = self._turns.after(task.seq)
@@ -228,11 +229,11 @@ class StreamReader:
         return self._at >= stop
 
     def _passed_over(self, task: Task) -> Taken | None:
-        """The batch that comes next, which another task gets; None if it failed."""
+        """The next batch, which belongs to another task; None if it failed."""
         try:
             return self._batch(task._replace(seq=self._at))
-        except Exception as error:  # it is reported by the task whose batch this is
-            if self._late or isinstance(error, StateError):  # which other workers need not notice
+        except Exception as error:  # the task that this batch belongs to reports the error
+            if self._late or isinstance(error, StateError):  # other workers may not notice these two
                 raise
             log.debug("batch %d, passed over, failed: %r", self._at, error)
             if self._turns.ranks > 1 and self._source.died:
@@ -256,7 +257,7 @@ class StreamReader:
         return taken
 
     def _read_knowing(self, task: Task) -> Taken:
-        """The first batch after going on from a state: by its end the dataset has asked who it is, as it did then."""
+        """The first batch after loading a state: by its end the dataset must have asked for its worker, as before."""
         with watch_for_counting(self._note_again):
             taken = self._read(task)
         asks, self._asks = self._asks, None
@@ -266,7 +267,7 @@ class StreamReader:
         return taken
 
     def _seed_batch(self, seq: int) -> None:
-        if seq != self._first.seq:  # the first batch goes on with the seed its stream was opened under
+        if seq != self._first.seq:  # the first batch keeps the seed that its stream was opened with
             self._seed(self._first._replace(seq=seq))
 
     def _read(self, task: Task) -> Taken:
@@ -323,23 +324,23 @@ class StreamReader:
         if source is None or is_new:
             with watch_for_counting(self._note_question):
                 elements = self._begun(lambda: dataset, source)
-        else:  # a first element read now would have another seed, and it may ask only then
+        else:  # the first element must not be read now, under another seed; the dataset may ask only then
             self._asks = False if not is_own_share else None
             with watch_for_counting(self._note_again):
                 elements = self._opened(dataset, source)
         self._check_sharing(record)
         if self._whole:
             named = words.NAMED_ONLY if namings() > before else ""
-            if named or self._shards > self._turns.ranks:  # that ranks share it so is what was asked for
+            if named or self._shards > self._turns.ranks:  # sharing among ranks alone was asked for
                 self.notices.append(words.READ_WHOLE.format(shards=self._shards) + named)
         return elements
 
     def _go_on(self, record: Record) -> None:
-        """Be where the record says; without a state the batches before are passed over by and by."""
+        """Go to where the record says; without a state, the earlier batches are passed over later."""
         if "failures" in record:
             self._failures = range(record["read"] - record["failures"], record["read"])
         if "state" not in record or "anew" in record:
-            return  # also with a shuffle buffer: what is in it is read again from the beginning anyway, and so compared
+            return  # a shuffle buffer is also read again from the beginning, and so compared
         if self._shuffled is not None and "shuffle" in record:
             self._at = self._shuffled.restore(record, self._source.record, self._seed_batch, self._step)
         else:
@@ -352,10 +353,11 @@ class StreamReader:
             raise words.changed_sharing(then_own=self._whole)
 
     def _begun(self, part: Callable[[], Any], record: Record | None) -> Iterator[Any]:
-        """Its elements, the first of them read now: a generator's code runs only when it is asked for something.
+        """The elements; the first is read now, because a generator's code runs only when an element is requested.
 
-        With a record all is as at the end of the epoch before: what then has no more elements says so once more, and is
-        opened again for this epoch. Some keep a state that was loaded, and begin there whenever they are opened.
+        With a record, the state is that of the end of the epoch before: a source that then has no elements says so
+        again, and is opened once more for this epoch. Some sources keep a loaded state, and begin there whenever they
+        are opened.
         """
         elements = self._opened(part(), record)
         first = self._peek(elements)
@@ -385,7 +387,7 @@ class StreamReader:
         except Exception as error:
             if self._on_error == "raise":
                 raise
-            return map(_raise, [error])  # raises once, then has ended
+            return map(_raise, [error])  # raises once, then ends
 
     def _note_question(self) -> None:
         if not self.asked:
@@ -397,7 +399,7 @@ class StreamReader:
             self._asks = True
 
     def _note_late(self) -> None:
-        # Nothing is raised here: this is the user's code, which torch would have given an answer.
+        # Nothing is raised here: the caller is user code, and torch would have given it an answer.
         self._late = True
 
     def _opened(self, iterable: Any, record: Record | None) -> Iterator[Any]:
@@ -415,14 +417,14 @@ class StreamReader:
         self._row[SINCE] = clock()
 
     def _begin_own(self) -> None:
-        """The dataset reads its own part: from here on it draws from its own seed, not the whole stream's."""
+        """The dataset reads its own part: from here on it draws from the part's seed, not from the whole stream's."""
         self._whole = False
         self._first = self._first._replace(seq=self._shard)
         self._begin()
 
     def _begin(self) -> None:
         self._seed(self._first)
-        enter_sample(self._first.seq)  # opening the stream is no element
+        enter_sample(self._first.seq)  # opening the stream belongs to no element
 
 
 def _raise(error: Exception) -> NoReturn:
@@ -430,11 +432,11 @@ def _raise(error: Exception) -> NoReturn:
 
 
 def _can_be_asked_for_a_shard(dataset: Any) -> bool:
-    """Has it our `shard(index, count)`, and not another library's method of that name with other arguments?"""
+    """Does it have our `shard(index, count)`, and not another library's method of that name with other arguments?"""
     method = ask(dataset, "shard")
     if not callable(method) or isinstance(dataset, IterableDataset):
         return callable(method)
     try:
         return list(inspect.signature(method).parameters) == ["index", "count"]
-    except (TypeError, ValueError):  # written in C, say
+    except (TypeError, ValueError):  # it is written in C, say
         return False

@@ -1,26 +1,25 @@
-"""The elements of a stream as its dataset gives them, one after the other, and where the dataset stands.
+"""The elements of a stream as its dataset gives them, one after the other, and the dataset's position.
 
-Takes: an iterable, and perhaps a record of where it stood. Gives: numbered elements; a record of where it stands now.
-Promises: each element is read with its own number announced. One that keeps its own place by torchdata's convention
-(`state_dict` and `load_state_dict` on what `iter()` gives, else on the iterable itself) goes on there, and nothing is
-read again. A dataset with a state beside that of its iterator has its own back before it is opened. A record is plain
-data and does not change afterwards; who cannot say where it stands is not asked again, and the record says why.
-After a death only a state that is complete is gone on from: that of another's dataset may lack something (Hugging
+Takes: an iterable, and perhaps a record of its position. Gives: numbered elements; a record of the current position.
+Promises: each element is read after its number was announced. An iterable that keeps its own place by torchdata's
+convention (`state_dict` and `load_state_dict` on what `iter()` gives, else on the iterable itself) continues there, and
+nothing is read again. A dataset with a state besides that of its iterator gets it back before it is opened. A record is
+plain data and does not change afterwards; a dataset that fails to give its state is not asked again, and the record
+says why. After a worker's death only a complete state is used: that of a foreign dataset may lack something (Hugging
 Face's lacks its shuffle buffer), so its part is read again from where the epoch began, and compared.
-Not its job: sharing and batches (stream), the shuffle buffer (shuffled).
+Not its job: sharing and batches (stream), the shuffle buffer (shuffle_buffer).
 
-What a record holds: `read`, the elements read so far; `own`, whether this part was a share of the dataset's own (with
-several parts); `next`, the number of the batch that comes next; `of`, whose state it is ("iterator" or "dataset");
-`state`, that state, pickled; `complete`, whether a dataset's is all there is to know; `dataset`, that of the dataset as
-a whole, if it is another; `shuffle`, what shuffled says of its buffer; `failures`, how many of the last elements
-failed; `unread`, the state of the dataset before anything was read of it; `seen`, the batch that comes next and a
-number for what was read before it, if there is one; or `problem`, why
-there is no state. `ended`: there is no more, and these were the states at the end, if the dataset has one, and the
-`count` of elements; `total`, of those of all parts, if their number has changed since. `anew`: they are those of the
-end of the epoch before, and the part is at the beginning of the next; `there`: the dataset that is to be read is so
-already.
-Where a part is opened once more: `until`, what was `seen` last; `instead`, a record to go on from if other elements
-come; `again`: the dataset has got back the state that it had before one was loaded; `say`: what to warn of.
+What a record holds: `read`, the elements read so far; `own`, whether this part was a share that the dataset made itself
+(with several parts); `next`, the number of the next batch; `of`, whose state it is ("iterator" or "dataset"); `state`,
+that state, pickled; `complete`, whether a dataset's state has everything; `dataset`, the state of the whole dataset, if
+it is another; `shuffle`, the record of the shuffle buffer; `failures`, how many of the last elements failed; `unread`,
+the state of the dataset before anything was read from it; `seen`, the number of the next batch and a checksum of what
+was read before it, if there is one; or `problem`, why there is no state. `ended`: there are no more elements; the
+states are those at the end, if the dataset has any, and `count` is the number of elements; `total`, the number in all
+parts, if the number of parts has changed since. `anew`: the states are those of the end of the epoch before, and the
+part is at the beginning of the next; `there`: the dataset to be read is already in this state.
+If a part is opened once more: `until`, what was `seen` last; `instead`, a record to continue from if the elements
+differ; `again`: the dataset got back the state that it had before one was loaded; `say`: a warning to give.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ Record = dict[str, Any]
 
 
 class StreamSource:
-    """Elements, each read with its own number announced: `rng()` belongs to the element, not to its place in a batch.
+    """Elements, each read after its number was announced: `rng()` belongs to the element, not to its place in a batch.
 
-    No generator: an iterator may raise for one element and go on with the next.
+    This is no generator: an iterator may raise for one element and continue with the next.
 
     >>> source = StreamSource(iter("abc"), print)
     >>> next(source), next(source), source.number
@@ -58,17 +57,17 @@ class StreamSource:
         self._dataset = dataset if is_stateful(dataset) else None
         self._problem: Record = {}
         self.tell_first: Callable[[bytes | Unsaid], None] | None = None
-        """Who is told, once, what the dataset says of its place after its first element."""
+        """Called once with the dataset's state after its first element."""
         self.number = -1
-        """Of the element read last."""
+        """The number of the element read last."""
         self.died = False
-        """Has it raised, and is one of those that cannot go on after an error?"""
+        """Has it raised, and is it a generator, which cannot continue after an error?"""
 
     @classmethod
     def opened(
         cls, iterable: Any, announce: Callable[[int], None], record: Record | None = None, dataset: Any = None
     ) -> StreamSource:
-        """From its beginning, or from where a record says it stood."""
+        """A source at the beginning of the iterable, or at the position in a record."""
         of = record["of"] if record is not None else None
         if of == "dataset":
             _load(iterable, iterable, record)
@@ -101,18 +100,18 @@ class StreamSource:
 
     @property
     def is_generator(self) -> bool:
-        """Is it one of those that cannot go on after an error?"""
+        """Is it a generator, which cannot continue after an error?"""
         return isinstance(self._elements, GeneratorType)
 
     @property
     def of(self) -> str:
-        """Who can say where it stands; empty if nobody can."""
+        """Which object keeps the state: "iterator", "dataset", or empty if there is none."""
         if self._keeper is None:
             return ""
         return "iterator" if self._keeper is self._elements else "dataset"
 
     def record(self) -> Record:
-        """Where it stands."""
+        """A record of the current position."""
         found: Record = {"read": self.number + 1}
         if self._keeper is None:
             return found | self._problem
@@ -126,34 +125,34 @@ class StreamSource:
         return found if self._dataset is self._keeper else found | state_of(self._dataset)
 
     def ended(self, whole: bool) -> Record:
-        """What is left of it at its end: what the dataset, if it lives on, begins the next epoch with."""
+        """The record at the end: the state with which the dataset, if it is kept, begins the next epoch."""
         record = self.record() if self._dataset is not None else {}
         ended = {"ended": True} | {name: record[name] for name in (*STATES, "problem") if name in record}
         return ended | {"count": self.number} if "state" in ended and not whole else ended
 
 
 class Loaded:
-    """What is to be known, in later epochs, of a dataset that a state was loaded into."""
+    """What later epochs must know about a dataset that a state was loaded into."""
 
     before: bytes | Unsaid | None = None
-    """What it said of itself before that; None if no state was loaded."""
+    """The dataset's state before the load; None if no state was loaded."""
     unread: bytes | Unsaid | None = None
-    """What it said of itself before anything was read of it, if it was opened here then: with that an epoch is whole,
-    while a dataset that has been read may say that it stands in the middle, or at the end."""
+    """The dataset's state before anything was read from it, if it was opened here then: an epoch that begins with it is
+    whole, while a dataset that has been read may be in the middle, or at the end."""
     mark: bytes | Unsaid | None = None
-    """What it said one element after a state of the middle of an epoch: who says so again has begun there again."""
+    """The dataset's state one element after a load within an epoch; an epoch that begins with it began there again."""
 
 
 STATES = ("of", "state", "complete", "dataset", "count", "total")
 
 
 def anew(ended: Record) -> Record:
-    """How a part that has ended begins the next epoch; empty if its dataset says nothing of itself."""
+    """How a part that has ended begins the next epoch; empty if its dataset has no state."""
     return {"anew": True} | {name: ended[name] for name in STATES if name in ended} if "state" in ended else {}
 
 
 def again(begun: Record | None, latest: Record | None) -> Record | None:
-    """Where a part is opened whose worker has died: as the epoch began with it, or where its iterator says it stood."""
+    """Where a part is opened whose worker has died: as it began the epoch, or at its iterator's latest state."""
     if latest is None or goes_on(latest):
         return latest or begun
     place = {**(begun or {}), "until": latest.get("seen")}
@@ -161,19 +160,19 @@ def again(begun: Record | None, latest: Record | None) -> Record | None:
 
 
 def goes_on(record: Record) -> bool:
-    """Is its state complete: an iterator's by torchdata's contract, an `IterableDataset`'s by ours?"""
+    """Is the state complete? An iterator's is by torchdata's contract, an `IterableDataset`'s by ours."""
     is_complete = record.get("of") == "iterator" or "complete" in record
     return is_complete and "state" in record and "anew" not in record  # else a shuffle buffer has just begun
 
 
 def state_of(dataset: Any) -> Record:
-    """What a dataset as a whole says of itself; empty if it says nothing."""
+    """The state of a dataset as a whole; empty if it has none."""
     state = saved(dataset) if is_stateful(dataset) else None
     return {"dataset": state} if isinstance(state, bytes) else {}
 
 
 def load_dataset(dataset: Any, record: Record) -> None:
-    """Have a dataset be as it said, before it is opened."""
+    """Load the state of the whole dataset, before it is opened."""
     if "dataset" in record:
         _check(dataset, dataset)
         load(dataset, record["dataset"])

@@ -1,6 +1,6 @@
-"""What is said of a stream that is read in a way its user may not have meant, or cannot be read on.
+"""Messages about a stream that is read in a way its user may not have meant, or that cannot be continued.
 
-Gives: sentences, with the remedy in each. Not its job: when they are said (stream, engine.streams).
+Gives: sentences, each with the remedy. Not its job: when they are shown (stream, engine.streams).
 """
 
 from __future__ import annotations
@@ -78,6 +78,6 @@ FEWER = (
 
 
 def changed_sharing(then_own: bool) -> StateError:
-    """A state is of a stream that was shared out in another way."""
+    """The state belongs to a stream that was shared out in another way."""
     how = {True: "each worker read its own share", False: "each worker read the whole stream"}
     return StateError(CHANGED_SHARING.format(then=how[then_own], now=how[not then_own]))

@@ -1,13 +1,13 @@
-"""Where data lives: SQL, files and images, object storage, Parquet, tar shards, streams, as ready datasets.
+"""Sources of data as ready datasets: SQL, files and images, object storage, Parquet, tar shards, streams.
 
     from feedline.sources import FolderDataset
 
-Promises, of every source here (held by tests/sources/contract.py): its driver is imported when it is made, never
-before; it can be pickled at any moment, and what is open (connections, files) is opened again where it arrives;
-`describe(index)` names a sample by what its owner calls it (a path, a key, a row), and errors do; the same samples with
-any number and kind of workers; bad input is an error that names the thing, within seconds.
-Not its job: batches, order, workers (line, workers). A source imports datasets, checks, extras and errors, and of this
-package `places`, `located` (many files by few words) and `sharing` (streams made of units), but no other source.
+Promises, for every source here (tested by tests/sources/contract.py): its driver is imported when the source is made,
+never before; it can be pickled at any moment, and what is open (connections, files) is opened again in the process that
+unpickles it; `describe(index)` names a sample by the name its owner uses (a path, a key, a row), and so do errors; the
+samples are the same with any number and kind of workers; bad input is an error that names it, within seconds.
+Not its job: batches, order, workers (line, workers). A source imports datasets, checks, extras and errors and, from
+this package, `places`, `located` (many files by few words) and `sharing` (streams made of units), but no other source.
 """
 
 from importlib import import_module
@@ -34,7 +34,7 @@ _ON_DEMAND: dict[str, str] = {
     "decode_plain": "tar",
     "write_index": "tar",
 }
-"""Public names, and the file each lives in."""
+"""Public names, and the file that defines each."""
 
 __all__ = sorted(_ON_DEMAND)
 

@@ -1,16 +1,16 @@
-"""Entries in a folder that many processes share: bounded, least recently used out first, never damaged.
+"""Entries in a folder that many processes share: bounded, least recently used removed first, never damaged.
 
 Takes: keys and bytes. Gives: the bytes, or None.
-Promises: a file has its final name only when it is whole (written elsewhere, then renamed), and what is read is checked
-against its length and checksum. What all entries take together is never more than `max_bytes`; files being written
-come on top. Killed at any point, a process leaves nothing but an unfinished file, which the next to clean up removes.
-There is no process that looks after it.
-Files that are not its own, in a folder that was in use before, are neither counted nor removed.
-Not its job: what is kept (cached), telling the user (it says what went wrong, once).
+Promises: a file gets its final name only when it is complete (written elsewhere, then renamed), and what is read is
+checked against its length and checksum. All entries together never take more than `max_bytes`; files being written are
+extra. A process killed at any point leaves only an unfinished file, which the next cleaning process removes. No
+separate process manages the folder.
+Files of others, in a folder that was in use before, are neither counted nor removed.
+Not its job: what is kept (cached), telling the user (it returns what went wrong, once).
 
-    folder/ab/cdef….entry     an entry: head (length, checksum of the body), body; its time is when it was last used
+    folder/ab/cdef….entry     an entry: head (length, checksum of the body), body; its file time is its last use
     folder/writing/           files being written, each locked by its writer
-    folder/total              8 bytes: what the entries take, or more. Its lock is held while entries come and go
+    folder/total              8 bytes: the size of all entries, or more. Its lock is held while entries change
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ TOTAL = struct.Struct("<Q")
 OWN_FOLDER, OWN_ENTRY, OWN_UNFINISHED = (
     re.compile(pattern).fullmatch for pattern in ("[0-9a-f]{2}", r"[0-9a-f]{38}\.entry", "[0-9a-f]{16}")
 )
-"""Whatever else lies in the folder is somebody's."""
+"""All other files in the folder belong to somebody else."""
 SPARE = 10
-"""One part in so many is made free at once: to know which entries are oldest, all have to be looked at."""
+"""One part in this many is freed at once: finding the oldest entries means looking at all of them."""
 
 
 class CacheFolder:
-    """The folder. It holds nothing open, so it travels to other processes as it is."""
+    """The folder. It keeps nothing open, so it can be sent to other processes as it is."""
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
         self.path = Path(path)
@@ -47,7 +47,7 @@ class CacheFolder:
         self._given_up = self._swept = False
 
     def get(self, key: bytes) -> bytes | None:
-        """An entry's bytes, if it is there and whole."""
+        """An entry's bytes, if it exists and is complete."""
         path = self._path_of(key)
         try:
             with open(path, "rb", buffering=0) as file:
@@ -55,15 +55,15 @@ class CacheFolder:
         except OSError:
             return None
         data = _body(whole)
-        with suppress(OSError):  # it may have been thrown away meanwhile, or the folder may be read-only
+        with suppress(OSError):  # it may have been removed meanwhile, or the folder may be read-only
             if data is None:
-                path.unlink()  # `total` is now too much, which is put right when everything is looked at
+                path.unlink()  # `total` is now too high; it is corrected when all entries are looked at
             else:
                 _touch(path)
         return data
 
     def put(self, key: bytes, data: bytes) -> OSError | None:
-        """Keep an entry. If the folder cannot be written: why, the first time; from then on nothing is kept."""
+        """Store an entry. If the folder cannot be written: returns the reason once, and stores nothing from then on."""
         if self._given_up or HEAD.size + len(data) > self.max_bytes:
             return None
         try:
@@ -85,33 +85,33 @@ class CacheFolder:
             _touch(descriptor)
             self._let_in(written, path, HEAD.size + len(data))
         finally:
-            with suppress(FileNotFoundError):  # it has its final name
+            with suppress(FileNotFoundError):  # it has its final name already
                 written.unlink()
             os.close(descriptor)
 
     def _begin(self) -> tuple[Path, int]:
-        """A new file to write to, locked: as long as it is, nobody takes it for a dead one's."""
+        """A new file to write to, locked: while it is locked, nobody takes it for one left by a dead process."""
         while True:
             written = self.path / "writing" / secrets.token_hex(8)
             descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink:
                 return written, descriptor
-            os.close(descriptor)  # a cleaner came between creating and locking it
+            os.close(descriptor)  # a cleaning process came between creating and locking it
 
     def _let_in(self, written: Path, path: Path, size: int) -> None:
         with self._locked() as total:
-            if path.exists():  # another process had the same in mind
+            if path.exists():  # another process has stored the same entry
                 return
             known = _read_total(total)
             if known is None or known + size > self.max_bytes:
                 known = self._make_room(size)
-            # First the count, then the entry: killed in between, we leave a total that is too high, never too low.
+            # First the count, then the entry: a process killed in between leaves a total too high, never too low.
             os.pwrite(total, TOTAL.pack(known + size), 0)
             written.rename(path)
 
     def _make_room(self, size: int) -> int:
-        """Throw the oldest away until `size` fits, and some more. Gives what is left."""
+        """Remove the oldest entries until `size` fits, and some more. Returns the size of what is left."""
         self._remove_unfinished()
         entries = sorted(self._entries())
         total = sum(each[1] for each in entries)
@@ -120,7 +120,7 @@ class CacheFolder:
         for _, taken, path in entries:
             if total + size <= self.max_bytes - self.max_bytes // SPARE or total == 0:
                 break
-            with suppress(FileNotFoundError):  # found damaged by another process
+            with suppress(FileNotFoundError):  # another process found it damaged and removed it
                 os.unlink(path)
             total -= taken
         return total
@@ -132,12 +132,12 @@ class CacheFolder:
             for entry in os.scandir(folder):
                 if not OWN_ENTRY(entry.name):
                     continue
-                with suppress(FileNotFoundError):  # found damaged by another process
+                with suppress(FileNotFoundError):  # another process found it damaged and removed it
                     about = entry.stat()
                     yield about.st_mtime_ns, about.st_size, entry.path
 
     def _remove_unfinished(self) -> None:
-        """What those left who were killed while they wrote: their locks went with them."""
+        """Remove the files of processes that were killed while writing: their locks ended with them."""
         for path in (self.path / "writing").iterdir():
             if not OWN_UNFINISHED(path.name):
                 continue
@@ -151,7 +151,7 @@ class CacheFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file `total`, locked: opened each time, since processes that share a descriptor share its lock."""
+        """The file `total`, locked: opened each time, because processes that share a descriptor share its lock."""
         descriptor = os.open(self.path / "total", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -176,7 +176,7 @@ def _body(whole: bytes) -> bytes | None:
 
 
 def _touch(file: Path | int) -> None:
-    """It has been used now. By our clock: that of file systems stands still for milliseconds."""
+    """Mark it as used now, by our clock: a file system's clock stands still for milliseconds."""
     now = time.time_ns()
     os.utime(file, ns=(now, now))
 
@@ -189,6 +189,6 @@ def _write(descriptor: int, *parts: bytes) -> None:
 
 
 def _read_total(descriptor: int) -> int | None:
-    """What was counted; None if that was never finished."""
+    """The stored total; None if it was never completely written."""
     counted = os.pread(descriptor, TOTAL.size, 0)
     return TOTAL.unpack(counted)[0] if len(counted) == TOTAL.size else None

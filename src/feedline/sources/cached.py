@@ -1,10 +1,10 @@
-"""A place whose objects are kept on disk once they have been read.
+"""A place whose objects are stored on disk after they have been read once.
 
-Takes: a place, a folder, how many bytes it may hold. Gives: the same place, read from disk where that is possible.
-Promises: the bytes are the place's: an entry that is damaged is read again, and what another place has under the same
-name is kept apart by the place's repr(). If the folder cannot be used, or the disk
-is full, it goes on without, and says so once.
-Not its job: how entries are kept, shared and thrown away (cache_folder); noticing that an object has changed.
+Takes: a place, a folder, how many bytes it may hold. Gives: the same place, read from disk if possible.
+Promises: the bytes are the place's: a damaged entry is read again, and objects of the same name in different places are
+kept apart by the place's repr(). If the folder cannot be used, or the disk is full, reading continues without the
+cache, with one warning.
+Not its job: how entries are stored, shared and removed (cache_folder); noticing that an object has changed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from feedline.sources.places import FilePlace, Folder, StoredFile, place_of
 
 
 class CachedPlace:
-    """A place with a cache in a folder on disk, of at most `max_bytes`; what was used least recently goes first.
+    """A place with a cache in a folder on disk, of at most `max_bytes`; least recently used entries are removed first.
 
-    Any number of processes may share the folder, also different training runs at the same time; none of them leaves a
-    damaged entry, however it ends. Whole objects are kept, ranges are not. An object is taken to be what it was when it
-    was read: empty the folder if objects have been replaced under their old names.
+    Any number of processes may share the folder, including different training runs at the same time; none of them
+    leaves a damaged entry, however it ends. Whole objects are cached, ranges are not. Objects are assumed not to
+    change: empty the folder if objects have been replaced under their old names.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as far, tempfile.TemporaryDirectory() as near:
@@ -51,7 +51,7 @@ class CachedPlace:
         return self.read_many([name])[0]
 
     def read_many(self, names: Sequence[str]) -> list_of[bytes]:
-        """Several objects; those that are not on disk at the same time."""
+        """Several objects; those that are not on disk are read at the same time."""
         found = {name: data for name in set(names) if (data := self._folder.get(self._key(name))) is not None}
         missing = [name for name in dict.fromkeys(names) if name not in found]
         if missing:
@@ -61,11 +61,11 @@ class CachedPlace:
         return [found[name] for name in names]
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
-        """A part of an object, always from the place: to check an entry, all of it would have to be read."""
+        """A part of an object, always from the place: checking an entry would mean reading all of it."""
         return self.place.read_range(name, start, end)
 
     def size(self, name: str) -> int:
-        """Of an object, as the place says."""
+        """The size of an object, as the place says."""
         return self.place.size(name)
 
     def list(self, prefix: str = "") -> list_of[StoredFile]:
@@ -73,7 +73,7 @@ class CachedPlace:
         return self.place.list(prefix)
 
     def url_of(self, name: str) -> str:
-        """What an object is called in its place.
+        """The name of an object in its place.
 
         >>> CachedPlace("https://example.org", "/tmp/cache", max_bytes=1000).url_of("a")
         'https://example.org/a'
@@ -98,9 +98,9 @@ class CachedPlace:
 
 
 def _identity(place: FilePlace) -> str:
-    """What tells it from all other places, also in other processes and tomorrow."""
+    """A text that distinguishes it from all other places, also in other processes and later."""
     if isinstance(place, Folder):
-        return f"Folder({os.path.abspath(place.path)!r})"  # `data` is another folder where another program stands
+        return f"Folder({os.path.abspath(place.path)!r})"  # a relative path depends on the working directory
     if type(place).__repr__ is object.__repr__:
         raise OptionTypeError(
             f"place must have a __repr__ that says which place it is, under which its objects are kept: that of "

@@ -1,9 +1,10 @@
-"""Files as a dataset: one sample each, decoded by its suffix; folders as classes.
+"""Files as a dataset: one sample each, decoded by suffix; folders as classes.
 
 Takes: paths and labels (`FilesDataset`), or a folder with a folder for each class (`FolderDataset`); on disk or in
-object storage. Gives: a decoded file, or it and its label.
-Promises: a file is read when its sample is asked for, and not before; errors name the file; the same samples in every
-worker; paths are kept compactly. With a `transform` that draws from `feedline.rng()`, the same augmentation everywhere.
+object storage. Gives: a decoded file, or a pair of it and its label.
+Promises: a file is read when its sample is requested, and not before; errors name the file; the samples are the same in
+every worker; paths are stored compactly. A `transform` that draws from `feedline.rng()` gives the same augmentation
+everywhere.
 Not its job: decoding (decoding), finding files (scanning), batches.
 """
 
@@ -34,16 +35,16 @@ class FilesDataset(Dataset[Any]):
     """Files, each decoded by its suffix: the value alone, or `(value, label)` if there are labels.
 
     `paths` is any sequence of paths: a list, a NumPy array, a column of an Arrow table or a data frame. They may be
-    URLs (`s3://…`) of one bucket, or names within `root`. `labels` has one for each: numbers or strings.
+    URLs (`s3://…`) of one bucket, or names within `root`. `labels` has one label for each path: numbers or strings.
 
     Pictures (`.jpg`, `.png`, `.webp`, `.gif`, `.bmp`, `.tif`) become uint8 arrays (height, width, channels), resized to
     `size=(height, width)` if it is given, and converted to `mode` ("RGB" or "L"); `channels_first=True` gives
-    (channels, height, width). EXIF orientation is left alone unless `upright=True`. `.npy` gives an array, `.npz` a
-    dict of them, `.txt` a string, `.json` what it holds, `.wav` a `(samples, rate)`. `decoders={".dcm": function}` adds
-    kinds of files, or replaces ours; it is called with the bytes. `transform` is called with what was decoded.
+    (channels, height, width). EXIF orientation is ignored unless `upright=True`. `.npy` gives an array, `.npz` a
+    dict of arrays, `.txt` a string, `.json` what it holds, `.wav` a `(samples, rate)`. `decoders={".dcm": function}`
+    adds kinds of files, or replaces ours; the function gets the bytes. `transform` gets the decoded value.
 
-    Nothing is unpickled unless `allow_pickle=True`. A picture with more than `max_pixels`, and a file that has or
-    unpacks to more than `max_bytes`, is an error.
+    Nothing is unpickled unless `allow_pickle=True`. A picture with more than `max_pixels` is an error, and so is a file
+    that is, or unpacks to, more than `max_bytes`.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +108,7 @@ class FilesDataset(Dataset[Any]):
         return os.path.join(self._before, name)  # without a root, names may be absolute
 
     def _reads_many(self) -> bool:
-        """Several at once where that helps: a disk gains little from it."""
+        """Are several read at once? Only where that helps: a disk gains little from it."""
         return self._place is not None
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
@@ -118,12 +119,12 @@ class FilesDataset(Dataset[Any]):
         samples = []
         contents = self._place.read_many(names)
         for number, (place, name, data) in enumerate(zip(places, names, contents, strict=True)):
-            enter_one_of(number, indices)  # or all of them would share the batch's random numbers
+            enter_one_of(number, indices)  # otherwise all of them would share the batch's random numbers
             samples.append(self._sample(place, name, data))
         return samples
 
     def _on_disk(self, name: str) -> bytes:
-        # O_NONBLOCK: opening a pipe would wait for somebody to write into it.
+        # O_NONBLOCK: opening a pipe would otherwise wait until somebody writes to it.
         descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             about = os.fstat(descriptor)
@@ -152,7 +153,7 @@ class FilesDataset(Dataset[Any]):
         return value, label.copy() if isinstance(label, np.ndarray) else label
 
     def describe(self, index: int) -> str:
-        """The path of a sample; its end, if it is very long. "" if there is no such sample.
+        """The path of a sample; only its end, if it is very long. "" if there is no such sample.
 
         >>> FilesDataset(["a.txt"], root="/data").describe(0)
         '/data/a.txt'
@@ -167,13 +168,13 @@ class FilesDataset(Dataset[Any]):
 
 
 class FolderDataset(FilesDataset):
-    """A folder with a folder for each class: `(value, label)`, the label being the class's number.
+    """A folder with a folder for each class: `(value, label)`, where the label is the number of the class.
 
     `root` is a path or a URL (`s3://bucket/prefix`). `classes` are the folders' names in order, `class_to_idx` their
-    numbers, `labels` the class of each file. Files are those with a picture's suffix or one of `decoders`, or with one
-    of `suffixes` if they are given, at any depth below their class's folder and sorted by name; hidden ones are passed
-    over. A class without any file is an error that names it, unless `allow_empty=True`. The other options are
-    FilesDataset's.
+    numbers, `labels` the class of each file. The files are those with a picture's suffix or a suffix of `decoders`, or
+    those with one of `suffixes` if they are given, at any depth below the folder of their class, sorted by name; hidden
+    files are ignored. A class without files is an error that names it, unless `allow_empty=True`. The other options are
+    those of FilesDataset.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as root:

@@ -1,9 +1,9 @@
-"""Records cut out of bytes that come in pieces of any size.
+"""Records cut from bytes that arrive in pieces of any size.
 
-Takes: pieces, in order. Gives: the records that each one completes, as they were sent; what is left of the next one.
-Promises: the work grows with the number of bytes, however few come at a time and however long a record is. A record
-longer than `most` is a `LineTooLong` before it is held: by its length where that is sent first, else once so much has
-come.
+Takes: pieces, in order. Gives: the records that each piece completes, unchanged; the beginning of the next record.
+Promises: the work grows linearly with the number of bytes, however small the pieces and however long a record. A record
+longer than `most` is a `LineTooLong` before it is stored: at once if its length is sent first, else when that many
+bytes have arrived.
 Not its job: connections (sockets), what a record means.
 """
 
@@ -13,27 +13,27 @@ from typing import Protocol
 
 
 class LineTooLong(Exception):
-    """A record has so many bytes, or more."""
+    """A record has this many bytes, or more."""
 
     def __init__(self, size: int, whole: list[bytes]) -> None:
         super().__init__(size)
         self.size = size
         self.whole = whole
-        """The records before it that came in the same piece."""
+        """The complete records before it in the same piece."""
 
 
 class Framing(Protocol):
-    """A way to tell where a record ends."""
+    """A way to recognise where a record ends."""
 
     rest: bytearray
-    """What has come of the next record."""
+    """What has arrived of the next record."""
 
     def cut(self, piece: bytes) -> list[bytes]:
         """The records that this piece completes."""
 
 
 class LineFraming:
-    r"""Each record ends with a line feed, or with a carriage return and one.
+    r"""Each record ends with a line feed, or with a carriage return and a line feed.
 
     >>> lines = LineFraming(most=100)
     >>> lines.cut(b"one\ntw"), lines.cut(b"o\r\n"), bytes(lines.rest)
@@ -45,7 +45,7 @@ class LineFraming:
         self.rest = bytearray()
 
     def cut(self, piece: bytes) -> list[bytes]:
-        """The lines that this piece completes. Only the piece is searched: what came before it has no line feed."""
+        """The lines that this piece completes. Only the piece is searched: earlier bytes have no line feed."""
         found: list[bytes] = []
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
@@ -63,7 +63,7 @@ class LineFraming:
 
 
 class Lengths:
-    r"""Each record comes after its length, in four bytes with the highest first.
+    r"""Each record follows its length, which is four bytes, highest byte first.
 
     >>> lengths = Lengths(most=100)
     >>> lengths.cut(b"\0\0\0\x03on"), lengths.cut(b"e\0\0\0\x02t"), bytes(lengths.rest)

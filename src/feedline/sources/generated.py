@@ -1,9 +1,9 @@
-"""Any generator as a stream that neither runs ahead without bound nor hangs for ever.
+"""Any generator as a stream that neither reads ahead without limit nor hangs for ever.
 
 Takes: a function that makes an iterable. Gives: `GeneratorStream`.
-Promises: the iterable runs in a thread of its own, `buffer` elements ahead at most; nothing for `idle` seconds ends the
-stream; an error it raises comes where its element would have.
-Not its job: sharing it out: without a `shard` of its own each worker reads all of it and keeps its part
+Promises: the iterable runs in a thread of its own, at most `buffer` elements ahead; `idle` seconds without an element
+end the stream; an error of the iterable is raised at the place of its element.
+Not its job: sharing it out: without a `shard` method each worker reads the whole stream and keeps its part
 (reading/stream_reader).
 """
 
@@ -22,10 +22,10 @@ from feedline.sources.live import Live, check_idle
 
 
 class GeneratorStream(IterableDataset[Any]):
-    """The elements of what `make()` gives, read in a thread, `buffer` ahead at most.
+    """The elements of the iterable that `make()` returns, read in a thread, at most `buffer` ahead.
 
-    For generators that wait for something: a sensor, a queue, a subprocess. When nothing has come for `idle` seconds,
-    the epoch ends. `decode` is called for each element; one that fails is named by its number and left to `on_error`.
+    For generators that wait for something: a sensor, a queue, a subprocess. If no element comes for `idle` seconds, the
+    epoch ends. `decode` is called for each element; one that fails is named by its number and handled by `on_error`.
 
     >>> from feedline import DataLoader
     >>> stream = GeneratorStream(lambda: iter(range(5)), idle=60)
@@ -64,14 +64,14 @@ class _Ahead:
     """The thread and its queue."""
 
     def __init__(self, make: Callable[[], Iterable[Any]], buffer: int) -> None:
-        # Not one queue.Queue with a limit: the garbage collector may close this in a thread that holds its lock.
+        # Not one queue.Queue with a limit: the garbage collector may close this object in a thread that holds the lock.
         self._filled: queue.SimpleQueue[_Got] = queue.SimpleQueue()
         self._room: queue.SimpleQueue[bool] = queue.SimpleQueue()
         for _ in range(buffer):
             self._room.put(True)
         self._name = getattr(make, "__qualname__", type(make).__name__)
         self._number = -1
-        # It must not keep the feed alive, whose end is what stops it.
+        # The thread must not keep the feed alive: the feed's end is what stops the thread.
         arguments = (make, self._filled, self._room)
         self._thread = threading.Thread(target=_run, args=arguments, name="feedline-generator", daemon=True)
         self._thread.start()
@@ -91,7 +91,7 @@ class _Ahead:
         return got.element, f"element {self._number} of {self._name}"
 
     def close(self) -> None:
-        """Tell the thread; it ends with the element it is at."""
+        """Tell the thread to end; it ends after its current element."""
         _empty(self._room)
         self._room.put(False)
         _empty(self._filled)
@@ -109,9 +109,9 @@ def _empty(waiting: queue.SimpleQueue[Any]) -> None:
 def _run(make: Callable[[], Iterable[Any]], filled: queue.SimpleQueue[_Got], room: queue.SimpleQueue[bool]) -> None:
     try:
         for element in make():
-            if not room.get():  # it is closed
+            if not room.get():  # the feed is closed
                 return
             filled.put(_Got(element))
-    except BaseException as error:  # told where its element is waited for
+    except BaseException as error:  # raised where its element is waited for
         filled.put(_Got(error=error))
     filled.put(_Got(over=True))

@@ -1,8 +1,8 @@
-"""What a dataset of files is given, looked at: paths, their root, labels, suffixes.
+"""Checks of what a dataset of files is given: paths, their root, labels, suffixes.
 
 Takes: what the user passed. Gives: names within a place, checked; labels as an array; suffixes as a tuple.
-Promises: a path that no decoder is known for, one outside the root and one of another bucket are errors when the
-dataset is made, naming the path.
+Promises: when the dataset is made, there is an error that names the path for each path without a known decoder, outside
+the root, or in another bucket.
 Not its job: reading (files), packing (names).
 """
 
@@ -21,12 +21,12 @@ PathLike = str | os.PathLike[str]
 
 
 class Taking:
-    """Goes through paths, some thousands at a time: `before` and `place` say in the end where their names lead."""
+    """Goes through paths, some thousands at a time; at the end `before` and `place` say where the names are."""
 
     def __init__(self, decoders: Decoders, root: PathLike | FilePlace | None) -> None:
         self.place: FilePlace | None = None
         """None: on disk."""
-        self.before = os.path.join(os.getcwd(), "")  # a worker may be somewhere else
+        self.before = os.path.join(os.getcwd(), "")  # a worker may have another working directory
         self.suffixes: set[str] = set()
         self._decoders = decoders
         self._rooted, self._prefix = root is not None, "" if root is not None else None
@@ -54,7 +54,7 @@ class Taking:
         return names
 
     def _of_all(self, first: str) -> str:
-        """What all paths begin with if the first one is a URL: that tells the place of all."""
+        """What all paths must begin with if the first one is a URL: it decides the place of all."""
         scheme, is_url, rest = first.partition("://")
         if not is_url or not scheme.isalnum():
             return ""
@@ -74,10 +74,10 @@ class Taking:
         return [path[len(prefix) :] for path in paths]
 
     def _check_suffixes(self, names: list[str]) -> None:
-        """Of each suffix one name is looked at: most have the same few."""
+        """One name of each suffix is checked: most names have one of a few suffixes."""
         for last, name in {name.rpartition(".")[2]: name for name in names}.items():
             suffix = self._decoders.suffix(name)
-            if suffix != f".{last.lower()}":  # none, or one of several parts, which others may lack
+            if suffix != f".{last.lower()}":  # no suffix, or one of several parts, which other names may lack
                 for each in names:
                     if not self._decoders.suffix(each):
                         raise OptionError(f"paths: no decoder is known for {each!r}; {self._decoders.remedy(each)}")
@@ -116,7 +116,7 @@ def one_label_each(labels: Any, count: int) -> Array:
 
 
 def wanted_suffixes(suffixes: Any, own: Iterable[str]) -> tuple[str, ...]:
-    """Those that are asked for; of none, pictures' and those of the user's own decoders.
+    """The requested suffixes; by default those of pictures and of the user's decoders.
 
     >>> wanted_suffixes([".NPY"], ())
     ('.npy',)

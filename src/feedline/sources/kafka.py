@@ -1,13 +1,13 @@
 """Kafka topics as a stream.
 
-Takes: brokers, topics, and where to begin and to end. Gives: `KafkaStream`.
+Takes: brokers, topics, and where to begin and end. Gives: `KafkaStream`.
 Promises: partitions are shared out over ranks and workers, each read by one of them; the state holds the offset after
-the last record of the last delivered batch, so a resumed run goes on exactly there. Brokers that cannot be reached,
-topics and partitions that are not there are errors when it is made.
+the last record of the last delivered batch, so a resumed run continues exactly there. Brokers that cannot be reached
+and missing topics or partitions are errors when the stream is made.
 Not its job: reading partitions (kafka_reading), waiting and decoding (live).
 
 Why partitions are assigned and never balanced by the brokers: a rebalance in the middle of an epoch would give records
-read ahead, and not yet delivered, to another worker a second time.
+that were read ahead, but not yet delivered, to another worker a second time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ QUEUED_KB = 16_384
 class KafkaStream(DealtStream):
     """The records of one or more topics.
 
-    `start` is "earliest", "latest", or an offset per partition (`{0: 1500}`; of several topics
-    `{("clicks", 0): 1500}`), for each that is read; `end` is None (endless) or "now", the records that were there when
-    the epoch began. Without `decode` a sample is the record's value, as bytes; `decode` gets a `KafkaRecord`. `idle`
-    seconds without a record end the epoch.
+    `start` is "earliest", "latest", or an offset for each partition that is read (`{0: 1500}`; with several topics
+    `{("clicks", 0): 1500}`); `end` is None (endless) or "now", the records that existed when the epoch began. Without
+    `decode` a sample is the record's value, as bytes; `decode` gets a `KafkaRecord`. `idle` seconds without a record
+    end the epoch.
 
-    `group`: begin where this consumer group stands instead (at `start` where it has no offset yet). At its end an epoch
-    leaves its offsets there, so that the next one goes on with what came later; `commit(loader.state_dict())` leaves
-    those of a state. `config` goes to librdkafka as it is: `{"security.protocol": "SASL_SSL", …}`.
+    `group`: begin at this consumer group's offsets instead (at `start` if it has none yet). At its end an epoch commits
+    its offsets to the group, so that the next epoch continues with later records; `commit(loader.state_dict())` commits
+    those of a state. `config` is passed to librdkafka unchanged: `{"security.protocol": "SASL_SSL", …}`.
 
     >>> from feedline.sources.kafka import KafkaStream
     >>> KafkaStream("localhost:1", "clicks", timeout=0.2)
@@ -84,7 +84,7 @@ class KafkaStream(DealtStream):
         return Seekable(Partitions(self, self.mine), _value if self.decode is None else self.decode, self.idle)
 
     def commit(self, state: Mapping[str, Any]) -> None:
-        """Leave the offsets of a loader's state with the consumer group: what was delivered, and nothing more."""
+        """Commit the offsets of a loader's state to the consumer group: what was delivered, and nothing more."""
         if self.group is None:
             raise OptionError("commit needs a stream that was made with group=…")
         found = list(_in_state(state))
@@ -96,7 +96,7 @@ class KafkaStream(DealtStream):
                 consumer.close()
 
     def committed(self, consumer: Any, offsets: Mapping[Partition, int]) -> None:
-        """Leave offsets with the group."""
+        """Commit offsets to the group."""
         kafka = driver()
         places = [kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         try:
@@ -111,7 +111,7 @@ class KafkaStream(DealtStream):
         kafka = driver()
         wanted = {
             "bootstrap.servers": self.servers,
-            "group.id": self.group or "feedline",  # librdkafka wants one, used or not
+            "group.id": self.group or "feedline",  # librdkafka needs one, even if it is not used
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
@@ -126,7 +126,7 @@ class KafkaStream(DealtStream):
             raise OptionError(f"config is not accepted by librdkafka: {without(str(error), self.config)}") from None
 
     def _found(self, wanted: Sequence[int] | None) -> list[Partition]:
-        """All partitions there are, of which those wanted are taken."""
+        """The existing partitions; if some are wanted, only those."""
         said: list[Any] = []
         consumer = self.consumer(error_cb=said.append)
         try:
@@ -142,7 +142,7 @@ class KafkaStream(DealtStream):
         return [partition for partition in found if partition[1] in set(wanted)]
 
     def _check_start(self) -> None:
-        """Offsets for all partitions that are read, and for no other: nobody would miss what is passed over."""
+        """Offsets must be given for exactly the partitions that are read: else records would be skipped silently."""
         if isinstance(self.start, str):
             return
         missing, strange = (
@@ -160,7 +160,7 @@ class KafkaStream(DealtStream):
         try:
             known = consumer.list_topics(topic, timeout=self.timeout).topics[topic]
         except kafka.KafkaException as error:
-            consumer.poll(0)  # which is when it tells `said` what it knows: a password refused, say
+            consumer.poll(0)  # this makes it call `said` with what it knows: a refused password, say
             why = "; ".join(dict.fromkeys(each.str() for each in (error.args[0], *said)))
             raise SourceError(
                 f"no Kafka broker answers at {self.servers} within {self.timeout:g} s: {why}; look at the address, and "
@@ -199,7 +199,7 @@ def _offsets(start: Mapping[Any, int], topics: tuple[str, ...]) -> dict[Partitio
 
 
 def _in_state(state: Any) -> Iterator[tuple[Partition, int]]:
-    """The offsets in a loader's state, whichever worker they are of."""
+    """The offsets in a loader's state, of all workers."""
     for record in state.get("streams", {}).values():
         if isinstance(record.get("state"), dict):
             for topic, number, offset in record["state"].get("kafka", ()):

@@ -1,8 +1,8 @@
 """Partitions of Kafka topics, read one record after the other.
 
-Takes: a stream's terms and the partitions that are this worker's. Gives: records, the offsets after them.
-Promises: brokers that go away are waited for, with one warning; offsets that are no longer kept are an error, not a
-jump; what is given and what is merely fetched are kept apart.
+Takes: a stream's settings and this worker's partitions. Gives: records, and the offsets after them.
+Promises: if brokers go away, it waits for them, with one warning; offsets that are no longer stored are an error, not a
+jump; records that were given are distinguished from those that were only fetched.
 Not its job: who reads which partition (kafka), waiting and decoding (live).
 """
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("feedline")
 
 AT_ONCE = 256
-"""Records taken over from librdkafka together: 100,000 to 140,000 records/s; one by one 60,000 (2 cores, 100 bytes)."""
+"""Records taken from librdkafka at a time: 100,000 to 140,000 records/s; one by one 60,000 (2 cores, 100 bytes)."""
 LONG = 3600.0
 
 Partition = tuple[str, int]
 
 
 def driver() -> Any:
-    """The package that speaks Kafka."""
+    """The package for Kafka."""
     return extra("confluent_kafka", "kafka", "KafkaStream")
 
 
@@ -59,7 +59,7 @@ class Partitions:
         self._complained = False
 
     def next(self, wait: float | None) -> tuple[KafkaRecord, str] | None:
-        """The next record of any of them."""
+        """The next record of any of the partitions."""
         if self._consumer is None:
             self._open()
         deadline = Deadline(wait)
@@ -75,14 +75,14 @@ class Partitions:
         raise StopIteration
 
     def state(self) -> dict[str, Any]:
-        """The offsets after the records given, and of which rank they are."""
+        """The offsets after the records that were given, and the rank they belong to."""
         offsets = [[*partition, offset] for partition, offset in self._next.items()]
         return {"kafka": offsets, "ranks": [self._stream.num_replicas, self._stream.rank]}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on at the offsets of a state."""
+        """Continue at the offsets of a state."""
         count, rank = self._stream.num_replicas, self._stream.rank
-        if state["ranks"] != [count, rank]:  # of more ranks, it lacks what the others have delivered
+        if state["ranks"] != [count, rank]:  # with more ranks, the state lacks what the others have delivered
             then = "rank {1} of {0}".format(*state["ranks"])
             raise StateError(
                 f"the state is of {then}, and this is rank {rank} of {count}: each rank goes on with its own state, "
@@ -94,7 +94,7 @@ class Partitions:
             raise StateError(f"the state is of partitions that are not read here: {strange}; here: {self._partitions}")
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Disconnect from the brokers."""
         consumer, self._consumer = self._consumer, None
         self._waiting.clear()
         self._partitions = []
@@ -110,7 +110,7 @@ class Partitions:
         return all(self._next[each] >= self._ends[each] for each in self._partitions)
 
     def _fill(self, wait: float) -> bool:
-        """Records that have come, after waiting for the first."""
+        """Fetch the records that have come; waits for the first."""
         first = self._consumer.poll(wait)
         if first is None:
             return False
@@ -133,7 +133,7 @@ class Partitions:
         kafka = driver()
         topic, number = partition
         if error.code() == kafka.KafkaError._PARTITION_EOF:
-            if self._stream.end is not None:  # what lay before the end may have been compacted away
+            if self._stream.end is not None:  # the records before the end may have been compacted away
                 self._next[partition] = max(self._next[partition], self._ends[partition])
         elif error.code() == kafka.KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
@@ -177,14 +177,14 @@ class Partitions:
             self._stream.committed(self._consumer, self._next)
 
     def _leave_offsets_if_possible(self) -> None:
-        """After nothing came, perhaps because the brokers are gone: the batch begun is to be had all the same."""
+        """If nothing came, the brokers may be gone: the batch that was begun must be delivered all the same."""
         try:
             self._leave_offsets()
         except SourceError as error:
             log.warning("%s; the next epoch of this group has its last records again", error)
 
     def _complain(self, error: Any) -> None:
-        """librdkafka goes on trying by itself; whoever waits should know what for."""
+        """librdkafka retries by itself; a user who waits should know why."""
         if not self._complained:
             self._complained = True
             log.warning("%r waits for its brokers: %s", self._stream, masked(error.str()))

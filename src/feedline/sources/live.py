@@ -1,11 +1,11 @@
-"""Records that come when they come: what streams from Kafka, sockets and generators have in common.
+"""Records that arrive over time: what streams from Kafka, sockets and generators have in common.
 
-Takes: something that is asked for the next record and may have none yet (`Feed`). Gives: `Live`, its samples;
-`DealtStream`, what is made of several lines or partitions.
-Promises: waits, never polls; when nothing has come for `idle` seconds it ends, and says so, instead of hanging: the
-batch begun is delivered. A record that cannot be decoded is an error that names it, and the one after it comes next
-(`on_error` decides what becomes of it). Where it stands is after the record given last.
-Not its job: connections and their repair (kafka, sockets, generated).
+Takes: a `Feed`, which is asked for the next record and may have none yet. Gives: `Live`, its samples; `DealtStream`,
+the base of streams made of several lines or partitions.
+Promises: it waits and never polls; if nothing has come for `idle` seconds it ends with a message instead of hanging,
+and the batch that was begun is delivered. A record that cannot be decoded is an error that names it, and the next
+record follows (`on_error` decides what happens). Its position is always after the record given last.
+Not its job: connections and reconnecting (kafka, sockets, generated).
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ class Feed(Protocol):
     """Where records come from."""
 
     def next(self, wait: float | None) -> tuple[Any, str] | None:
-        """The next record and its name, waiting so many seconds at most (None: as long as it takes); None if there was
-        none. Raises StopIteration at the end."""
+        """The next record and its name; waits at most that many seconds (None: as long as it takes). None if there was
+        no record. Raises StopIteration at the end."""
         ...
 
     def close(self) -> None:
-        """Let go of everything; may be called again."""
+        """Release everything; may be called again."""
         ...
 
 
 class SeekableFeed(Feed, Protocol):
-    """…that can say where it stands, and go on there."""
+    """…that has a position, and can continue from one."""
 
     def state(self) -> dict[str, Any]:
-        """Where it stands: after the record given last."""
+        """Its position: after the record given last."""
         ...
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on there. Called before the first record is asked for."""
+        """Continue at a position. Called before the first record is requested."""
         ...
 
 
 class Live:
-    """The samples of a feed, one after the other. No generator: it goes on after a record that failed."""
+    """The samples of a feed, one after the other. This is no generator: it continues after a record that failed."""
 
     def __init__(self, feed: Feed, decode: Callable[[Any], Any] | None, idle: float | None) -> None:
         self._feed = feed
@@ -70,7 +70,7 @@ class Live:
             raise StopIteration
         try:
             found = self._feed.next(self._idle)
-        except BaseException:  # its end, or nothing that could be gone on after
+        except BaseException:  # its end, or an error after which it cannot continue
             self.close()
             raise
         if found is None:
@@ -87,7 +87,7 @@ class Live:
             raise
 
     def close(self) -> None:
-        """Let go of what is open; there are no more samples."""
+        """Release what is open; there are no more samples."""
         self._over = True
         self._feed.close()
 
@@ -97,18 +97,18 @@ class Live:
 
 
 class Seekable(Live):
-    """…of a feed that can go on where it stood."""
+    """…of a feed that can continue from a position."""
 
     def __init__(self, feed: SeekableFeed, decode: Callable[[Any], Any] | None, idle: float | None) -> None:
         super().__init__(feed, decode, idle)
         self._place = feed
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands."""
+        """The position."""
         return self._place.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state was taken."""
+        """Continue at the position of a state."""
         self._place.load(state)
 
 
@@ -134,20 +134,20 @@ class DealtStream(IterableDataset[Any]):
         return part
 
     def dealt(self, items: Items) -> Items:
-        """Those that are read here."""
+        """The items that are read here."""
         note_sharing(self.num_replicas)
         own, of = self._share
         return items[self.rank * of + own :: self.num_replicas * of]
 
 
 class Deadline:
-    """How long may still be waited."""
+    """How much longer to wait."""
 
     def __init__(self, seconds: float | None) -> None:
         self._until = None if seconds is None else time.monotonic() + seconds
 
     def left(self, most: float) -> float:
-        """Seconds, `most` at most; 0 when the time is over."""
+        """The seconds left, at most `most`; 0 when the time is over."""
         return most if self._until is None else max(0.0, min(most, self._until - time.monotonic()))
 
 
@@ -162,7 +162,7 @@ def check_idle(idle: float | None) -> float | None:
 
 
 def check_wait(timeout: float) -> float:
-    """Seconds for a server to answer."""
+    """The seconds to wait for a server's answer."""
     seconds = check_number("timeout", timeout)
     if not 0 < seconds <= LONGEST:
         raise OptionError(f"timeout must be a positive number of seconds; got {timeout}")

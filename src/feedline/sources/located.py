@@ -1,8 +1,8 @@
-"""Many files by few words: `train-{0000..0099}.tar`, `parts/*.parquet`, or a list of such.
+"""Many files by few words: `train-{0000..0099}.tar`, `parts/*.parquet`, or a list of such patterns.
 
-Takes: paths, URLs, patterns. Gives: `Located`s: a file, the place it is in, and what to call it in a message.
-Promises: the order is that of the words, and of the names where a `*` stands; the same word, the same files. A file
-that cannot be had is a `SourceError` with its whole name.
+Takes: paths, URLs, patterns. Gives: `Located`s: a file, its place, and its name for messages.
+Promises: files come in the order of the patterns and, for a `*`, in the order of names; the same pattern gives the same
+files. A file that cannot be read is a `SourceError` with its full name.
 Not its job: reading places (places), what is in a file.
 """
 
@@ -21,7 +21,7 @@ from feedline.errors.masking import file_name
 from feedline.sources.places import FilePlace, Folder, place_of
 
 MOST = 1_000_000
-"""Files: more are a slip of the pen in a range, and would fill the memory before anything is said."""
+"""The most files: more are a typing error in a range, and would fill the memory before any message."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\.\.(\d+))?")
 
@@ -34,21 +34,21 @@ class Located(NamedTuple):
     url: str
 
     def size(self) -> int:
-        """In bytes."""
+        """Its size in bytes."""
         try:
             return self.place.size(self.name)
         except OSError as error:
             raise self._missing(error) from error
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes `start` to `end`; fewer where the file ends before."""
+        """Bytes `start` to `end`; fewer if the file ends earlier."""
         try:
             return self.place.read_range(self.name, start, end)
         except OSError as error:
             raise self._missing(error) from error
 
     def beside(self, suffix: str) -> Located:
-        """The file of the same name with something added to it."""
+        """The file of the same name with a suffix added."""
         return Located(self.place, self.name + suffix, self.url + suffix)
 
     def _missing(self, error: OSError) -> SourceError:
@@ -58,7 +58,7 @@ class Located(NamedTuple):
 
 
 def locate(urls: Any, what: str) -> list[Located]:
-    """The files that one word or several mean; `what` they are is for messages ("tar shards").
+    """The files that one pattern or several mean; `what` is the kind of files, for messages ("tar shards").
 
     >>> [each.url for each in locate("data/train-{000..002}.tar", "tar shards")]
     ['data/train-000.tar', 'data/train-001.tar', 'data/train-002.tar']
@@ -79,7 +79,7 @@ def locate(urls: Any, what: str) -> list[Located]:
 
 
 def names_apart(files: Sequence[Located]) -> list[str]:
-    """Their names from where they part: the same when all of them have been moved to another folder or bucket.
+    """Their names without the common beginning: they stay the same if all files move to another folder or bucket.
 
     >>> names_apart(locate("data/{a,b}/0.tar", "tar shards"))
     ['a/0.tar', 'b/0.tar']
@@ -91,7 +91,7 @@ def names_apart(files: Sequence[Located]) -> list[str]:
 
 
 def expand(pattern: str) -> list[str]:
-    """A pattern with braces, spelt out, as a shell does it: ranges of numbers and alternatives.
+    """A pattern with braces, expanded as in a shell: ranges of numbers and alternatives.
 
     >>> expand("{train,test}-{08..10}.tar")
     ['train-08.tar', 'train-09.tar', 'train-10.tar', 'test-08.tar', 'test-09.tar', 'test-10.tar']
@@ -110,7 +110,7 @@ def expand(pattern: str) -> list[str]:
 
 
 def _choices(inside: str, pattern: str) -> list[str] | None:
-    """What stands in braces; None if it is neither a range nor a choice, and stays as it is."""
+    """The values of a pair of braces; None if it is neither a range nor a choice, and stays unchanged."""
     numbers = _RANGE.fullmatch(inside)
     if numbers is None:
         return inside.split(",") if "," in inside else None
@@ -119,7 +119,7 @@ def _choices(inside: str, pattern: str) -> list[str] | None:
     digits = max(len(first), len(last)) if padded else 0
     way = 1 if int(first) <= int(last) else -1
     span = range(int(first), int(last) + way, way * max(1, int(step or 1)))
-    if abs(int(last) - int(first)) // abs(span.step) >= MOST:  # which has no len() beyond 2**63
+    if abs(int(last) - int(first)) // abs(span.step) >= MOST:  # a range beyond 2**63 has no len()
         raise _too_many(pattern)
     return [str(number).zfill(digits) for number in span]
 
@@ -139,7 +139,7 @@ def _located(url: str, places: dict[str, FilePlace]) -> list[Located]:
     if parent not in places:
         places[parent] = place_of(parent or ".")
     place = places[parent]
-    if "*" not in name or url.startswith(("http://", "https://")):  # where a * is no pattern, and nothing is listed
+    if "*" not in name or url.startswith(("http://", "https://")):  # there a * is no pattern, and nothing can be listed
         return [Located(place, name, file_name(url))]
     return _matching(place, name, parent, url)
 
@@ -157,7 +157,7 @@ def _matching(place: FilePlace, pattern: str, parent: str, url: str) -> list[Loc
 
 
 def _names(folder: Folder) -> list[str]:
-    """In the folder itself: listing all below it would take long, and find nothing more."""
+    """The names in the folder itself: listing everything below it would take long, and find nothing more."""
     try:
         return sorted(os.listdir(folder.path))
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Many paths, held compactly: one buffer of bytes and where each begins.
+"""Many paths, stored compactly: one buffer of bytes, and where each path begins.
 
 Takes: strings, bytes or Path objects, in a list, an array, a column of a table. Gives: `Names`, a read-only sequence.
 Promises: about the length of a path plus 8 bytes for each, and no Python object: reading changes no page that forked
-workers share; both arrays pickle out of band. File names that are no UTF-8 come back as they were.
+workers share; both arrays pickle out of band. File names that are not UTF-8 are returned unchanged.
 Not its job: what is read under these names (files), other records (SharedList).
 """
 
@@ -19,11 +19,11 @@ from feedline.datasets import Array
 from feedline.errors import OptionError, OptionTypeError
 
 AT_ONCE = 65_536
-"""Paths joined at a time: what is held as Python strings meanwhile."""
+"""Paths joined at a time: that many are Python strings at the same time."""
 
 
 class Names(Sequence[str]):
-    """Packed paths. `each` sees them in lists of some thousands before they are packed, and gives them back.
+    """Packed paths. `each` gets them in lists of some thousands before they are packed, and returns them.
 
     >>> names = Names(["a/1.jpg", "b/ü.jpg"])
     >>> len(names), names[-1], names[:1], names.nbytes
@@ -38,7 +38,7 @@ class Names(Sequence[str]):
             stops = np.flatnonzero(packed == 0)
             if len(stops) != len(given):
                 raise OptionError("paths: a path has a zero byte in it, and no file has such a name")
-            # Without the zero bytes: the k-th end moves back by k.
+            # Without the zero bytes, the k-th end moves back by k.
             parts.append(packed[packed != 0])
             ends.append(before + stops - np.arange(len(stops)))
             before += len(parts[-1])
@@ -48,7 +48,7 @@ class Names(Sequence[str]):
 
     @property
     def nbytes(self) -> int:
-        """The memory of both arrays.
+        """The size of both arrays.
 
         >>> Names([]).nbytes
         8
@@ -73,7 +73,7 @@ class Names(Sequence[str]):
 
 
 def _lists(paths: Iterable[Any]) -> Iterator[list[Any]]:
-    """Some thousands at a time. Arrow's columns make Python's strings quickly, but not one by one."""
+    """The paths, some thousands at a time: Arrow's columns make Python strings quickly, but not one by one."""
     if hasattr(paths, "to_pylist"):
         for chunk in getattr(paths, "chunks", [paths]):
             for start in range(0, len(chunk), AT_ONCE):
@@ -92,6 +92,6 @@ def _as_strings(paths: list[Any], first: int) -> list[str]:
 
 def _as_string(path: Any, place: int) -> str:
     try:
-        return os.fsdecode(path)  # of strings, bytes and Path objects
+        return os.fsdecode(path)  # accepts strings, bytes and Path objects
     except TypeError:
         raise OptionTypeError(f"paths must be strings or Path objects, but paths[{place}] is {path!r}") from None

@@ -1,8 +1,8 @@
 """Objects as a dataset: one sample each, a whole batch of them fetched at the same time.
 
-Takes: a URL or a place, which objects, labels, what to make of the bytes. Gives: decoded objects, or `(value, label)`.
-Promises: the names are known when it is made, and nothing has been read; errors name the object's URL; if one object
-of a batch fails, `on_error="skip"` drops that one; with a `transform` that draws from `feedline.rng()`, the same
+Takes: a URL or a place, which objects, labels, a decoder of the bytes. Gives: decoded objects, or `(value, label)`.
+Promises: when it is made, the names are known and no object has been read; errors name the object's URL; if one object
+of a batch fails, `on_error="skip"` drops only that one; a `transform` that draws from `feedline.rng()` gives the same
 augmentation everywhere.
 Not its job: requests (object_store), decoding by suffix (files), keeping objects on disk (cached).
 """
@@ -26,7 +26,7 @@ from feedline.sources.places import REMOTE, FilePlace, place_of
 
 
 def as_array(data: bytes, name: str) -> Array:
-    """The bytes as an array of their own, which may be written to.
+    """The bytes as an array with its own memory, which can be written to.
 
     >>> as_array(b"ab", "x")
     array([97, 98], dtype=uint8)
@@ -35,12 +35,12 @@ def as_array(data: bytes, name: str) -> Array:
 
 
 class ObjectDataset(Dataset[Any]):
-    """Objects of a bucket, read many at a time: with a batch size of 64, 64 requests are in flight at once.
+    """Objects of a bucket, read many at a time: with a batch size of 64, 64 requests run at the same time.
 
     `place` is a URL (`s3://`, `gs://`, `az://`, `http(s)://`, then with ObjectStore's options) or a place
-    (`ObjectStore`, `CachedPlace`, a folder). `names` are the objects, within it; None stands for all whose names begin
-    with `prefix`, in the order of their names. `labels` has one for each, or is a function of the name. `decode` is
-    called with an object's bytes and its name, `transform` with what it gives. By default the bytes are an array.
+    (`ObjectStore`, `CachedPlace`, a folder). `names` are the objects in it; None means all whose names begin with
+    `prefix`, in the order of their names. `labels` has one label for each, or is a function of the name. `decode` gets
+    an object's bytes and its name, `transform` gets the result. By default the bytes are an array.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ class ObjectDataset(Dataset[Any]):
         self.decode, self.transform = decode, check_function("transform", transform)
         found = self._all(prefix) if names is None else _checked_names(names, prefix)
         self.labels = None if labels is None else _one_each(labels, found)
-        # One array, not a string each: reading those would copy them into every forked worker.
+        # One array, not a string each: reading strings would copy their pages in every forked worker.
         self._names: Array = np.array([name.encode() for name in found], np.bytes_)
 
     def _all(self, prefix: str) -> list[str]:
@@ -100,7 +100,7 @@ class ObjectDataset(Dataset[Any]):
         samples = []
         contents = self.place.read_many(names)
         for number, (at, name, data) in enumerate(zip(places, names, contents, strict=True)):
-            enter_one_of(number, indices)  # or all of them would share the batch's random numbers
+            enter_one_of(number, indices)  # otherwise all of them would share the batch's random numbers
             samples.append(self._sample(at, name, data))
         return samples
 
@@ -118,7 +118,7 @@ class ObjectDataset(Dataset[Any]):
         return value, label.copy() if isinstance(label, np.ndarray) else label
 
     def describe(self, index: int) -> str:
-        """The URL of a sample; its end, if it is very long. "" if there is no such sample.
+        """The URL of a sample; only its end, if it is very long. "" if there is no such sample.
 
         >>> ObjectDataset("https://example.org/data", ["a.bin"]).describe(0)
         'https://example.org/data/a.bin'

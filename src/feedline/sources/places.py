@@ -1,9 +1,9 @@
-"""Places that hold bytes under names: a folder, a bucket. What shards, Parquet files and images are read from.
+"""Places that hold bytes under names: a folder, a bucket. Shards, Parquet files and images are read from them.
 
 Takes: a URL or a path (`place_of`). Gives: a `FilePlace`: whole objects, ranges of them, many at a time, and lists.
-Promises: names are relative to the place and use "/"; a place pickles and opens what it needs again where it arrives;
-what is not there is a FileNotFoundError that names it; anything else that goes wrong is a SourceError that names the
-place.
+Promises: names are relative to the place and use "/"; a place can be pickled, and opens what it needs again in the
+other process; a missing object is a FileNotFoundError that names it; anything else that goes wrong is a SourceError
+that names the place.
 Not its job: object storage itself (object_store); what the bytes mean.
 """
 
@@ -36,23 +36,23 @@ class FilePlace(Protocol):
         ...
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
-        """Bytes `start` to `end` (not included) of an object; fewer only where the object ends before."""
+        """Bytes `start` to `end` (not included) of an object; fewer only if the object ends earlier."""
         ...
 
     def read_many(self, names: Sequence[str]) -> list[bytes]:
-        """Several objects, in the order asked for; at the same time where that helps."""
+        """Several objects, in the requested order; at the same time if that helps."""
         ...
 
     def size(self, name: str) -> int:
-        """Of an object, in bytes."""
+        """The size of an object in bytes."""
         ...
 
     def list(self, prefix: str = "") -> list[StoredFile]:
-        """All objects whose names begin so, ordered by name."""
+        """All objects whose names begin with `prefix`, ordered by name."""
         ...
 
     def url_of(self, name: str) -> str:
-        """What an object is called outside: its URL or path, for messages. Of "": the place."""
+        """The URL or path of an object, for messages; for "", that of the place."""
         ...
 
 
@@ -87,15 +87,15 @@ class Folder:
             os.close(descriptor)
 
     def read_many(self, names: Sequence[str]) -> list[bytes]:
-        """One after the other: a disk gains little from more."""
+        """One after the other: a disk gains little from parallel reads."""
         return [self.read(name) for name in names]
 
     def size(self, name: str) -> int:
-        """Of a file."""
+        """The size of a file."""
         return self._at(name).stat().st_size
 
     def list(self, prefix: str = "") -> list[StoredFile]:
-        """All files below, ordered by name."""
+        """All files below the folder, ordered by name."""
         if not self.path.is_dir():
             raise SourceError(f"there is no folder {self.path}")
         found = []
@@ -141,7 +141,7 @@ def place_of(url: str | os.PathLike[str] | FilePlace) -> FilePlace:
     if scheme == "file":
         return Folder(rest)
     if scheme in REMOTE:
-        # By name: most who read from a folder have no driver for anything else.
+        # Imported by name: most users of a folder have no driver for anything else.
         made: FilePlace = import_module("feedline.sources.object_store").ObjectStore(text)
         return made
     known = ", ".join(f"{each}://" for each in ("file", *REMOTE))

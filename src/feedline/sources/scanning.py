@@ -1,9 +1,9 @@
-"""Which files there are below a folder or a bucket, class by class.
+"""The files below a folder or in a bucket, class by class.
 
 Takes: a place with one folder for each class. Gives: `FolderClasses`: their names, and the names of their files.
-Promises: sorted by name, as bytes, so that the order depends on no file system and no locale; hidden files and folders
-(those with a leading dot) are passed over; links are followed, but not in circles; on a disk nothing is asked of a
-single file, only of its folder.
+Promises: sorted by name, as bytes, so the order depends on no file system and no locale; hidden files and folders
+(those with a leading dot) are ignored; links are followed, but not in circles; on a disk no single file is queried,
+only its folder.
 Not its job: reading files (files).
 """
 
@@ -18,7 +18,7 @@ from feedline.sources.places import FilePlace, Folder
 
 Wanted = Callable[[str], bool]
 FEW = 5
-"""Things that a message names."""
+"""How many names a message lists."""
 
 
 class ClassFolder(NamedTuple):
@@ -26,9 +26,9 @@ class ClassFolder(NamedTuple):
 
     name: str
     files: list[str]
-    """Names of files that are wanted, from the place on."""
+    """Names of the wanted files, relative to the place."""
     others: list[str]
-    """Some of those that are not."""
+    """Some of the other files."""
 
 
 def scan(place: FilePlace, wanted: Wanted) -> Iterator[ClassFolder]:
@@ -77,7 +77,7 @@ def _below(path: str, name: str, wanted: Wanted) -> tuple[list[str], list[str]]:
                         waiting += _deeper(entry, name, above)
                     elif not wanted(entry.name):
                         others += [entry.name] if len(others) < FEW else []
-                    elif entry.is_file() or _is_broken(entry):  # which is told when it is read, and not passed over
+                    elif entry.is_file() or _is_broken(entry):  # a broken link is reported when it is read
                         found.append(f"{name}/{entry.name}")
         except OSError as error:
             raise SourceError(f"{path}: this folder cannot be read: {error.strerror}") from error
@@ -89,7 +89,7 @@ def _is_broken(entry: os.DirEntry[str]) -> bool:
 
 
 def _deeper(entry: os.DirEntry[str], name: str, above: frozenset[str]) -> list[tuple[str, str, frozenset[str]]]:
-    """A folder to look into; none if it is a link to one that it lies in."""
+    """A folder to search; nothing if it is a link to a folder that contains it."""
     if entry.is_symlink():
         real = os.path.realpath(entry.path)
         if real in above:
@@ -99,14 +99,14 @@ def _deeper(entry: os.DirEntry[str], name: str, above: frozenset[str]) -> list[t
 
 
 def _scan_listed(place: FilePlace, wanted: Wanted) -> Iterator[ClassFolder]:
-    """Object storage has no folders but names with slashes in them, which come in order."""
+    """Object storage has no folders, only names with slashes, which are listed in order."""
     classes: dict[str, ClassFolder] = {}
     for each in place.list():
         first, slash, rest = each.name.partition("/")
         if not slash or any(part.startswith(".") for part in each.name.split("/")):
             continue
         folder = classes.setdefault(first, ClassFolder(first, [], []))
-        if each.name.endswith("/"):  # what some tools write in place of a folder
+        if each.name.endswith("/"):  # some tools write such an object for a folder
             continue
         if wanted(each.name):
             folder.files.append(each.name)
@@ -117,7 +117,7 @@ def _scan_listed(place: FilePlace, wanted: Wanted) -> Iterator[ClassFolder]:
 
 
 class FolderClasses:
-    """The classes below a place; known when the names of all files have been gone through."""
+    """The classes below a place; they are known after the names of all files have been read."""
 
     def __init__(self, place: FilePlace, wanted: Wanted, allow_empty: bool, suffixes: Any) -> None:
         self.classes: list[str] = []
@@ -126,7 +126,7 @@ class FolderClasses:
         self._allow_empty, self._suffixes = allow_empty, " ".join(sorted(suffixes))
 
     def names(self) -> Iterator[str]:
-        """Of all files, class by class."""
+        """The names of all files, class by class."""
         empty: list[ClassFolder] = []
         for each in scan(self._place, self._wanted):
             self.classes.append(each.name)

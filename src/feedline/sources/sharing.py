@@ -1,10 +1,10 @@
-"""Streams made of units (shards, row groups): shared out over ranks and workers, and continued where they stood.
+"""Streams made of units (shards, row groups): shared out over ranks and workers, and continued from a saved position.
 
-Takes: how many units there are, ranks, workers; from a subclass of `UnitStream`, what reads one unit. Gives: a stream's
+Takes: the number of units, ranks, workers; from a subclass of `UnitStream`, a reader of one unit. Gives: a stream's
 iterator, whose state is plain data.
-Promises: over all ranks and workers each sample comes once, whatever their number. Units are dealt out whole as far
-as they go round; those that are left over are read by several, who take turns with their samples. So all parts have
-the same number of units, up to fractions. A unit that fails raises once and the next one follows.
+Promises: over all ranks and workers each sample comes once, whatever their number. As many units as possible are given
+out whole, in equal numbers; each unit left over is read by several workers, who take its samples in turn. So all parts
+have the same number of units, including fractions. A unit that fails raises once, and the next one follows.
 Not its job: what a unit is, and reading it (tar, parquet); the shuffle buffer and batches (line).
 """
 
@@ -25,31 +25,31 @@ from feedline.machine.this_rank import ranks
 from feedline.randomness.rng import mix, rng
 
 ORDER = 0x0DE4_0F_5A4D5
-"""Whose generator an epoch's order is drawn from: no sample's, and the same in each of a loader's workers."""
+"""The number of the generator that draws an epoch's order: no sample's, and the same in all workers of a loader."""
 State = dict[str, Any]
 
 
 class Unit(NamedTuple):
-    """A unit, or the part of one that has every `every`-th sample from `first` on."""
+    """A unit, or a part of one: every `every`-th sample from `first` on."""
 
     number: int
     every: int = 1
     first: int = 0
 
     def has(self, sample: int) -> bool:
-        """Is the sample of that number (in the whole unit) in this part?"""
+        """Is the sample with that number (in the whole unit) in this part?"""
         return sample % self.every == self.first
 
     def part(self, index: int, count: int) -> Unit:
-        """One of so many parts of it."""
+        """One of `count` parts of it."""
         return Unit(self.number, self.every * count, self.first + self.every * index)
 
 
 def deal(units: Sequence[Unit], index: int, count: int) -> list[Unit]:
-    """What one of `count` gets.
+    """The units of one of `count` readers.
 
-    Of what does not go round, groups of as many as possible get whole units, which they share by samples: the smaller
-    a group, the fewer read the same bytes.
+    Each unit left over is shared by a group of readers, by samples. There are as many groups as possible: the smaller a
+    group, the fewer readers read the same bytes.
 
     >>> [deal([Unit(0), Unit(1), Unit(2)], index, 2) for index in range(2)]
     [[Unit(number=0, every=1, first=0), Unit(number=2, every=2, first=0)], \
@@ -63,21 +63,21 @@ def deal(units: Sequence[Unit], index: int, count: int) -> list[Unit]:
 
 
 class UnitReader(Protocol):
-    """Reads one unit: an iterator that may raise for one sample and go on with the next."""
+    """Reads one unit: an iterator that may raise for one sample and continue with the next."""
 
     def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...
 
     @property
     def ended(self) -> bool:
-        """After an error: can nothing more be read of it?"""
+        """After an error: is it impossible to read any more of it?"""
 
     def place(self) -> State:
-        """Where the next sample is: what to open it with to go on there."""
+        """Where the next sample is: opened with this place, reading continues there."""
 
 
 class UnitStream(IterableDataset[Any]):
-    """A stream of units. A subclass gives `_count`, `_names` and `_open`."""
+    """A stream of units. A subclass defines `_count`, `_names` and `_open`."""
 
     def __init__(self, shuffle: bool, num_replicas: int | None, rank: int | None) -> None:
         self.shuffle = check_flag("shuffle", shuffle)
@@ -90,7 +90,7 @@ class UnitStream(IterableDataset[Any]):
         raise NotImplementedError
 
     def _names(self) -> Iterator[str]:
-        """What a state must agree with, as texts."""
+        """Texts that a state must agree with."""
         raise NotImplementedError
 
     def _open(self, unit: Unit, place: State | None) -> UnitReader:
@@ -99,29 +99,29 @@ class UnitStream(IterableDataset[Any]):
 
     @property
     def ranks(self) -> tuple[int, int]:
-        """The number of ranks, and this one."""
+        """The number of ranks, and this rank."""
         return ranks(*self._given, alone=True)
 
     def shard(self, index: int, count: int) -> UnitStream:
-        """One of `count` parts of this rank's share; parts of parts, too."""
+        """One of `count` parts of this rank's share; works for parts of parts, too."""
         part = copy.copy(self)
         own, of = self._part
         part._part = (own + of * index, of * count)
         return part
 
     def __iter__(self) -> UnitReading:
-        # Asked for by number, so that all workers of a loader draw the same.
+        # A generator by number, so that all workers of a loader draw the same.
         return UnitReading(self, int(rng(ORDER).integers(1 << 62)) if self.shuffle else 0)
 
     def __getstate__(self) -> State:
-        # A worker process cannot ask torch.distributed. But a pickle that travels to a rank must ask there.
+        # A worker process cannot ask torch.distributed, so it gets the ranks; a pickle sent to a rank asks there.
         return {**self.__dict__, "_given": self._given if self.ranks == (1, 0) else self.ranks}
 
     def units(self, key: int) -> list[Unit]:
-        """Those of this part, in the order in which they come.
+        """The units of this part, in the order in which they come.
 
-        Over ranks they are dealt out before they are shuffled: ranks whose loaders have different seeds read no sample
-        twice either.
+        Units are shared out over ranks before they are shuffled: so ranks whose loaders have different seeds still read
+        no sample twice.
         """
         count, rank = self.ranks
         note_sharing(count)
@@ -131,7 +131,7 @@ class UnitStream(IterableDataset[Any]):
         return deal(units, *self._part)
 
     def fingerprint(self) -> str:
-        """Of the names of what it reads; where their common folder is does not matter."""
+        """A fingerprint of the names that it reads; their common folder does not matter."""
         return blake2b("\n".join(self._names()).encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
 
@@ -170,7 +170,7 @@ class UnitReading:
         try:
             self._reader = self._stream._open(self._units[self._at], self._place)
         except Exception:
-            self._to_next()  # it raised once: that is all there is to say of it
+            self._to_next()  # it raises only once
             raise
         return self._reader
 
@@ -179,7 +179,7 @@ class UnitReading:
         self._place = self._reader = None
 
     def state_dict(self) -> State:
-        """Where the next sample is."""
+        """The position of the next sample."""
         place = self._place if self._reader is None else self._reader.place()
         return {
             "files": self._fingerprint,
@@ -191,15 +191,15 @@ class UnitReading:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on there."""
+        """Continue at that position."""
         self._check("files", state["files"], self._fingerprint, "with other files")
         count, rank = self._stream.ranks
         self._check("ranks", list(state["ranks"]), [count, rank], "by another rank, or one of another number of ranks")
         self._check("part", list(state["part"]), list(self._stream._part), "of another part of the stream")
         self._begin(state["key"], state["unit"], state["place"])
         if self._place is not None:
-            # Now, while a state is being loaded: a unit that is another one is no bad sample that may be left out.
-            with suppress(SourceError):  # what cannot be read is told when it is read
+            # Opened while the state is loaded: a unit that has changed is no bad sample that could be left out.
+            with suppress(SourceError):  # a unit that cannot be read is reported when it is read
                 self._reader = self._stream._open(self._units[self._at], self._place)
 
     def _check(self, name: str, then: Any, now: Any, how: str) -> None:

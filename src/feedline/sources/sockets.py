@@ -1,11 +1,11 @@
-"""Records from sockets: framed by their length or by lines, reconnected when the line breaks.
+"""Records from sockets: separated by their length or by lines; broken connections are made again.
 
 Takes: addresses. Gives: `SocketStream`.
-Promises: a server that cannot be reached is an error within `timeout` seconds; a line that breaks is made anew, asking
-for the records after those received where the server can be asked (`request`); half a record is never given (but the
-last line of a server that has ended need not end: it is given, with a warning); a record longer than `max_record` is an
-error and not a full memory. Addresses are shared out over ranks and workers. What is not asked for stays with the
-sender: the system's own buffers are all that is read ahead.
+Promises: a server that cannot be reached is an error within `timeout` seconds; a broken connection is made again, and
+if the server can be asked (`request`), it continues after the records received so far; half a record is never given
+(but the last line of a server that has ended need not have a line feed: it is given, with a warning); a record longer
+than `max_record` is an error, and does not fill the memory. Addresses are shared out over ranks and workers. Only the
+system's own buffers read ahead: everything else stays with the sender until it is requested.
 Not its job: waiting and decoding (live).
 """
 
@@ -29,19 +29,20 @@ from feedline.sources.live import Deadline, DealtStream, Seekable, check_idle, c
 log = logging.getLogger("feedline")
 
 CHUNK = 1 << 18
-"""Bytes asked for at once: more than a pipe or a socket usually has."""
+"""Bytes requested at once: more than a pipe or a socket usually has."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Between tries to connect again, doubled each time."""
+"""Seconds between attempts to reconnect, doubled each time."""
 LONG = 3600.0
 
 
 class SocketStream(DealtStream):
-    r"""Records that a server sends: `"host:port"`, or `"unix:/path"`; several addresses are read side by side.
+    r"""Records that a server sends: `"host:port"`, or `"unix:/path"`; several addresses are read at the same time.
 
-    `framing` is "length" (each record after its length in four bytes, the highest first) or "line". A server that
-    closes the line after a whole record has ended its part; with `ends=False` it is connected to again.
-    `request(received)` makes the bytes to send whenever a connection is made, of the number of records received before:
-    a server that begins there makes reconnecting and resuming exact. Without one it goes on with whatever comes.
+    `framing` is "length" (each record follows its length in four bytes, highest byte first) or "line". A server that
+    closes the connection after a whole record has ended its part; with `ends=False` it is connected to again.
+    `request(received)` returns the bytes to send for each new connection, from the number of records received before: a
+    server that begins there makes reconnecting and resuming exact. Without `request`, reading continues with whatever
+    comes.
 
     >>> import socket, threading
     >>> server = socket.create_server(("127.0.0.1", 0))
@@ -103,7 +104,7 @@ class _Line:
         self._framing: Framing = FRAMINGS[stream.framing](stream.max_record)
 
     def connect(self) -> socket.socket:
-        """Make the connection, trying again as often as the stream allows. (No record waits then to be asked for.)"""
+        """Connect, with as many attempts as the stream allows. (At this point all received records have been given.)"""
         deadline, tries = Deadline(self._stream.timeout), 0
         while True:
             try:
@@ -137,7 +138,7 @@ class _Line:
         return line
 
     def read(self) -> bool:
-        """Take over what has come. False when the server has ended it, between two records."""
+        """Receive what has come. False if the server has ended the connection, between two records."""
         assert self._socket is not None
         part = self._socket.recv(CHUNK)
         if not part:
@@ -151,10 +152,10 @@ class _Line:
         return True
 
     def _end(self, rest: bytearray) -> None:
-        """The server has closed the line, and this is left."""
+        """The server has closed the connection, and `rest` is left."""
         if rest and self._stream.framing == "line" and self._stream.ends:
             log.warning("%s ended within a line, which is given as it is: %r", self.address, bytes(rest[:60]))
-            self.records.append(bytes(rest))  # the last line need not end
+            self.records.append(bytes(rest))  # the last line needs no line feed
             rest.clear()
         if rest:
             raise ConnectionError(f"it was closed within a record, after {len(rest)} bytes of it")
@@ -167,14 +168,14 @@ class _Line:
         )
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 class _Lines:
-    """Several connections, read side by side."""
+    """Several connections, read at the same time."""
 
     def __init__(self, stream: SocketStream, addresses: Sequence[str]) -> None:
         self._stream = stream
@@ -183,10 +184,10 @@ class _Lines:
         self._full: deque[_Line] = deque()
         self._selector: selectors.BaseSelector | None = None
         self._broken = 0
-        """Times in a row that a line broke without having brought a record."""
+        """How often in a row a connection broke without bringing a record."""
 
     def next(self, wait: float | None) -> tuple[bytes, str] | None:
-        """The next record of any of them."""
+        """The next record of any connection."""
         if self._open is None:
             self._begin()
         deadline = Deadline(wait)
@@ -196,7 +197,7 @@ class _Lines:
             left = deadline.left(LONG)
             if left <= 0:
                 return None
-            if self._wait(left):  # somebody is sending: a long record takes its time
+            if self._wait(left):  # a server is sending: a long record takes time
                 deadline = Deadline(wait)
         line = self._full[0]
         record = line.records.popleft()
@@ -207,11 +208,11 @@ class _Lines:
         return record, f"record {number} of {line.address}"
 
     def state(self) -> dict[str, Any]:
-        """How many records have been received from each."""
+        """How many records have been received from each address."""
         return {"received": dict(self._received)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on after so many."""
+        """Continue after those numbers of records."""
         if set(state["received"]) != set(self._received):
             raise StateError(f"the state is of {sorted(state['received'])}; here are {sorted(self._received)}")
         self._received = dict(state["received"])
@@ -219,7 +220,7 @@ class _Lines:
             log.warning("%r has no request=…, so it goes on with whatever is sent now", self._stream)
 
     def close(self) -> None:
-        """Hang up all of them."""
+        """Close all connections."""
         if self._selector is not None:
             self._selector.close()
             self._selector = None
@@ -242,13 +243,13 @@ class _Lines:
         self._selector.register(line.connect(), selectors.EVENT_READ, line)
 
     def _wait(self, seconds: float) -> bool:
-        """For something to come, on any line; whether it did."""
+        """Wait until something comes on any connection; did it?"""
         assert self._selector is not None
         came = [self._receive(key.data, key.fileobj) for key, _ in self._selector.select(seconds)]
         return any(came)
 
     def _receive(self, line: _Line, at: Any) -> bool:
-        """Take over what has come on a line; whether it was a byte at least, and not its end."""
+        """Receive what has come on a connection; was it at least one byte, and not the end?"""
         assert self._selector is not None
         assert self._open is not None
         had = len(line.records)
@@ -284,7 +285,7 @@ class _Lines:
 
 
 def _endpoint(address: Any) -> tuple[socket.AddressFamily, Any]:
-    """What the system wants to know of an address.
+    """An address in the form that the system needs.
 
     >>> _endpoint("localhost:9000"), _endpoint("[::1]:9000")[1]
     ((<AddressFamily.AF_INET: 2>, ('localhost', 9000)), ('::1', 9000))

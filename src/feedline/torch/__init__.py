@@ -2,9 +2,9 @@
 
     from feedline.torch import DataLoader          # instead of torch.utils.data
 
-Datasets, samplers and functions are torch's own; only the loader's engine is feedline's, and what torch has no name
-for. (feedline's samplers of torch's names, such as WeightedRandomSampler, work too: they are in `feedline`.) Importing
-this imports torch; `import feedline` does not.
+Datasets, samplers and functions are torch's own; only the loader's engine is feedline's, and whatever torch does not
+have. (feedline's samplers with torch's names, such as WeightedRandomSampler, work too: they are in `feedline`.)
+Importing this package imports torch; `import feedline` does not.
 """
 
 from importlib import import_module
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from feedline.diagnose.tune.tuner import tune
 
 _ON_DEMAND = ("doctor", "preflight", "tune")
-"""Of `feedline`, where they are imported when they are asked for."""
+"""Names of `feedline` that are imported when they are first used."""
 
 __all__ = [
     "BatchOrderSampler",
@@ -108,7 +108,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Whatever else torch's module has: data pipes and the like."""
+    """Everything else in torch's module: data pipes and the like."""
     if name in torch.utils.data.__all__:
         return getattr(torch.utils.data, name)
     if name in _ON_DEMAND:

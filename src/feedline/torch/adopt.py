@@ -1,8 +1,8 @@
-"""Loaders that a framework has made, with feedline's engine.
+"""Loaders that a framework has made, switched to feedline's engine.
 
 Takes: a torch DataLoader, or Accelerate's wrapper around one. Gives: the same loader on feedline's engine.
-Promises: the same dataset, sampler, batch sampler, generator and options; what the wrapper does stays as it is.
-Not its job: choosing options; feedline's own (`workers`, `device`, …) can be given as extras.
+Promises: the same dataset, sampler, batch sampler, generator and options; what the wrapper does stays the same.
+Not its job: choosing options; feedline's own (`workers`, `device`, …) can be passed as extra arguments.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CARRIED = [name for name in TORCHS if name not in _BATCHING]
 def with_feedline(loader: Any, **options: Any) -> Any:
     """The same loader with feedline's engine, for loaders that a framework has made.
 
-    Accelerate's `prepare` (and so the Trainer of transformers) builds a torch loader inside a wrapper of its own,
-    whatever class it was given; that inner loader is replaced and the wrapper returned. Accelerate's `save_state` and
+    Accelerate's `prepare` (and so the Trainer of transformers) always builds a torch loader inside its own wrapper,
+    whatever class it was given; that inner loader is replaced, and the wrapper returned. Accelerate's `save_state` and
     `load_state` then include the loader's place.
 
     >>> import torch
@@ -33,14 +33,14 @@ def with_feedline(loader: Any, **options: Any) -> Any:
     >>> list(with_feedline(made_elsewhere))
     [tensor([0, 1, 2]), tensor([3])]
 
-    A loader whose class repeats its sampler without end (timm's MultiEpochsDataLoader) is refused, with the remedy.
+    A loader whose class repeats its sampler endlessly (timm's MultiEpochsDataLoader) is refused, with the remedy.
     """
     inner = getattr(loader, "base_dataloader", None)
-    if inner is not None:  # asked first: Accelerate's wrapper claims to be of its inner loader's class
+    if inner is not None:  # checked first: isinstance says that Accelerate's wrapper is of its inner loader's class
         if hasattr(type(loader), "_fetch_batches") and isinstance(inner.dataset, IterableDataset):
             options = {"ranks": _read_for_all(options)} | options
         loader.base_dataloader = with_feedline(inner, **options)
-        # Accelerate saves and loads the place of a loader that says so; torchdata it needs only to make one itself.
+        # Accelerate then saves and loads the loader's place; it needs torchdata only to make such a loader itself.
         loader.use_stateful_dataloader = True
         loader.dl_state_dict = loader.base_dataloader.state_dict()
         if hasattr(type(loader), "_fetch_batches"):
@@ -59,7 +59,7 @@ def with_feedline(loader: Any, **options: Any) -> Any:
 
 
 def _read_for_all(options: dict[str, Any]) -> str:
-    """Of a stream that Accelerate has read by one rank, which hands out whole batches."""
+    """The option `ranks` for a stream that Accelerate reads on one rank, which hands out whole batches."""
     if options.get("ranks") == "shard":
         raise OptionError(
             "Accelerate reads this IterableDataset on one rank and hands its batches out to all of them, so "
@@ -69,10 +69,10 @@ def _read_for_all(options: dict[str, Any]) -> str:
 
 
 class WholeSteps:
-    """How Accelerate's dispatcher fetches the batches of one step, one for each rank, and what it then saves.
+    """How Accelerate's dispatcher fetches the batches of one step, one for each rank, and the state it then saves.
 
-    It fetches one step ahead of the step it gives, and takes the loader's state before each batch of it; for
-    torchdata's states it then counts back. Here the state from before the whole step is kept.
+    The dispatcher fetches one step ahead of the step it gives, and takes the loader's state before each batch of it;
+    it then corrects the counts in torchdata's states. Here the state from before the whole step is kept.
     """
 
     def __init__(self, loader: Any) -> None:
@@ -87,7 +87,7 @@ class WholeSteps:
 
 
 def _check_ends(loader: Any, batching: dict[str, Any]) -> None:
-    """A class that repeats its sampler without end, and counts batches itself, would become a loader without end."""
+    """Refuse a class that repeats its sampler endlessly and counts batches itself: our loader would never end."""
     name = "batch_sampler" if "batch_sampler" in batching else "sampler"
     if name not in batching or not _own(type(loader), "__iter__", "__len__") or _has_length(batching[name]):
         return
@@ -134,5 +134,5 @@ def _batching(loader: torch.utils.data.DataLoader[Any], options: dict[str, Any])
     if loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler:
         return {"batch_size": loader.batch_size, "drop_last": loader.drop_last, **sampler}
     if options.keys() & {"batch_size", "sampler", "shuffle", "drop_last"}:
-        return {}  # other batches are wanted than those of the batch sampler
+        return {}  # the user wants other batches than those of the batch sampler
     return {"batch_sampler": loader.batch_sampler}

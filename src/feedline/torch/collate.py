@@ -2,9 +2,9 @@
 
 Takes: samples with tensors, arrays or lists of numbers. Gives: tensors, in the slot when a worker collates.
 Promises: every dtype whose elements have bytes of their own; torch's rules for mixing dtypes; arrays become tensors as
-in torch's default_collate; tensor subclasses count as tensors. What has no bytes here (sparse, nested, on a device,
-part of a graph) is refused.
-Not its job: the ways to collate (feedline.collate), where these are the same classes.
+in torch's default_collate; tensor subclasses count as tensors. A tensor without bytes in this process's memory (sparse,
+nested, on a device, part of a graph) is refused.
+Not its job: how to collate (feedline.collate); these are the same classes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from feedline.torch.collation import collate_into
 __all__ = ["TENSORS", "compose", "detection", "drop_invalid", "keep", "pack", "pad", "stack"]
 
 _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""What carries the bytes of a dtype that NumPy does not have."""
+"""Integer dtypes that carry the bytes of dtypes that NumPy does not have."""
 
 
 class Tensors:
@@ -99,14 +99,14 @@ TENSORS = Tensors()
 
 
 def _is_rounded(made: float, value: Any) -> bool:
-    """Is it that value but for rounding? Where a small float has no infinity, sign or zero, torch takes the nearest."""
+    """Is it that value except for rounding? If a small float lacks infinity, sign or zero, torch takes the nearest."""
     if not math.isfinite(value):
         return made == value or (math.isnan(made) and math.isnan(value))
     return math.isfinite(made) and (made == 0 or (made > 0) == (value > 0))
 
 
 def _bytes_of(tensor: torch.Tensor) -> tuple[Array, torch.dtype] | None:
-    """A tensor as NumPy array, of integers if NumPy does not have its dtype; None if its bytes are not here."""
+    """A tensor as NumPy array, of integers if NumPy lacks its dtype; None if its bytes are not in this memory."""
     if tensor.requires_grad or tensor.layout is not torch.strided or tensor.device.type != "cpu":
         return None
     if tensor.is_quantized or tensor.is_nested:

@@ -1,4 +1,4 @@
-"""feedline in torch's dialect: the value that travels to workers."""
+"""feedline's functions for torch, as the one value that is sent to workers."""
 
 from __future__ import annotations
 

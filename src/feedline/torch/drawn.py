@@ -1,9 +1,9 @@
-"""What an epoch's order was drawn from: kept in a loader's state, so that the same order can be drawn again.
+"""The generator states from which an epoch's order was drawn: saved in a loader's state, to draw the order again.
 
 Takes: a loader's generators, the moments at which its sampler is asked. Gives: `Drawn`, and its JSON.
-Promises: only generators that the sampler did draw from are kept. When it is replayed, the global ones (torch's
-default, `random`, `numpy.random`) are put back; those of the user are left where the replayed draws leave them, as in
-the run that was saved.
+Promises: only generators that the sampler did draw from are saved. After a replay the global generators (torch's
+default, `random`, `numpy.random`) are restored; the user's keep the state after the replayed draws, as in the run that
+was saved.
 Not its job: the order itself (orders), the base seed (engine).
 """
 
@@ -26,7 +26,7 @@ GLOBAL = ("torch", "python", "numpy")
 
 
 class Generator(Protocol):
-    """One whose whole state is so many bytes."""
+    """A generator whose whole state is a fixed number of bytes."""
 
     def get(self) -> bytes: ...
     def set(self, state: bytes) -> None: ...
@@ -61,7 +61,7 @@ class _NumPys:
     def get(self) -> bytes:
         state: Any = np.random.get_state()
         kind, numbers, *rest = state
-        # Somebody may have put another kind of generator there, which is then left out.
+        # The user may have installed another kind of generator, which is then left out.
         return self._form.pack(*numbers.tolist(), *rest) if kind == "MT19937" else b""
 
     def set(self, state: bytes) -> None:
@@ -71,7 +71,7 @@ class _NumPys:
 
 
 class TorchGenerators:
-    """The generators a loader's order may be drawn from: the global ones, and the user's."""
+    """The generators that a loader's order may be drawn from: the global ones, and the user's."""
 
     def __init__(self, loaders: Any, samplers: Sequence[torch.Generator]) -> None:
         users = {} if loaders is None else {"loader": loaders}
@@ -83,26 +83,26 @@ class TorchGenerators:
 
     @property
     def users(self) -> Collection[str]:
-        """The names of the user's."""
+        """The names of the user's generators."""
         return self._users.keys()
 
     def states(self, names: Collection[str]) -> dict[str, bytes]:
-        """How they stand."""
+        """The states of those generators."""
         return {name: self._all[name].get() for name in names}
 
     def users_states(self) -> dict[str, bytes]:
-        """How the user's stand."""
+        """The states of the user's generators."""
         return self.states(self.users)
 
     def put(self, states: Mapping[str, bytes]) -> None:
-        """Have them stand so, as far as they are there."""
+        """Set these states, except those of generators that do not exist here."""
         for name, state in states.items():
             if name in self._all:
                 self._all[name].set(state)
 
     @contextmanager
     def watched(self, into: dict[str, bytes], only_users: bool = False) -> Iterator[None]:
-        """How those stood before, that are drawn from within."""
+        """Within the block: record in `into` the earlier states of the generators that are drawn from."""
         before = self.states(self.users if only_users else self._all)
         try:
             yield
@@ -111,7 +111,7 @@ class TorchGenerators:
 
     @contextmanager
     def replayed(self, states: Mapping[str, bytes]) -> Iterator[None]:
-        """Within, they stand as then; the global ones are put back afterwards."""
+        """Within the block the generators have those states; afterwards the global ones are restored."""
         now = self.states(GLOBAL)
         self.put(states)
         try:
@@ -120,7 +120,7 @@ class TorchGenerators:
             self.put(now)
 
     def check(self, states: Mapping[str, bytes]) -> None:
-        """Could they stand so? ValueError if not."""
+        """Do these states fit the generators? ValueError if not."""
         for name, state in states.items():
             if name in self._all and len(state) != len(self._all[name].get()):
                 raise ValueError(f"{name!r}: no generator's state")
@@ -128,29 +128,29 @@ class TorchGenerators:
 
 @dataclass
 class Drawn:
-    """What one epoch has drawn. Where it has not begun, how the user's generators stood before it."""
+    """What one epoch has drawn. Before the epoch begins: the states of the user's generators."""
 
     begun: bool
     base_seed: int | None = None
     sampler_epoch: int | None = None
-    """Of a sampler with `set_epoch`."""
+    """The epoch of a sampler with `set_epoch`."""
     by_hand: list[list[int]] = field(default_factory=list)
-    """Of feedline's samplers that another sampler iterates: the seed and the epoch of each."""
+    """For feedline's samplers that another sampler iterates: the seed and the epoch of each."""
     asked_twice: bool = False
-    """Is the sampler asked twice for an epoch, as by torch with workers? Then so it is later, whoever reads."""
+    """Is the sampler asked twice for an epoch, as torch does with workers? A resumed run then does the same."""
     asked: dict[str, bytes] = field(default_factory=dict)
-    """Generators as they stood before the sampler was asked for its iterator, if that drew from them."""
+    """States from before the sampler was asked for its iterator, of generators that this drew from."""
     taken: dict[str, bytes] | None = None
-    """And before the first index was taken; None if none has been taken."""
+    """The same from before the first index was taken; None if none has been taken."""
     seed: int | None = None
-    """Drawn by torch's RandomSampler."""
+    """The seed that torch's RandomSampler drew."""
     left: dict[str, bytes] = field(default_factory=dict)
-    """The user's generators after the epoch was begun; without those that are in `taken`."""
+    """States of the user's generators after the epoch was begun, except those in `taken`."""
     now: dict[str, bytes] = field(default_factory=dict)
-    """The user's generators when Lightning had had enough of the epoch, which then goes on with the next one."""
+    """States of the user's generators when Lightning ended the epoch; the next epoch continues with them."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON would have it."""
+        """The same as JSON values."""
         found: dict[str, Any] = {"begun": self.begun}
         for name in ("sampler_epoch", "seed"):
             if getattr(self, name) is not None:
@@ -167,7 +167,7 @@ class Drawn:
 
     @classmethod
     def from_json(cls, found: Any, base_seed: Any, generators: TorchGenerators, must_agree: bool) -> Drawn:
-        """The same again; StateError if it is damaged, or if a generator was given then and is not now."""
+        """The reverse of `to_json`; StateError if it is damaged, or if a generator was given then and is not now."""
         try:
             drawn = cls(
                 _flag(found["begun"]),

@@ -1,9 +1,8 @@
 """What makes a torch DataLoader ours: its state between epochs, and an epoch made from its options.
 
 Takes: a torch DataLoader (its public attributes only) and feedline's own options. Gives: iterators over batches.
-Promises: torch's draws from the generator at torch's moments; what a resumed epoch had drawn is not drawn again. All
-our state is here, under one name of the loader: subclasses have attributes and methods of their own, which must not
-meet ours.
+Promises: torch's draws from the generator at torch's moments; a resumed epoch does not draw again. All our state is
+here, under one name of the loader: subclasses have attributes and methods of their own, which must not clash with ours.
 Not its job: torch's options and their checks (loader), the order (orders), the loop (loop).
 """
 
@@ -51,8 +50,8 @@ from feedline.workers.job import Job
 Loader = torch.utils.data.DataLoader[Any]
 
 
-# The sources' streams are NumPy's, and know nothing of torch. By this torch's loader too, and all who ask about a
-# loader's dataset (Lightning, Accelerate), take them for what they are.
+# feedline's streams use NumPy and know nothing of torch. Registered, they are streams for torch's loader, too, and for
+# all code that asks about a loader's dataset (Lightning, Accelerate).
 IterableDataset.register(feedline.datasets.IterableDataset)
 
 
@@ -62,7 +61,7 @@ def streams(dataset: Any) -> bool:
 
 
 class Engine:
-    """One loader's, for all its epochs."""
+    """The engine of one loader, for all its epochs."""
 
     def __init__(self, own: Own) -> None:
         self.own = own
@@ -71,11 +70,11 @@ class Engine:
         self._put_off = False
         self._behind = Behind()
         self._base_seed: int | None = None
-        self._asks_twice: bool | None = None  # as the run did that was loaded
-        self._told: tuple[int | None, int | None] = (None, None)  # by set_epoch, for the epoch before and this one
+        self._asks_twice: bool | None = None  # as in the run whose state was loaded
+        self._told: tuple[int | None, int | None] = (None, None)  # from set_epoch, for the previous epoch and this one
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy, or another process's, stands where this one does, and has no workers."""
+        """A copy, here or in another process, has the same place and no workers."""
         progress = copy.deepcopy(self._progress)
         return {"own": self.own, "_progress": progress, "_put_off": self._put_off, "_asks_twice": self._asks_twice}
 
@@ -84,12 +83,12 @@ class Engine:
         self.__dict__.update(state)
 
     def begin(self, loader: Loader) -> Iterator[Any]:
-        """An epoch; draws from the generator exactly as torch's loader does."""
+        """Begin an epoch; draws from the generator exactly as torch's loader does."""
         if self._put_off:
             self._put_off = False
             return PutOff(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
-            raise AssertionError("prefetch_factor must be greater than 0")  # which torch notices here, too
+            raise AssertionError("prefetch_factor must be greater than 0")  # torch notices it here, too
         is_given = loader.batch_size is None
         if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler, is_given)) is not None:
             self.session.tell_once(hint)
@@ -122,11 +121,11 @@ class Engine:
 
     @property
     def epoch(self) -> int:
-        """The one that comes next."""
+        """The number of the next epoch."""
         return self._progress.epoch
 
     def set_epoch(self, loader: Loader, epoch: int) -> None:
-        """Say which one comes next, also to torch's samplers that want to be told."""
+        """Set the next epoch, also in torch's samplers that have `set_epoch`."""
         self._progress.set_epoch(epoch)
         if not streams(loader.dataset) and not any(map(is_ours, samplers_in(loader._index_sampler))):
             follow_epoch(loader._index_sampler, epoch)
@@ -149,17 +148,17 @@ class Engine:
         return state
 
     def load(self, loader: Loader, state: dict[str, Any]) -> None:
-        """Have the next epoch go on there.
+        """The next epoch continues from this state.
 
-        Where Lightning's epoch is over, that is the beginning of the next one, which is begun with its first batch and
-        not before (under_lightning says why).
+        If Lightning's epoch is over, that is the beginning of the next epoch, which begins with its first batch and not
+        before (under_lightning says why).
         """
         loop = asking_loop()
         kind = _kind(loader, None)
         place = from_dict(state, kind)
         if "torch" not in state:
             raise StateError("the state was saved by feedline.DataLoader, whose order is another than torch's")
-        # A sampler of the user's own may come by its generator as it likes.
+        # A user's sampler may get its generator from anywhere.
         must_agree = kind.sampler.startswith("torch.")
         drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
         if loop is not None and kind.batched_by == "batch_size":
@@ -171,7 +170,7 @@ class Engine:
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
         self._asks_twice = drawn.asked_twice
         if streams(loader.dataset):
-            self.session.drop_workers()  # they have read on, of which a state says only what was delivered
+            self.session.drop_workers()  # they have read ahead; the state knows only what was delivered
         self._progress.load(replace(place, drawn=drawn))
 
     def close(self) -> None:
@@ -179,7 +178,7 @@ class Engine:
         self.session.close()
 
     def forget(self) -> None:
-        """End all workers; the next epoch draws a base seed even if they are persistent."""
+        """End all workers; the next epoch draws a new base seed even with persistent workers."""
         self.session.close()
         self._base_seed = None
 
@@ -188,7 +187,7 @@ class Engine:
         loaded: Drawn | None = place.drawn
         if loaded is not None:
             if self._base_seed != loaded.base_seed:
-                self.session.drop_workers()  # persistent workers were begun with another seed
+                self.session.drop_workers()  # persistent workers were started with another seed
             self._base_seed = loaded.base_seed
             generators.put(loaded.left)
         again = loaded is not None and loaded.begun
@@ -203,7 +202,7 @@ class Engine:
         if again:
             asking.ask_again()
         else:
-            # The sampler's iterator comes before the base seed, as in torch: either may draw from the same generator.
+            # The sampler's iterator comes before the base seed, as in torch: both may draw from the same generator.
             asking.ask()
             drawn.asked_twice = self._twice(loader)
             drawn.base_seed, is_new = self._draw_base_seed(loader)
@@ -214,7 +213,7 @@ class Engine:
         return asking.tasks(drawn.base_seed)
 
     def stream_plan(self, loader: Loader, seed: int = 0) -> StreamPlan:
-        """Of a stream. Ranks that share one must draw alike when they read it; what torch draws is each rank's own."""
+        """The plan of a stream. Ranks that share a stream must read it under one seed; torch's draw differs by rank."""
         seed = 0 if self.own.ranks == "shard" else seed
         workers = max(1, loader.num_workers)
         return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, workers, self._turns)
@@ -225,13 +224,13 @@ class Engine:
     def _foresee(self, loader: Loader, passed: Passed) -> Foresee:
         assert passed.drawn is not None
         self._told = self._told[1], passed.drawn.sampler_epoch
-        step = int(self._told[0] != self._told[1])  # a sampler that was told no other epoch is told none again
+        step = int(self._told[0] != self._told[1])  # without a new set_epoch the sampler keeps its epoch
         seed = self._base_seed
         assert seed is not None
         return lambda: foreseen(loader._index_sampler, loader._auto_collation, passed.epoch + 1, seed, step)
 
     def _twice(self, loader: Loader) -> bool:
-        """torch asks once more after starting workers, and a sampler may draw (or count) when it is asked."""
+        """torch asks a second time after starting workers, and a sampler may draw (or count) each time."""
         return loader.num_workers > 0 if self._asks_twice is None else self._asks_twice
 
     def _draw_base_seed(self, loader: Loader) -> tuple[int, bool]:
@@ -242,7 +241,7 @@ class Engine:
         return self._base_seed, True
 
     def _needed(self, loader: Loader, turns: Turns) -> tuple[Options, Job]:
-        """Of the loader's options: what the loop needs, and what workers do."""
+        """From the loader's options: what the loop needs, and what workers do."""
         values = {name: getattr(loader, name) for name in TORCHS if name != "shuffle"} | vars(self.own)
         stream, batched = streams(loader.dataset), loader._auto_collation
         stock = default_collate if batched else default_convert
@@ -273,10 +272,10 @@ class Engine:
         return options, job
 
     def _assignment(self, loader: Loader) -> str:
-        """As torch does it, which does not keep to the turn either where batches may come in any order. Workers that
-        come and go have none, either."""
+        """Workers take turns as in torch, but not if batches may come in any order (torch's do not either), and not if
+        their number changes."""
         stream = streams(loader.dataset)
-        check_assignment(self.own.assignment, loader.num_workers, stream)  # the number may be another by now
+        check_assignment(self.own.assignment, loader.num_workers, stream)  # num_workers may have changed since
         if self.own.assignment is not None:
             return self.own.assignment
         may = stream or (loader.in_order and not isinstance(loader.num_workers, AutoCount))
@@ -297,7 +296,7 @@ def _kind_of(loader: Loader, seed: int | None) -> Kind:
 
 
 def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
-    """Lightning ends an epoch after len(loader) batches, those before the checkpoint counted."""
+    """Lightning ends an epoch after len(loader) batches, including those before the checkpoint."""
     step = loader._index_sampler.batch_size * sharing_in(loader._index_sampler).ranks
     most = place.batches * step
     if place.samples != most and not (is_over and most - step < place.samples < most):
@@ -309,7 +308,7 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
 
 
 def _said(loader: Loader) -> End | Unsaid | None:
-    """What the sampler says of itself between two epochs."""
+    """The sampler's own state between two epochs."""
     if streams(loader.dataset):
         return None
     sampler: Any = loader._index_sampler

@@ -1,9 +1,9 @@
-"""The order torch's samplers will give in the next epoch, without a draw from anybody's generator.
+"""The order that torch's samplers will give in the next epoch, without a draw from any generator.
 
-Takes: a loader's sampler, the next epoch's number. Gives: the tasks that epoch begins with if until then nobody draws
-from the generators involved; None for samplers of other kinds than torch's and ours.
-Promises: generators and samplers stay as they are: copies are asked.
-Not its job: the real draws (orders), whether it comes true (engine.next_epoch compares).
+Takes: a loader's sampler, the next epoch's number. Gives: the tasks of that epoch, provided that nobody draws from the
+generators before it; None for samplers other than torch's and ours.
+Promises: generators and samplers do not change: copies are asked.
+Not its job: the real draws (orders), checking the prediction (engine.next_epoch compares).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from feedline.torch.orders import Asking, own_plan
 
 
 def foreseen(index_sampler: Any, batched: bool, epoch: int, seed: int, step: int) -> Tasks | None:
-    """The tasks of that epoch and seed; torch's DistributedSampler will have been told an epoch `step` later."""
+    """The tasks of that epoch and seed; by then torch's DistributedSampler will be at an epoch `step` later."""
     plan = own_plan(index_sampler, batched, seed)
     if plan is not None:
         return plan.foreseen(epoch)
     twin = _twin_of_all(index_sampler, batched, step)
     if twin is None:
         return None
-    # Its exact type is known, so a dataset that reads many at once gets the same lists as any other.
+    # The sampler's exact type is known, so a dataset that reads many at once gets the same lists as any other.
     asking = Asking(twin, batched, False, Place(epoch), Drawn(begun=True), TorchGenerators(None, []))
     asking.ask()
     return asking.tasks(seed)
@@ -51,7 +51,7 @@ def _twin_of_all(index_sampler: Any, batched: bool, step: int) -> Any:
 
 
 def _twin(sampler: Any, step: int) -> Any:
-    """A sampler that gives what this one will, and draws from copies. By exact type: a subclass may do anything."""
+    """A sampler that gives what this one will, and draws from copies. Exact types only: a subclass may do anything."""
     kind = type(sampler)
     if kind is SequentialSampler:
         return sampler
@@ -65,7 +65,7 @@ def _twin(sampler: Any, step: int) -> Any:
     if given is not None and given.device.type != "cpu":
         return None
     twin.generator = _copied(torch.default_generator if given is None else given)
-    if kind is RandomSampler and given is None:  # which draws the seed of a generator of its own
+    if kind is RandomSampler and given is None:  # it then draws a seed for a generator of its own
         drawn = torch.empty((), dtype=torch.int64).random_(generator=twin.generator)
         twin.generator = torch.Generator()
         twin.generator.manual_seed(int(drawn.item()))

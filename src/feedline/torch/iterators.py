@@ -1,8 +1,9 @@
-"""An epoch's batches as a torch loader's iterator gives them.
+"""An epoch's batches as the iterator of a torch loader.
 
-Takes: the loop's iterator, or how to begin one. Gives: iterators of the same batches.
-Promises: a profiler sees the waiting; an epoch that is put off draws nothing before its first batch; for who takes one
-batch ahead there is the place before that batch.
+Takes: the loop's iterator, or a function that begins one. Gives: iterators of the same batches.
+Promises: a profiler sees the waiting; a postponed epoch draws nothing before its first batch; a framework that takes
+one batch ahead can have the place before that batch.
+Not its job: the loop (loop), which of these is used when (engine).
 Not its job: the loop (loop), when which of them is used (engine).
 """
 
@@ -20,7 +21,7 @@ from feedline.resume.state import Place
 
 
 class _Around(Iterator[Any]):
-    """Batches of an iterator that is there, or will be."""
+    """The batches of an iterator that exists already, or will later."""
 
     def __init__(self, batches: Iterator[Any] | None, length: Callable[[], int]) -> None:
         self._batches = batches
@@ -31,12 +32,12 @@ class _Around(Iterator[Any]):
 
     @property
     def samples_given(self) -> int | None:
-        """How many the latest batch was made of, if that is known."""
+        """The number of samples in the latest batch, if it is known."""
         return getattr(self._batches, "samples_given", None)
 
 
 class PutOff(_Around):
-    """An epoch that begins with its first batch. Dropped before that, it has drawn nothing."""
+    """An epoch that begins with its first batch. If it is dropped before that, it has drawn nothing."""
 
     def __init__(self, begin: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
         super().__init__(None, length)
@@ -49,7 +50,7 @@ class PutOff(_Around):
 
 
 class TorchIterator(BatchIterator[Any]):
-    """One epoch, whose waiting a profiler sees under the name it looks for."""
+    """One epoch; a profiler sees its waiting under the name that profilers look for."""
 
     def __next__(self) -> Any:
         if not _profiler_enabled():
@@ -59,13 +60,13 @@ class TorchIterator(BatchIterator[Any]):
 
 
 class Behind:
-    """Where the run stood before the latest batch was taken; None if none is out."""
+    """The place before the latest batch was taken; None if there is no such batch."""
 
     place: Place | None = None
 
 
 class OneBehind(_Around):
-    """Batches as they are, and the place before the latest of them."""
+    """The same batches, and the place before the latest of them."""
 
     def __init__(self, batches: Iterator[Any], length: Callable[[], int], passed: Passed, behind: Behind) -> None:
         super().__init__(batches, length)
@@ -75,7 +76,7 @@ class OneBehind(_Around):
     def __next__(self) -> Any:
         assert self._batches is not None
         before = self._passed.place
-        self._behind.place = None  # at the end nothing is out
+        self._behind.place = None  # at the end there is no such batch
         batch = next(self._batches)
         self._behind.place = before
         return batch

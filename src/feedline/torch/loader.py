@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     T = typing_extensions.TypeVar("T", covariant=True, default=Any)
 else:
-    T = typing.TypeVar("T", covariant=True)  # which has a default from Python 3.13 on
-"""A batch, as far as the type of collate_fn says it."""
+    T = typing.TypeVar("T", covariant=True)  # TypeVar has a default only from Python 3.13 on
+"""The type of a batch: what collate_fn returns."""
 
 
 class _Epoch:
@@ -51,8 +51,8 @@ class _Epoch:
 class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     """A drop-in for `torch.utils.data.DataLoader`: the same options and the same order, another engine.
 
-    feedline's own options are keyword-only. With `collate` the function made from it is `loader.collate_fn`; with
-    `num_workers="auto"` the usual number is `loader.num_workers`.
+    feedline's own options are keyword-only. `loader.collate_fn` is then the function made from `collate`; with
+    `num_workers="auto"`, `loader.num_workers` is the usual number.
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
@@ -145,16 +145,16 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         super().__init__(**{name: given[name] for name in TORCHS})
         self._feedline = Engine(own)
         for name, value in vars(own).items():
-            vars(self).setdefault(name, value)  # for reading; a subclass may use such a name for its own
+            vars(self).setdefault(name, value)  # for reading; a subclass may use such a name for itself
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == "_iterator" and value is None and "_feedline" in self.__dict__:
-            # Lightning and others end torch's persistent workers so; the next iteration begins with new ones.
+            # Lightning and others end torch's persistent workers in this way; the next iteration starts new ones.
             self._feedline.forget()
 
     def __len__(self) -> int:
-        """Batches in an epoch; of a stream that ranks share, this rank's."""
+        """The number of batches in an epoch; this rank's if ranks share a stream."""
         if "_feedline" in self.__dict__ and self._feedline.own.ranks == "shard":
             return len(self._feedline.stream_plan(self))
         return super().__len__()
@@ -170,29 +170,29 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         return batches
 
     def _get_iterator(self) -> Any:
-        # As in torch the place that makes the iterator: subclasses override and call it.
+        # As in torch, this method makes the iterator: subclasses override and call it.
         return super()._get_iterator() if _is_pipe(self.dataset) else self._feedline.begin(self)
 
     epoch = _Epoch()
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next; samplers with a `set_epoch`, as torch's DistributedSampler, are told too.
+        """Set the epoch that comes next; samplers with a `set_epoch`, such as torch's DistributedSampler, are told too.
 
-        The order of feedline's samplers follows it. That of torch's RandomSampler is drawn anew for every epoch,
-        whatever its number.
+        The order of feedline's samplers depends on it. The order of torch's RandomSampler is drawn anew for every
+        epoch, whatever its number.
         """
         self._feedline.set_epoch(self, epoch)
 
     def forever(self, batches_per_epoch: int) -> Forever:
-        """Batches without end, in virtual epochs of exactly that many; see `feedline.DataLoader.forever`."""
+        """Batches without end, in virtual epochs of exactly `batches_per_epoch`; see `feedline.DataLoader.forever`."""
         return Forever(self, batches_per_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands, at any moment, as a small dict.
+        """Where the run stands, as a small dict; it can be taken at any moment.
 
-        What has been delivered counts; batches made ahead do not, and come again. What the order was drawn from is in
-        it: seeds, and how the user's generators stood. `json` can write it if it can write what the dataset's and the
-        sampler's own `state_dict()` return, if they have one.
+        Only delivered batches count: batches that were made ahead come again. The dict has what the order was drawn
+        from: seeds, and the states of the user's generators. If the dataset or the sampler has a
+        `state_dict()` of its own, `json` can write the dict only if it can write what that returns.
 
         >>> from feedline.torch import DataLoader
         >>> loader = DataLoader(range(10), batch_size=4, shuffle=True)
@@ -206,22 +206,22 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         return {} if _is_pipe(self.dataset) else self._feedline.state(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Have the next iteration go on where the state was saved; refused if it would not be the same."""
+        """The next iteration goes on where the state was saved; a state that cannot be continued exactly is refused."""
         if _is_pipe(self.dataset):
             warnings.warn("a data pipe has no state: it will be read from its beginning", stacklevel=2)
         else:
             self._feedline.load(self, state)
 
     def errors(self) -> list[BadSample]:
-        """The samples that failed and were left out or replaced (`on_error`), of all epochs; the last 10,000."""
+        """The samples that failed and were left out or replaced (`on_error`), over all epochs; the last 10,000."""
         return self._feedline.session.errors
 
     def stats(self) -> Stats:
-        """How the loader is doing: the memory of each worker process, how much of the batches is padding, and so on."""
+        """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._feedline.session.stats()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
-        """Record the epochs from the next one on, in Chrome's trace format: open the file in https://ui.perfetto.dev.
+        """Record all following epochs in Chrome's trace format: open the file in https://ui.perfetto.dev.
 
         There is one row per worker (fetch, each sample, collate) and one for the training loop (wait, compute). The
         file is written after each epoch and when recording stops: `with loader.trace("run.json"): ...`, or `.stop()`.
@@ -229,15 +229,15 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         return self._feedline.session.trace(path)
 
     def report(self, path: str | os.PathLike[str]) -> Recorder:
-        """Record the epochs from the next one on, as one HTML page: is the loader the bottleneck, and what to do.
+        """Record all following epochs as one HTML page: it says whether the loader is the bottleneck, and what to do.
 
         The page needs no network. It has the timeline, waiting and utilisation, the slowest samples, the memory of each
-        worker, labels per batch, padding and errors. Written as `trace` writes: `with loader.report("run.html"): ...`
+        worker, labels per batch, padding and errors. Written when a trace is: `with loader.report("run.html"): ...`
         """
         return self._feedline.session.report(path)
 
     def close(self) -> None:
-        """End all workers now; batches in hand stay valid and the loader can be used again."""
+        """End all workers now; batches that the user holds stay valid, and the loader can be used again."""
         self._feedline.close()
 
     def __enter__(self) -> DataLoader[T]:
@@ -253,4 +253,4 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
 
 
 def _is_pipe(dataset: Any) -> bool:
-    return isinstance(dataset, (IterDataPipe, MapDataPipe))  # wired into torch's own iterator
+    return isinstance(dataset, (IterDataPipe, MapDataPipe))  # torch's own iterator must read these

@@ -1,7 +1,7 @@
 """A batch with its tensors replaced, for moving it to a device.
 
-Takes: a tree, a function that gives another object for a tensor. Gives: the same tree of the replacements.
-Promises: containers are rebuilt as default collation does it; one tensor in two places stays one.
+Takes: a tree, and a function that returns another object for a tensor. Gives: the same tree with the replacements.
+Promises: containers are rebuilt as in default collation; one tensor in two places stays one.
 Not its job: what the function does (transfer).
 """
 
@@ -19,16 +19,16 @@ _FLAT = (str, bytes, bytearray, memoryview, range)
 
 
 def moved(tree: Any, move: Callable[[Any], Any]) -> Any:
-    """The tree with `move(leaf)` for each leaf; a leaf that comes back as it was may be a container."""
+    """The tree with `move(leaf)` for each leaf; a leaf that `move` returns unchanged may be a container."""
     return _Mover(move).moved(tree)
 
 
 class _Mover:
-    """One tree being moved. Not a closure: one that calls itself is a cycle, which would hold the batch."""
+    """One tree being moved. Not a closure: a recursive closure is a reference cycle, and would keep the batch alive."""
 
     def __init__(self, move: Callable[[Any], Any]) -> None:
         self._move = move
-        self._known: dict[int, tuple[Any, Any]] = {}  # the original is held too, so that its id stays its own
+        self._known: dict[int, tuple[Any, Any]] = {}  # the original is kept, so that no other object gets its id
 
     def moved(self, value: Any) -> Any:
         if id(value) in self._known:

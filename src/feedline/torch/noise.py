@@ -1,8 +1,8 @@
 """The gradient noise scale of a torch model, measured.
 
 Takes: a loss, the parameters and a loader. Gives: feedline's `GradientNoise`.
-Promises: weights and `.grad` stay as they are. Only groups of equal batches count.
-Not its job: the estimate (practice.noise). The loss runs the model as it stands: batch norm moves its averages.
+Promises: weights and `.grad` do not change. Only groups of equal batches count.
+Not its job: the estimate (practice.noise). The loss runs the model as it is: batch norm updates its averages.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def gradient_noise(
     confidence: float = 0.9,
     count: Callable[[Any], float] | None = None,
 ) -> GradientNoise:
-    """The noise scale at the model's present weights, from up to `rounds` groups of `steps` batches of the loader.
+    """The noise scale at the model's current weights, from up to `rounds` groups of `steps` batches of the loader.
 
-    `loss(batch)` gives the mean loss of a batch. The loader should shuffle. Noise grows as training goes on: measure
-    more than once. `count` is that of `accumulate`.
+    `loss(batch)` returns the mean loss of a batch. The loader should shuffle. Noise grows during training: measure more
+    than once. `count` is that of `accumulate`.
 
     >>> from feedline.torch import DataLoader, TensorDataset
     >>> _ = torch.manual_seed(0)
@@ -105,15 +105,15 @@ class Sum:
         self.parts: list[torch.Tensor | None] = []
 
     def add(self, gradients: Sequence[torch.Tensor | None]) -> None:
-        """Those of one more batch; a parameter that a loss does not depend on has None."""
+        """Add the gradients of one more batch; a parameter that the loss does not depend on has None."""
         if not self.parts:
-            self.parts = list(gradients)  # nobody else holds them
+            self.parts = list(gradients)  # nobody else holds these tensors
             return
         for place, (part, more) in enumerate(zip(self.parts, gradients, strict=True)):
             self.parts[place] = more if part is None else part if more is None else part.add_(more)
 
 
 def norm_of(gradients: Sequence[torch.Tensor | None]) -> float:
-    """Of all parameters together."""
+    """The norm over all parameters together."""
     squares = [each.detach().double().square().sum() for each in gradients if each is not None]
     return float(torch.stack(squares).sum().sqrt())

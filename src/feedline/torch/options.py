@@ -1,9 +1,9 @@
-"""The options of feedline.torch.DataLoader: what its table has beside that of every front, and its checks.
+"""The options of feedline.torch.DataLoader: those that other fronts do not have, and the checks.
 
-Takes: what the user passed. Gives: `Own`, feedline's own options, checked and otherwise as they were given: a loader
-that Lightning or Accelerate makes again from this one's attributes has the same.
-Promises: they are refused as in feedline.DataLoader. Torch's options are torch's to check, and keep its messages, but
-for those that torch would notice only when an epoch begins, or later: they are refused here, by name.
+Takes: what the user passed. Gives: `Own`, feedline's own options, checked and otherwise unchanged: a loader that
+Lightning or Accelerate rebuilds from this one's attributes has the same options.
+Promises: they are refused as in feedline.DataLoader. torch checks its own options, with its own messages; those that
+torch would notice only when an epoch begins, or later, are refused here, by name.
 Not its job: acting on the options.
 """
 
@@ -23,7 +23,7 @@ from feedline.torch.known import check_ranks
 from feedline.torch.reading import reads_many
 
 UNNOTICED = ("sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator")
-"""Options of torch's that it takes as they are, and stumbles over in `iter()` or `next()`."""
+"""Options that torch accepts unchecked, and that then fail in `iter()` or `next()`."""
 
 
 def _generator_or_none(name: str, value: Any) -> Any:
@@ -76,7 +76,7 @@ class Own(Checked, OwnTorchOptions):
 
 
 class _All(Checked, CommonOptions):
-    """Torch's as they were given, and ours."""
+    """torch's options as they were given, and ours."""
 
 
 def check_own(given: Mapping[str, Any], stream: bool) -> Own:

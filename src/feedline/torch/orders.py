@@ -1,7 +1,7 @@
-"""torch's samplers as plans: index for index, and draw for draw, what torch's loader would take from them.
+"""torch's samplers as plans: the same indices and the same draws as torch's loader would take from them.
 
 Takes: a torch DataLoader's sampler or batch sampler. Gives: tasks.
-Promises: the same draws from the same generators at the same moments, so that the rest of a seeded run is the same.
+Promises: the same draws from the same generators at the same moments, so the rest of a seeded run is the same.
 Not its job: feedline's own samplers (order.plan).
 """
 
@@ -28,20 +28,20 @@ from feedline.resume.state import Place, Tail
 from feedline.torch.drawn import Drawn, TorchGenerators
 
 _BLOCK = 1 << 16
-"""Indices made at a time; that many take no time to make and half a megabyte."""
+"""Indices made at a time; making this many takes almost no time and half a megabyte."""
 
 
 class Indices(NamedTuple):
-    """An epoch's batches of indices from a place on, still to be taken from the sampler."""
+    """An epoch's batches of indices from a place on, not yet taken from the sampler."""
 
     batches: Iterator[Any]
     unique: bool
-    """Does each index come once?"""
+    """Does each index come only once?"""
     state: Callable[[], Any] = lambda: None
-    """What the sampler says of its place, if it says anything."""
+    """Returns the sampler's own state, if it has one."""
 
     def tasks(self, seed: int, place: Place) -> Tasks:
-        """As tasks of that seed."""
+        """The batches as tasks with that seed."""
         return MapTasks(self._number(seed, place), self.state)
 
     def _number(self, seed: int, place: Place) -> Iterator[Task]:
@@ -66,7 +66,7 @@ class Asking:
         self._indices: Indices | None = None
 
     def ask(self) -> None:
-        """Ask the sampler for its iterator, as torch does before it draws the base seed; indices come when needed."""
+        """Ask the sampler for its iterator, as torch does before it draws the base seed; indices are taken later."""
         drawn = self._drawn
         _, drawn.sampler_epoch = _told(self._index_sampler)
         if own_plan(self._index_sampler, self._batched, 0) is None:
@@ -77,7 +77,7 @@ class Asking:
             self._indices = found._replace(batches=self._taken(found.batches))
 
     def ask_again(self) -> None:
-        """The same once more: what had been drawn is not drawn again."""
+        """Ask once more: what was drawn before is not drawn again."""
         drawn = self._drawn
         drawn.now = {}
         told, _ = _told(self._index_sampler)
@@ -93,7 +93,7 @@ class Asking:
         self._indices = found._replace(batches=self._taken_again(found.batches))
 
     def tasks(self, seed: int) -> Tasks:
-        """The tasks of that base seed."""
+        """The tasks for that base seed."""
         if self._indices is not None:
             return self._indices.tasks(seed, self._place)
         plan = own_plan(self._index_sampler, self._batched, seed)
@@ -104,15 +104,15 @@ class Asking:
         return MapTasks(self._taken_again(iter(tasks.__next__, None)))  # a foreign sampler, shared out, may draw
 
     def _iterated_by_hand(self) -> list[Sampler]:
-        """feedline's samplers inside of others, which know nothing of the loader's seed and epoch."""
+        """feedline's samplers inside foreign ones, which do not know the loader's seed and epoch."""
         return [each for each in samplers_in(self._index_sampler) if is_ours(each)]
 
     def _taken_again(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """With the first one taken as it was then; for the first time if it was not."""
+        """The batches; if the first was taken before the state was saved, it is drawn again as it was then."""
         if self._drawn.taken is None:
             return self._taken(batches)
         with self._generators.replayed(self._drawn.taken):
-            first = list(islice(batches, 1))  # which takes all before it, too
+            first = list(islice(batches, 1))  # this takes all earlier indices, too
         return chain(first, batches)
 
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -121,7 +121,7 @@ class Asking:
         with self._generators.watched(taken):
             first = list(islice(batches, 1))
         if drawn.seed is not None:
-            taken.pop("torch", None)  # the seed says it in fewer bytes
+            taken.pop("torch", None)  # the seed holds the same in fewer bytes
         drawn.taken = taken
         drawn.left = {name: state for name, state in drawn.left.items() if name not in taken}
         yield from first
@@ -135,7 +135,7 @@ class Asking:
         if type(index_sampler) is BatchSampler:
             return _of_stock_batches(index_sampler, place, self._drawn)
         source = _again(index_sampler, place, batches=True)
-        # A dataset that reads them at once gets what a batch sampler gives as it is: a tuple, a slice, a tensor.
+        # A dataset that reads many at once gets what the batch sampler gives, unchanged: a tuple, a slice, a tensor.
         return Indices(map(_as_given if self._at_once else batch_of, source), False, source.state)
 
 
@@ -156,14 +156,14 @@ def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -
 
 
 def _again(sampler: Any, place: Place, batches: bool) -> Again:
-    """A sampler from a place on, asked for its iterator now."""
+    """A sampler from a place on; its iterator is requested now."""
     again = Again(sampler, place, batches)
     again.open()
     return again
 
 
 def own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
-    """The plan of a sampler of feedline's, whose order can be had from anywhere on; None for any other."""
+    """The plan of a feedline sampler, whose order can be read from any place on; None for any other."""
     if not batched:
         return OrderPlan(index_sampler, None, False, seed) if has_order(index_sampler) else None
     if has_batches(index_sampler):
@@ -174,7 +174,7 @@ def own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
 
 
 def generators_of(index_sampler: Any) -> list[torch.Generator]:
-    """The user's generators that a sampler, or one it is made of, draws from."""
+    """The user's generators from which a sampler, or a sampler inside it, draws."""
     found: dict[int, torch.Generator] = {}
     for each in samplers_in(index_sampler):
         held = (ask(each, "generator"), *ask(each, "__dict__", {}).values())
@@ -183,7 +183,7 @@ def generators_of(index_sampler: Any) -> list[torch.Generator]:
 
 
 def _told(index_sampler: Any) -> tuple[Any, int | None]:
-    """The sampler that is told its epoch by `set_epoch`, and the epoch it stands at; (None, None) if there is none."""
+    """The sampler that has `set_epoch`, and its current epoch; (None, None) if there is none."""
     for each in samplers_in(index_sampler):
         if callable(ask(each, "set_epoch")):
             name = "told_epoch" if isinstance(each, OwnDistributed) else "_epoch" if is_ours(each) else "epoch"
@@ -196,26 +196,26 @@ def _as_given(indices: Any) -> list[Any]:
     if type(indices) is list:
         return indices
     if hasattr(indices, "__iter__") and not hasattr(indices, "__len__"):
-        return list(indices)  # a generator, which cannot be read twice
+        return list(indices)  # a generator cannot be read twice
     return AsGiven(indices, list(indices) if hasattr(indices, "__iter__") else [indices])
 
 
 def _is_stock(sampler: Any) -> bool:
-    # A subclass may do anything; with replacement torch draws in portions of 32, which is left to torch.
+    # A subclass may do anything; with replacement, torch draws 32 at a time, which is left to torch.
     return type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
 
 
 def _each_once(sampler: SequentialSampler | RandomSampler) -> bool:
-    # more samples than there are means some come again
+    # with more samples than the dataset has, some come again
     return isinstance(sampler, SequentialSampler) or sampler.num_samples <= len(sampler.data_source)
 
 
 def _left(sampler: SequentialSampler | RandomSampler, place: Place, drawn: Drawn) -> Iterator[IntArray]:
-    """What is left of the sampler's indices at a place, in arrays; each is drawn when torch would have drawn it."""
+    """The sampler's indices after a place, in arrays; each is drawn when torch would have drawn it."""
     size, past = len(sampler.data_source), place.samples
     if isinstance(sampler, SequentialSampler):
         compare(place, lambda: np.arange(max(0, past - Tail.LONGEST), min(past, size)))
-        for start in range(past, size, _BLOCK):  # there may be more than fit into memory
+        for start in range(past, size, _BLOCK):  # all of them may not fit into memory
             yield np.arange(start, min(size, start + _BLOCK))
         return
     last: list[int] = []
@@ -239,7 +239,7 @@ def _shuffles(sampler: RandomSampler, size: int, drawn: Drawn) -> Iterator[IntAr
         generator.manual_seed(drawn.seed)
     for _ in range(sampler.num_samples // size):
         yield torch.randperm(size, generator=generator).cpu().numpy()
-    # torch draws once more even if nothing is left to be taken from it, which only a generator of the user's can tell
+    # torch draws once more even if no index is taken from that draw; only a user's generator shows the difference
     if sampler.num_samples % size or sampler.generator is not None:
         yield torch.randperm(size, generator=generator).cpu().numpy()[: sampler.num_samples % size]
 

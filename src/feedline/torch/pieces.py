@@ -1,7 +1,7 @@
-"""Pieces of a batch of tensors, put together again.
+"""Pieces of a batch of tensors are joined again.
 
-Takes: collated pieces. Gives: the batch torch's default_collate would have made of all samples.
-Promises: plain, contiguous tensors only; anything else is a `Misfit`, and one worker makes the batch.
+Takes: collated pieces. Gives: the batch that torch's default_collate would have made from all samples.
+Promises: plain, contiguous tensors only; for anything else there is a `Misfit`, and one worker makes the batch.
 Not its job: NumPy's arrays and the containers (collate.pieces).
 """
 

@@ -1,8 +1,8 @@
 """Whole batches from torch's own in-memory datasets, and from feedline's, as tensors.
 
-Takes: a dataset. Gives: a `BatchReader` where a batch can be gathered at once.
-Promises: what torch's loader would give for the same indices: a list of tensors. Subclasses, which may have changed
-`__getitem__`, are read sample by sample.
+Takes: a dataset. Gives: a `BatchReader` if a batch can be gathered at once.
+Promises: the same as torch's loader gives for the same indices: a list of tensors. Subclasses may have changed
+`__getitem__`, so they are read sample by sample.
 Not its job: any other dataset (reading.fetch).
 """
 
@@ -28,14 +28,14 @@ from feedline.torch.tensors import empty_tensor, is_plain
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches, if the dataset can give them."""
     if not is_stock(torch.Tensor, np.ndarray, np.number, tuple, dict):
-        return None  # a registration of the user's has its say, sample by sample
+        return None  # the user's registration decides, sample by sample
     if type(dataset) is TensorDataset and all(map(_can_gather, dataset.tensors)):
         columns = [_Column.of(tensor) for tensor in dataset.tensors]
         return BatchReader(lambda indices, empty: _rows(columns, indices, empty), draws=False)
     if type(dataset) is Subset:
         return _subset_reader(dataset)
     if isinstance(dataset, np.ndarray) and not _is_plain_array(dataset):
-        return None  # what torch makes of its rows, or says of them, it is to decide
+        return None  # torch must decide what becomes of its rows, or which error to raise
     inner = numpy_reader(dataset)
     if inner is None:
         return None
@@ -47,11 +47,11 @@ def _is_plain_array(array: np.ndarray[Any, Any]) -> bool:
 
 
 def reads_many(dataset: Any) -> bool:
-    """Whether `__getitems__` does more than read one by one; torch's Subset and StackDataset always have it."""
+    """Does `__getitems__` do more than read one by one? torch's Subset and StackDataset always have it."""
     if type(dataset) is Subset:
         return reads_many(dataset.dataset)
     if type(dataset) in (StackDataset, OwnConcat, Mixture) and awaits(dataset):
-        return False  # many at once would be a list of coroutines
+        return False  # reading many at once would give a list of coroutines
     if type(dataset) is StackDataset:
         parts = dataset.datasets
         return any(reads_many(part) for part in (parts.values() if isinstance(parts, dict) else parts))
@@ -65,7 +65,7 @@ def _can_gather(tensor: torch.Tensor) -> bool:
         return False
     try:
         tensor.index_select(0, torch.zeros(min(1, len(tensor)), dtype=torch.int64, device="cpu"))
-    except NotImplementedError:  # 16-bit unsigned numbers without a further axis, for example
+    except NotImplementedError:  # 16-bit unsigned numbers without another axis, for example
         return False
     return True
 
@@ -79,7 +79,7 @@ def _subset_reader(dataset: Subset[Any]) -> BatchReader | None:
     except (TypeError, ValueError):
         return None
     if chosen.dtype.kind not in "iu" or chosen.ndim != 1 or (chosen < 0).any():
-        return None  # the dataset itself knows what those mean
+        return None  # only the dataset itself knows what those mean
     chosen = chosen.astype(np.int64, copy=False)
     return BatchReader(lambda indices, empty: inner.read(chosen.take(indices), empty), inner.draws)
 
@@ -90,7 +90,7 @@ class _Column(NamedTuple):
     tensor: torch.Tensor
     row_bytes: int
     array: Array | None
-    """The same memory as an array, if it has one: NumPy gathers few bytes in half of torch's time
+    """The same memory as a NumPy array, if possible: for few bytes NumPy gathers in half of torch's time
     (benchmarks/torch_front.py, 256 rows of 32: 8 against 15 µs)."""
 
     @classmethod
@@ -114,7 +114,7 @@ def _rows(columns: list[_Column], indices: IntArray, empty: Empty) -> list[torch
 
 
 def _gather(tensor: torch.Tensor, indices: IntArray, size: int, empty: Empty) -> torch.Tensor:
-    index = torch.from_numpy(indices if indices.flags.writeable else indices.copy())  # torch warns of read-only ones
+    index = torch.from_numpy(indices if indices.flags.writeable else indices.copy())  # torch warns about read-only ones
     out = empty_tensor((size, *tensor.shape[1:]), tensor.dtype, empty)
     return torch.index_select(tensor, 0, index, out=out)
 

@@ -1,7 +1,7 @@
 """Train, validation and test, as torch's Subsets.
 
-Takes and promises what `feedline.split` does. Gives: `torch.utils.data.Subset`, which this package's loader reads by
-the batch where the dataset inside can be.
+Takes and promises the same as `feedline.split`. Gives: `torch.utils.data.Subset`, from which this package's loader
+reads whole batches if the dataset inside allows it.
 Not its job: which sample goes where (datasets/splitting).
 """
 
@@ -41,7 +41,7 @@ def split(
 
 
 def _packed(part: IntArray) -> array[int]:
-    """Eight bytes an index, like NumPy's array, but Python's own int comes out of it: a dataset may need one."""
+    """Eight bytes per index, like NumPy's array, but its items are Python ints: a dataset may need them."""
     packed = array("q")
     packed.frombytes(part.tobytes())
     return packed

@@ -1,9 +1,9 @@
 """torchdata's StatefulDataLoader, by its name and signature: feedline's loader is stateful anyway.
 
 Takes: torchdata's options, and feedline's own as keyword-only extras. Gives: feedline's loader for torch.
-Promises: what is written for torchdata's loader runs with the import changed; states are feedline's, and torchdata's
-are refused.
-Not its job: all the rest (loader, engine).
+Promises: code written for torchdata's loader runs after changing the import; states are feedline's, and torchdata's
+states are refused.
+Not its job: everything else (loader, engine).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     T = typing_extensions.TypeVar("T", covariant=True, default=Any)
 else:
-    T = typing.TypeVar("T", covariant=True)  # which has a default from Python 3.13 on
-"""A batch, as far as the type of collate_fn says it."""
+    T = typing.TypeVar("T", covariant=True)  # TypeVar has a default only from Python 3.13 on
+"""The type of a batch: what collate_fn returns."""
 
 
 class StatefulDataLoader(DataLoader[T]):
-    """`DataLoader`, for who comes from torchdata: `from feedline.torch import StatefulDataLoader`.
+    """`DataLoader`, for users who come from torchdata: `from feedline.torch import StatefulDataLoader`.
 
     The options are those of `DataLoader`. torchdata's `snapshot_every_n_steps` is for states that take long to make:
-    what lies between the latest one and the place is read again on resuming.
+    on resuming, the batches between the latest snapshot and the place are read again.
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
@@ -76,7 +76,7 @@ class StatefulDataLoader(DataLoader[T]):
     """
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Have the next iteration go on where the state was saved; an empty state is none, as in torchdata."""
+        """The next iteration goes on where the state was saved; an empty state is ignored, as in torchdata."""
         if state_dict == {}:
             return
         if isinstance(state_dict, dict) and state_dict.keys() & {"_snapshot", "_num_yielded"}:

@@ -1,8 +1,8 @@
-"""Tensors in slots: how they get memory there, are pickled into one, and are copied away from the dataset.
+"""Tensors in slots: how they get memory there, are pickled into a slot, and are copied out of the dataset's memory.
 
 Takes: tensors. Gives: tensors on memory of the arena, without a copy after collation; reducers for arena.packing.
 Promises: every dtype that has bytes, zero-size tensors, strides of dense tensors kept; anything else (sparse, nested,
-quantised, subclasses, other devices) goes a slower way; a dataset's shared tensors stay shared.
+quantised, subclasses, other devices) takes a slower way; a dataset's shared tensors stay shared.
 Not its job: stacking (collate).
 """
 
@@ -25,15 +25,15 @@ from feedline.datasets import Empty
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> torch.Tensor:
-    """An uninitialised tensor: in the slot if it is large."""
+    """An uninitialised tensor; in the slot if it is large."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL_LEAF:
-        return torch.empty(shape, dtype=dtype, device="cpu")  # whatever the default device is
+        return torch.empty(shape, dtype=dtype, device="cpu")  # not on the default device, which may be another
     return torch.from_numpy(empty((size,), np.dtype(np.uint8))).view(dtype).view(shape)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Bytes in this process's memory and nothing else: no subclass, no graph, no device."""
+    """Is it only bytes in this process's memory: no subclass, no graph, no device?"""
     return (
         type(tensor) is torch.Tensor
         and tensor.layout is torch.strided
@@ -47,7 +47,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
     """A copy that shares memory with nothing else."""
     if tensor.requires_grad:
-        return tensor  # gradients go where torch has them go
+        return tensor  # gradients must go where torch sends them
     if isinstance(tensor, torch.nn.Parameter):
         mine: torch.Tensor = torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
     elif is_plain(tensor) and _is_dense(tensor):
@@ -61,25 +61,25 @@ def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
 
 
 def _add_attributes(mine: torch.Tensor, tensor: torch.Tensor) -> None:
-    """What else the tensor has to it, as far as its clone has not got its own of it."""
-    made_of_others = is_traceable_wrapper_subclass(tensor)  # then clone() knows which of them are to be shared
+    """Copy the tensor's further attributes, unless its clone has its own copies of them."""
+    made_of_others = is_traceable_wrapper_subclass(tensor)  # then clone() decides which of them are shared
     for name, value in vars(tensor).items():
         if name not in vars(mine) or (vars(mine)[name] is value and not made_of_others):
             vars(mine)[name] = own(value, np.empty, None, own_tensor, (torch.Tensor,))
 
 
 def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
-    """Pickle a tensor as one buffer, which may then go out of band."""
+    """Pickle a tensor as one buffer, which can then be sent out of band."""
     if not is_plain(tensor):
         if tensor.requires_grad:
-            return _with_grad, (tensor.detach(),)  # a graph does not leave its process
+            return _with_grad, (tensor.detach(),)  # a graph cannot leave its process
         return _reduce_by_parts(tensor)
-    # A dataset's on its way to a worker; a batch is copied, to be owned.
+    # A dataset's tensor on its way to a worker; a tensor of a batch is copied, so that the batch owns it.
     if empty is np.empty and tensor.is_shared():  # type: ignore[no-untyped-call]
         return _reduce_shared(tensor)
     code = _CODES.get(tensor.dtype)
     if code is not None and tensor.dim() == 1 and 0 < tensor.nbytes < _TINY and tensor.is_contiguous():
-        # Labels: straight into the pickle, because views and a buffer of its own cost more than such a tensor.
+        # Labels go straight into the pickle: views and a separate buffer cost more than such a small tensor.
         return _row_from, (bytearray(tensor.resolve_neg().numpy().data), code)
     tensor = tensor.resolve_conj().resolve_neg()
     if not _is_dense(tensor):
@@ -90,9 +90,9 @@ def reduce_tensor(tensor: torch.Tensor, empty: Empty) -> Any:
 
 
 _TINY = 1 << 12
-"""Bytes: benchmarks/torch_front.py, 8 numbers a batch."""
+"""Size in bytes; measured in benchmarks/torch_front.py, 8 numbers a batch."""
 _DTYPES = (torch.int64, torch.float32, torch.float64, torch.int32, torch.uint8, torch.int8, torch.int16, torch.bool)
-_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}  # a dtype by name takes longer to pickle than its data
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}  # pickling a dtype's name takes longer than its data
 
 
 def _row_from(raw: bytearray, code: int) -> torch.Tensor:
@@ -100,14 +100,14 @@ def _row_from(raw: bytearray, code: int) -> torch.Tensor:
 
 
 def tensor_from(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
-    """The tensor again, on the bytes it is given."""
+    """Rebuild a tensor on the given bytes."""
     if prod(shape) == 0:
         return torch.empty_strided(shape, stride, dtype=dtype, device="cpu")
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).as_strided(shape, stride)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Do its elements fill a stretch of memory, each place once, whatever the order of its axes?"""
+    """Do its elements fill one stretch of memory, each place once, in any order of its axes?"""
     if tensor.is_contiguous():
         return True
     stride = tensor.stride()
@@ -115,13 +115,13 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def _reduce_shared(tensor: torch.Tensor) -> Any:
-    # After share_memory_() the user means it: what one process writes the others see, as under torch's loader.
+    # After share_memory_() sharing is intended: all processes see what one writes, as with torch's loader.
     storage: Any = tensor.untyped_storage()
     layout = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
     if get_sharing_strategy() == "file_system":  # type: ignore[no-untyped-call]
         return _shared_by_name, (*storage._share_filename_cpu_(), *layout)
     fd, size = storage._share_fd_cpu_()
-    # The descriptor lives as long as the dataset does, and all workers can open it where it is.
+    # The descriptor lives as long as the dataset, and all workers can open it in this process.
     return _shared_by_descriptor, (f"/proc/{os.getpid()}/fd/{fd}", size, *layout)
 
 
@@ -149,7 +149,7 @@ def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _reduce_by_parts(tensor: torch.Tensor) -> Any:
-    # torch's own __reduce__ keeps every sparse tensor it ever rebuilt alive, and warns of itself for quantised ones.
+    # torch's own __reduce__ keeps every sparse tensor it rebuilt alive, and warns about itself for quantised tensors.
     layout = tensor.layout
     if layout is torch.sparse_coo:
         return _sparse, (tensor._indices(), tensor._values(), tuple(tensor.shape), tensor.is_coalesced())

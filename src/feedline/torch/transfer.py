@@ -1,11 +1,11 @@
 """The last step of a batch: into pinned memory, onto a device, one batch ahead of the user.
 
 Takes: the loop's iterator. Gives: an iterator of the same batches, pinned or on the device.
-Promises: pinning happens in a thread of its own; a copy to the device runs on a side stream, is awaited by the
-user's stream and not by the CPU, and its source memory is held until the copy's event has passed. At most one batch
-is under way, which does not count as delivered (`settle`), nor as one that makes room for another (`hold`): workers are
-sent what they are sent where nothing is pinned. Without an accelerator: torch's warning, and batches as they are.
-Not its job: the batches (loop). It has been tried against a stand-in for torch.cuda only: there was no GPU.
+Promises: pinning happens in a thread of its own. A copy to the device runs on a side stream; the user's stream waits
+for it, the CPU does not, and its source memory is kept until the copy's event has passed. At most one batch is being
+transferred. It counts neither as delivered (`settle`) nor as making room for another (`hold`): workers get the same
+tasks as without pinning. Without an accelerator: torch's warning, and unchanged batches.
+Not its job: the batches (loop). Tested only with a stand-in for torch.cuda: there was no GPU.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from feedline.messages.progress import clock
 from feedline.torch.moving import moved
 
 _USERS_LINE = 6
-"""As seen from `Transfer.chosen`: Engine._begin, Engine.begin, _get_iterator, __iter__, the loop."""
+"""Frames above `Transfer.chosen`: Engine._begin, Engine.begin, _get_iterator, __iter__, the loop."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What is to happen to every batch."""
+    """What must be done with every batch."""
 
     pin: bool
     device: torch.device | None
 
     @classmethod
     def chosen(cls, pin_memory: bool, pin_memory_device: str, device: torch.device | None) -> Transfer | None:
-        """What the options ask for and the machine can do; None for nothing. Warns where torch warns."""
+        """What the options request and the machine can do; None for nothing. Warns in the same cases as torch."""
         if pin_memory and pin_memory_device:
             warnings.warn(
                 "pin_memory_device is deprecated, the current accelerator will be used as the device,"
@@ -60,22 +60,22 @@ class Transfer:
             )
             pin = False
         onto = device if device is not None and device.type != "cpu" else None
-        # A copy is asynchronous only from pinned memory, so a device implies it.
+        # A copy is asynchronous only from pinned memory, so a device implies pinning.
         return cls(pin or onto is not None, onto) if pin or onto is not None else None
 
 
 def transferred(
     batches: BatchIterator[Any], transfer: Transfer | None, settle: Callable[[], None] = lambda: None
 ) -> Iterator[Any]:
-    """The batches, transferred one ahead; as they are if there is nothing to do.
+    """The batches, transferred one ahead; unchanged if there is nothing to do.
 
-    `settle` is called when all that has been taken from `batches` is on its way to the user.
+    `settle` is called when all that was taken from `batches` is on its way to the user.
     """
     return batches if transfer is None else Transferred(batches, transfer, settle)
 
 
 class Transferred(Iterator[Any]):
-    """Batches of an iterator, each made ready while the user works on the one before."""
+    """Batches of an iterator; each is made ready while the user works on the one before."""
 
     def __init__(self, batches: BatchIterator[Any], transfer: Transfer, settle: Callable[[], None]) -> None:
         self._batches = batches
@@ -84,12 +84,12 @@ class Transferred(Iterator[Any]):
         index = device.index if device is not None else None
         if index is None:
             index = torch.accelerator.current_device_index()
-        # It ends when this is collected: an executor's thread holds it weakly. To wait for it there could be for ever.
+        # The thread ends when this object is collected (it holds the executor weakly). Waiting could take for ever.
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
         self._copier = None if device is None else DeviceCopier(device)
         self._ahead: Callable[[], Any] | None = None
         self.samples_given: int | None = None
-        """How many the latest batch was made of, if that is known."""
+        """The number of samples in the latest batch, if it is known."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -99,11 +99,11 @@ class Transferred(Iterator[Any]):
         self._ahead = self._failing(self._batches.let_go) if ready is not None else None
         if ready is None:
             ready = self._prepare()
-        self._settle()  # an error counts as well: going on after it means going on with the next batch
+        self._settle()  # an error counts as well: whoever continues after it gets the next batch
         began = clock()
         batch = ready()
         self._batches.moved(clock() - began)
-        self.samples_given = self._batches.samples_given  # of this one, as the next is not taken yet
+        self.samples_given = self._batches.samples_given  # of this batch: the next one is not taken yet
         self._ahead = self._ahead or self._failing(self._begin_next)
         return batch
 
@@ -114,14 +114,14 @@ class Transferred(Iterator[Any]):
         return self._prepare()
 
     def _failing(self, step: Callable[[], Callable[[], Any] | None]) -> Callable[[], Any] | None:
-        """A step for later batches. Its error (a worker has died, say) is theirs: the batch at hand is still good."""
+        """A step for later batches. Its error (a dead worker, say) is theirs: the current batch is still good."""
         try:
             return step()
         except Exception as error:
             return _raising(error)
 
     def _prepare(self) -> Callable[[], Any]:
-        """Begin the transfer of the next batch. An error of its own is kept until its turn has come."""
+        """Begin the transfer of the next batch. An error in it is kept until it is that batch's turn."""
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -135,8 +135,8 @@ class Transferred(Iterator[Any]):
 
 
 def _enter_thread(device_index: int) -> None:
-    torch.set_num_threads(1)  # of this thread: pinning is a copy, and the cores are the user's
-    torch.accelerator.set_device_index(device_index)  # or pinning would make itself a context on device 0
+    torch.set_num_threads(1)  # in this thread only: pinning is a copy, and the cores are for the user
+    torch.accelerator.set_device_index(device_index)  # otherwise pinning would make a context on device 0
 
 
 def _raising(error: Exception) -> Callable[[], Any]:
@@ -152,13 +152,13 @@ def _accelerator_type() -> str | None:
 
 
 class _Later(NamedTuple):
-    """An object that moves by a `to` method of its own."""
+    """An object that moves with its own `to` method."""
 
     value: Any
 
 
 class DeviceCopier:
-    """Copies batches to a device on a stream of its own."""
+    """Copies batches to a device, on a stream of its own."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -194,13 +194,13 @@ class DeviceCopier:
         return _Later(value) if moves_itself else value
 
     def _hand_over(self, value: Any) -> Any:
-        """In the user's thread, where their stream is the current one."""
+        """Runs in the user's thread, where the user's stream is the current one."""
         if isinstance(value, torch.Tensor):
-            # Its memory came from the side stream: the allocator must not reuse it before this stream is done with it.
+            # The memory came from the side stream: the allocator must not reuse it before this stream is done with it.
             value.record_stream(self._backend.current_stream(self._device))
         if isinstance(value, _Later):
-            # What such an object holds is not known here, so it is copied on the user's stream, where nothing can go
-            # wrong; pinned memory is kept by torch until such a copy is done.
+            # What such an object holds is unknown, so it is copied on the user's stream, where nothing can go wrong;
+            # torch keeps pinned memory until such a copy is done.
             return _moved_by_itself(value.value, self._device)
         return value
 
@@ -213,5 +213,5 @@ class DeviceCopier:
 def _moved_by_itself(value: Any, device: torch.device) -> Any:
     try:
         return value.to(device, non_blocking=True)
-    except TypeError:  # the user's own class may know of the device alone
+    except TypeError:  # the user's class may accept only the device
         return value.to(device)

@@ -1,4 +1,4 @@
-"""The benchmark: datasets under feedline's loader and torch's, in turns.
+"""The benchmark: datasets with feedline's loader and torch's, in turns.
 
 workloads (ours, by name) → subject (the same loader of either library) → pace (how fast it is) → side (a process that
 answers) → turns (a process that is asked) → holding (contests) → comparison (plain data) → page, picture, command.

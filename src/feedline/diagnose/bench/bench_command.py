@@ -1,7 +1,7 @@
-"""`feedline bench`: its arguments, and the answer made of them.
+"""`feedline bench`: its arguments, and the answer.
 
-Takes: a parser, then what was parsed. Gives: an `Answer`, and the picture's file if one was asked for.
-Promises: whatever is wrong with the arguments is said before anything is measured.
+Takes: a parser, then the parsed arguments. Gives: an `Answer`, and the picture's file if requested.
+Promises: wrong arguments are reported before anything is measured.
 Not its job: measuring (holding), words (page).
 """
 
@@ -24,7 +24,7 @@ from feedline.observe.terminal import show_line
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be said on the command line."""
+    """The options of the command line."""
     parser.add_argument(
         "what",
         nargs="*",
@@ -85,7 +85,7 @@ def _plot(path: str | None) -> str | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Several, with commas between."""
+    """Several numbers, separated by commas."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -1,8 +1,8 @@
-"""How fast a loader is: whole epochs, or windows of one that is long.
+"""How fast a loader is: over whole epochs, or over windows of a long epoch.
 
 Takes: a `BenchSubject`. Gives: samples (or batches) per second, whenever asked.
-Promises: whole epochs, or whole rounds in which every worker has made one batch; nothing is done with a batch, so what
-is measured is the loader and the dataset and nothing else.
+Promises: whole epochs, or whole rounds in which every worker has made one batch; nothing is done with a batch, so only
+the loader and the dataset are measured.
 Not its job: who measures when (side, holding).
 """
 
@@ -17,7 +17,7 @@ from feedline.errors import FeedlineError
 
 
 class NothingLoaded(FeedlineError):
-    """An epoch had no batch: there is no speed to tell."""
+    """An epoch had no batch: there is no speed to report."""
 
 
 class BenchPace:
@@ -36,10 +36,10 @@ class BenchPace:
         self._iterator: Iterator[Any] | None = None
         self._place = 0
         self.batches: int | None = None
-        """In an epoch, once one has come to its end."""
+        """The number of batches in an epoch, known after one has ended."""
 
     def warm_up(self, limit: float) -> bool:
-        """One epoch, or as many rounds as begin in `limit` seconds; was it an epoch?"""
+        """Run one epoch, or as many rounds as begin within `limit` seconds; was it an epoch?"""
         started = time.perf_counter()
         while self._advance():
             if self._place % self._round == 0 and time.perf_counter() - started >= limit:
@@ -47,7 +47,7 @@ class BenchPace:
         return True
 
     def epochs(self, seconds: float) -> float:
-        """The speed over so many whole epochs as begin within that time."""
+        """The speed over all whole epochs that begin within that time."""
         started, done, elapsed = time.perf_counter(), 0, 0.0
         while elapsed < seconds:
             count = sum(1 for _ in self._subject.loader)
@@ -56,7 +56,7 @@ class BenchPace:
         return done / elapsed
 
     def window(self, seconds: float) -> float:
-        """The speed over so many rounds as begin within that time, from where the last window ended."""
+        """The speed over all rounds that begin within that time, starting where the last window ended."""
         started, done, elapsed = time.perf_counter(), 0, 0.0
         while elapsed < seconds:
             done += sum(self._take() for _ in range(self._round))
@@ -64,13 +64,13 @@ class BenchPace:
         return done / elapsed
 
     def _take(self) -> int:
-        """The next batch, of the next epoch if this one is over; how much it counts."""
+        """Take the next batch, of the next epoch if this one is over; returns how much it counts."""
         if not self._advance():
             self._advance()
         return self._worth()
 
     def _advance(self) -> bool:
-        """To the next batch; False at the end of an epoch, once."""
+        """Go to the next batch; False at the end of an epoch, once."""
         if self._iterator is None:
             self._iterator, self._place = iter(self._subject.loader), 0
         if next(self._iterator, self) is not self:
@@ -82,7 +82,7 @@ class BenchPace:
         return False
 
     def _worth(self) -> int:
-        """Of the batch at this place: the last one may be smaller."""
+        """How much the batch at this place counts: the last one may be smaller."""
         size, samples = self._subject.batch_size, self._subject.samples
         if size is None or samples is None:
             return 1

@@ -1,8 +1,8 @@
-"""A comparison in words: for each contest two bars of text, and a sentence that says who is faster.
+"""A comparison in words: for each contest two bars of text, and a sentence that says which is faster.
 
 Takes: a `Comparison` and a width. Gives: lines.
-Promises: says where torch is faster in the same words as the other way; a side that failed is named with its reason.
-Not its job: the numbers (comparison), ink (rendering), the picture (picture).
+Promises: if torch is faster, the page says so in the same words; a side that failed is named with its reason.
+Not its job: the numbers (comparison), colours (rendering), the picture (picture).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STYLES = {FEEDLINE: "green", TORCH: "yellow", None: ""}
 
 
 def page(found: Comparison, width: int) -> list[PageLine]:
-    """All contests, under a heading that says where and with what they were held."""
+    """All contests, with a heading that says where and with what they were held."""
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items() if name != "numpy")
     heading = f"feedline bench: {versions}; {found.machine.get('cores', '?')} cores; {found.date[:10]}"
     lines = [*_wrapped(heading, width, "bold"), PageLine()]
@@ -42,7 +42,7 @@ def page(found: Comparison, width: int) -> list[PageLine]:
 
 
 def listed(width: int) -> list[PageLine]:
-    """Our workloads, each with what it is."""
+    """Our workloads, each with a description."""
     room = max(len(each.name) for each in WORKLOADS) + 2
     lines = [PageLine("workloads: feedline bench NAME …, or pkg.module:dataset for your own", "bold")]
     for each in WORKLOADS:
@@ -81,7 +81,7 @@ def _failure(side: Measured, label: str, width: int) -> Iterator[PageLine]:
 
 
 def title(contest: Contest) -> str:
-    """Which workload, and how many workers.
+    """The workload, and the number of workers.
 
     >>> title(Contest("jpeg", 1, "samples/s", Measured(), Measured()))
     'jpeg, 1 worker'
@@ -92,7 +92,7 @@ def title(contest: Contest) -> str:
 
 
 def verdict(contest: Contest) -> str:
-    """Who is faster, and how sure that is.
+    """Which is faster, and how certain that is.
 
     >>> verdict(Contest("a", 0, "samples/s", Measured((300.0, 310.0)), Measured((100.0, 100.0))))
     'feedline is 3.05 times as fast (3–3.1)'
@@ -115,7 +115,7 @@ def verdict(contest: Contest) -> str:
 
 
 def plain(value: float) -> str:
-    """A number with as many digits as one reads.
+    """A number with as many digits as a reader needs.
 
     >>> plain(0.25), plain(1500), plain(0), plain(1e-6)
     ('0.25', '1,500', '0', '1e-06')

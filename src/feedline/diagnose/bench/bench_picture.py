@@ -1,8 +1,8 @@
 """A comparison as a picture: two bars for each contest, with its ratio.
 
-Takes: a `Comparison`. Gives: a figure of matplotlib's. Promises: says of noise and failures what the page says; bars
-begin at zero, and those of one workload have one scale, whatever the number of workers.
-Not its job: looks and files (plotting).
+Takes: a `Comparison`. Gives: a matplotlib figure. Promises: it says the same about noise and failures as the page; bars
+begin at zero, and those of one workload have one scale for all numbers of workers.
+Not its job: style and files (plotting).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 WIDE, TALL, HEAD = 760, 100, 40
 LETTERS = 100
-"""Of a contest's name in a line."""
+"""Characters of a contest's name in a line."""
 ROOM = 1.3
-"""Of the longest bar: for what is written at its end."""
+"""The width of the axis, relative to the longest bar: its text needs room at its end."""
 
 
 @looks()

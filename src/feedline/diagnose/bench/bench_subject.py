@@ -1,8 +1,8 @@
 """What is measured: the user's dataset in a loader of either library, with the same options.
 
-Takes: what was asked for on the command line, and a dataset, a loader or a factory of one.
-Gives: `BenchSubject`: a loader of the library wanted, and what is known of its epochs.
-Promises: both libraries get the same options: torch's, which feedline.torch has, too. What can be no subject is an
+Takes: the request from the command line, and a dataset, a loader or a factory of one.
+Gives: `BenchSubject`: a loader of the requested library, and what is known about its epochs.
+Promises: both libraries get the same options: torch's, which feedline.torch has, too. What cannot be measured is an
 OptionError of one sentence.
 Not its job: finding it (target), measuring it (pace).
 """
@@ -24,15 +24,15 @@ FEEDLINE, TORCH = SIDES = ("feedline", "torch")
 MODULES = {FEEDLINE: "feedline.torch", TORCH: "torch.utils.data"}
 """Both have a DataLoader: the comparison is that of changing one import line."""
 BATCH_SIZE, NUM_WORKERS = 32, 2
-"""For a dataset of which nothing else is said."""
+"""The defaults for a dataset."""
 WHOEVER_ASKS_HAS_A_LIMIT = 1e6
-"""Seconds for importing: the command's own --timeout ends it before."""
+"""Seconds for importing: the command's own --timeout comes first."""
 NOT_FOR_TORCH = "a stream, but no torch.utils.data.IterableDataset: torch's loader cannot read it"
 
 
 @dataclass(frozen=True)
 class WantedLoader:
-    """What is to be measured, in words that can be sent to a process."""
+    """What is to be measured, in a form that can be sent to a process."""
 
     target: str
     batch_size: int | None = None
@@ -41,27 +41,27 @@ class WantedLoader:
     num_workers: int | None = None
     """None: the loader's own number, or the default."""
     arguments: Sequence[str] = ()
-    """The script's own."""
+    """The arguments of the user's script."""
 
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """A loader, and what is known of its epochs."""
+    """A loader, and what is known about its epochs."""
 
     loader: Any
     num_workers: int
     batch_size: int | None
     """None: batches are counted, not samples."""
     samples: int | None
-    """In an epoch; None where only batches can be counted."""
+    """Samples in an epoch; None if only batches can be counted."""
     about: str
-    """What it is, in a few words."""
+    """A short description."""
     notes: tuple[str, ...] = ()
-    """What is left out of the comparison."""
+    """Options that are left out of the comparison."""
 
     @property
     def metric(self) -> str:
-        """What is counted."""
+        """The unit that is counted."""
         return "batches/s" if self.samples is None else "samples/s"
 
 
@@ -70,7 +70,7 @@ def subject(side: str, wanted: WantedLoader) -> BenchSubject:
     made, _ = constructed(loaded_within(wanted.target, WHOEVER_ASKS_HAS_A_LIMIT))
     options, notes = _of_loader(made, wanted) if is_loader(made) else (_of_dataset(made, wanted), [])
     dataset, num_workers = options["dataset"], options["num_workers"]
-    if num_workers == 0:  # torch refuses what is only for workers
+    if num_workers == 0:  # torch refuses options that are only for workers
         options.update(prefetch_factor=None, persistent_workers=False, multiprocessing_context=None, timeout=0)
     loader = importlib.import_module(MODULES[side]).DataLoader(**options)
     size = None if _is_stream(dataset) or options.get("batch_sampler") is not None else options["batch_size"]
@@ -80,7 +80,7 @@ def subject(side: str, wanted: WantedLoader) -> BenchSubject:
 
 
 def _samples(loader: Any, size: int) -> int | None:
-    """Of an epoch; None if the sampler does not know."""
+    """The samples of an epoch; None if the sampler has no length."""
     if not hasattr(type(loader.sampler), "__len__"):
         return None
     whole: int = len(loader.sampler)
@@ -166,7 +166,7 @@ def _of_torchs(loader: Any) -> dict[str, Any]:
 
 
 def _order(sampler: Any, data: Any) -> dict[str, Any]:
-    """As the user has asked for it: loaders know their own samplers by `shuffle`."""
+    """The order that the user asked for: loaders recognise their own samplers, and use `shuffle`."""
     if type(sampler) is data.SequentialSampler:
         return {"shuffle": False}
     plain = type(sampler) is data.RandomSampler and not sampler.replacement and sampler._num_samples is None
@@ -184,7 +184,7 @@ _TORCH_HAS_NOT = {
 
 
 def _left_out(loader: Any) -> list[str]:
-    """Options that only feedline has, and that decide what is loaded or how fast."""
+    """Options that only feedline has, and that affect what is loaded or how fast."""
     own = {name: row.default for name, row in rows(type(loader)).items() if name in _TORCH_HAS_NOT}
     given = {name: getattr(loader, name) for name in own}
     differ = [f"{name}={value!r}" for name, value in given.items() if value != own[name]]

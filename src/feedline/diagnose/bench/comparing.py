@@ -1,9 +1,9 @@
-"""Two lists of measurements, compared. Pure arithmetic.
+"""Two lists of measurements, compared. Only arithmetic.
 
-Takes: what two sides measured, in the order of their turns, and the noise around each.
+Takes: what two sides measured, in the order of their turns, and the noise during each.
 Gives: `Compared`: medians, how many times better, the spread; the noise of the noisier side.
-Promises: a ratio is "times better" whether more or less is better; the spread is that of pairs taken one after the
-other, so that a machine that slows down half-way does not widen it.
+Promises: a ratio means "times better", whether more or less is better; the spread is that of consecutive pairs, so a
+machine that slows down half-way does not widen it.
 Not its job: words (page), measuring (holding).
 """
 
@@ -18,7 +18,7 @@ from feedline.diagnose.bench.machine_noise import BUSY
 
 @dataclass(frozen=True)
 class Compared:
-    """Ours against theirs; None where nothing was measured."""
+    """Ours against theirs; None if nothing was measured."""
 
     ours: float | None
     theirs: float | None
@@ -52,7 +52,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def noise_of(*sides: Sequence[float | None]) -> float | None:
-    """The noise of the noisier side; None where nobody knows.
+    """The noise of the noisier side; None if it is unknown.
 
     >>> noise_of([0.01, 0.5, 0.02], [0.0, None]), noise_of([None])
     (0.02, None)

@@ -1,8 +1,8 @@
-"""What a benchmark has found: plain data.
+"""The result of a benchmark: plain data.
 
 Takes: what the sides measured. Gives: `Comparison`, made of one `Contest` for each workload and number of workers, made
 of one `Measured` for each side.
-Promises: frozen; `to_json` holds nothing that JSON cannot write; the same arithmetic as the repository's benchmarks.
+Promises: frozen; `to_json` gives only what JSON can write; the same arithmetic as the repository's benchmarks.
 Not its job: measuring (holding), words (page), bars (picture).
 """
 
@@ -17,12 +17,12 @@ from feedline.diagnose.bench.bench_subject import FEEDLINE, TORCH
 from feedline.diagnose.bench.comparing import Compared, compared, is_noisy, noise_of
 
 SAME = 0.02
-"""Ratios so near to 1 are no difference: that is the spread of a loader against itself (README, "Measured")."""
+"""Ratios this close to 1 are no difference: a loader compared with itself differs as much (README, "Measured")."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One side of a contest: a speed for each of its turns, and the noise meanwhile."""
+    """One side of a contest: a speed for each of its turns, and the noise during it."""
 
     values: tuple[float, ...] = ()
     noise: tuple[float | None, ...] = ()
@@ -32,7 +32,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Contest:
-    """One workload with one number of workers, under both loaders.
+    """One workload with one number of workers, with both loaders.
 
     >>> contest = Contest("mine", 2, "samples/s", Measured((300.0, 310.0)), Measured((100.0, 100.0)))
     >>> contest.compared.ratio, contest.faster, contest.noisy
@@ -41,7 +41,7 @@ class Contest:
 
     name: str
     num_workers: int | None
-    """None if no side came so far as to tell."""
+    """None if no side got far enough to report it."""
     metric: str
     feedline: Measured
     torch: Measured
@@ -55,17 +55,17 @@ class Contest:
 
     @property
     def noise(self) -> float | None:
-        """The share of the machine that something else used, for the noisier side."""
+        """The share of the machine that other programs used, for the noisier side."""
         return noise_of(self.feedline.noise, self.torch.noise)
 
     @property
     def noisy(self) -> bool:
-        """Is the ratio in doubt because of that?"""
+        """Is the ratio uncertain because of the noise?"""
         return is_noisy(self.noise)
 
     @property
     def faster(self) -> str | None:
-        """Who is, in every pair of turns and by more than loaders differ from themselves; None if that is nobody.
+        """The side that is faster in every pair of turns, by more than a loader differs from itself; else None.
 
         >>> Contest("mine", 0, "samples/s", Measured((99.0, 104.0)), Measured((100.0, 100.0))).faster
         """
@@ -82,20 +82,20 @@ class Contest:
         return bool(self.feedline.failure or self.torch.failure)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, with what follows from it."""
+        """All fields, with the values derived from them."""
         return {**asdict(self), **asdict(self.compared), "noisy": self.noisy, "faster": self.faster}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All contests of a run, and what somebody needs to know who compares with them."""
+    """All contests of a run, and the facts needed to compare with them."""
 
     contests: tuple[Contest, ...]
     versions: Mapping[str, str] = field(default_factory=dict, hash=False)
     machine: Mapping[str, Any] = field(default_factory=dict, hash=False)
     date: str = ""
     seconds: float = 0
-    """Of one measurement, at least."""
+    """The minimum seconds of one measurement."""
     repeats: int = 0
 
     @property

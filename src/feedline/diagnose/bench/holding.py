@@ -1,8 +1,8 @@
-"""The benchmark: one contest after the other, in each of which two processes take turns.
+"""The benchmark: one contest after the other; in each, two processes take turns.
 
 Takes: names of workloads or datasets, numbers of workers, how long and how often. Gives: a `Comparison`.
-Promises: while a side measures, the other's processes stand still; both are measured in the same way; a side that fails
-or hangs is named and left out, and the other goes on; an end, whatever the dataset does.
+Promises: while one side measures, the other's processes are stopped; both are measured in the same way; a side that
+fails or hangs is named and left out, and the other continues; it always ends, whatever the dataset does.
 Not its job: what a process measures (side), words (page).
 """
 
@@ -31,10 +31,10 @@ from feedline.errors import OptionError
 from feedline.errors.checks import check_seconds, check_whole
 
 SECONDS, REPEATS, TIMEOUT = 0.5, 5, 60.0
-"""As the repository's benchmarks; and a minute, in which the slowest of our workloads is through five times."""
+"""The first two are those of the repository's benchmarks; a minute is enough for five runs of our slowest workload."""
 WARMING = 2.0
-"""Seconds of warm-up after which an epoch counts as long, and windows of it are measured: torch's in-memory epoch takes
-about ten."""
+"""If an epoch takes more than this many seconds of warm-up, it is long, and windows of it are measured: torch's
+in-memory epoch takes about ten."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Terms:
     seconds: float = SECONDS
     repeats: int = REPEATS
     timeout: float = TIMEOUT
-    """For one answer; when so much has passed since a contest's begin, no further turn begins."""
+    """Seconds for one answer; when this time has passed since a contest began, no further turn begins."""
     say: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
@@ -55,9 +55,9 @@ class Terms:
 
 
 def bench(words: Sequence[str], num_workers: Sequence[int] = (), terms: Terms = Terms(), **own: Any) -> Comparison:
-    """Hold all contests: each workload or dataset with each number of workers (none: its own).
+    """Hold all contests: each workload or dataset with each number of workers (by default its own).
 
-    `own` is for the user's datasets: batch_size, shuffle, collate.
+    `own` has options for the user's datasets: batch_size, shuffle, collate.
     """
     if importlib.util.find_spec("torch") is None:
         raise OptionError("it compares with torch's loader, and torch is not installed; pip install 'feedline[torch]'")
@@ -103,7 +103,7 @@ class _Holding:
         self._measured = {side: Measured() for side in SIDES}
 
     def contest(self) -> Contest:
-        """From the first process to the last."""
+        """The contest, from starting the first process to ending the last."""
         until = time.monotonic() + self._terms.timeout
         with contextlib.ExitStack() as ends:
             for side in SIDES:
@@ -127,13 +127,13 @@ class _Holding:
         )
 
     def _hurry(self, kind: type[BaseException] | None, *_: object) -> None:
-        """After Ctrl-C nobody waits until a measurement is over."""
+        """After Ctrl-C, do not wait for the end of a measurement."""
         if kind is KeyboardInterrupt:
             for process in self._running.values():
                 process.hurry()
 
     def _introduce(self) -> None:
-        """Both have imported what they need and made their dataset before anybody is measured."""
+        """Wait until both have imported what they need and made their dataset, before anything is measured."""
         self._say("starting")
         for side in SIDES:
             with self._failing(side):
@@ -142,7 +142,7 @@ class _Holding:
                 self._facts = answer
 
     def _warm_up(self) -> str:
-        """Gives the way to measure both: by epochs, if those of both have been short enough to warm up with one."""
+        """Returns how both are measured: by epochs, if one epoch of each was short enough for the warm-up."""
         whole, batches = [], {}
         for side in self._left():
             self._say(f"warming up · {side}")
@@ -176,7 +176,7 @@ class _Holding:
 
     @contextlib.contextmanager
     def _failing(self, side: str) -> Any:
-        """A side that fails is out, and says why."""
+        """A side that fails is left out, and its reason is kept."""
         try:
             yield
         except SideFailed as failure:

@@ -1,6 +1,6 @@
-"""What someone else needs to know of the machine before comparing with its numbers.
+"""Facts about the machine that are needed to compare with its numbers.
 
-Takes: nothing. Gives: a dict of plain facts. Not its job: whether the machine is fit for loading (preflight).
+Takes: nothing. Gives: a dict of plain facts. Not its job: whether the machine is suitable for loading (preflight).
 """
 
 from __future__ import annotations

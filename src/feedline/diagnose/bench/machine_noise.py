@@ -1,11 +1,11 @@
-"""How much of the machine something else used during a measurement.
+"""How much of the machine other programs used during a measurement.
 
 Takes: the session of the processes that measured. Linux only; elsewhere the answer is None.
-Gives: the share of all cores' time that went to anything outside that session (or was stolen by the host); the
-processes of a session.
+Gives: the share of all cores' time that was used outside that session (or taken by the host); the processes of a
+session.
 Not its job: what follows from it (comparing).
-Why: a second busy process does not slow both sides alike. torch's threads wait for each other at every large
-copy, so with one core taken its loader without workers was seen to drop from 3,500 to 130 samples/s.
+Why: a second busy process does not slow both sides equally. torch's threads wait for each other at every large
+copy, so with one core taken, its loader without workers dropped from 3,500 to 130 samples/s.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 BUSY = 0.10
-"""From this share on, a ratio is not to be trusted."""
+"""From this share on, a ratio cannot be trusted."""
 
 _STAT = Path("/proc/stat")
 _WAITING = (3, 4)  # columns of /proc/stat: idle, waiting for a disk
-_GUEST = 8  # from here on the columns repeat time that is counted before
+_GUEST = 8  # from here on the columns repeat time that was counted before
 
 
 class Noise:
@@ -49,12 +49,12 @@ class Noise:
 
 
 def _ticks_of_session(session: int) -> int:
-    """CPU time of the session's processes and of those they have outlived."""
+    """CPU time of the session's processes and of their ended children."""
     return sum(sum(int(ticks) for ticks in fields[11:15]) for _, fields in _processes(session))
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session, as far as the system tells.
+    """The processes of a session, if the system tells.
 
     >>> os.getpid() in members(os.getsid(0)) or not _STAT.exists()
     True
@@ -63,11 +63,11 @@ def members(session: int) -> list[int]:
 
 
 def _processes(session: int) -> Iterator[tuple[int, list[str]]]:
-    """Each with its numbers, as /proc has them from the state on."""
+    """Each process with its numbers from /proc, beginning with the state."""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = entry.read_text().rsplit(")", 1)[1].split()
-        except OSError:  # ended meanwhile
+        except OSError:  # it has ended meanwhile
             continue
         if int(fields[3]) == session:
             yield int(entry.parent.name), fields

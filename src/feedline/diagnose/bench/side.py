@@ -1,10 +1,10 @@
 """The process that measures one side: `python -m feedline.diagnose.bench.side SIDE WANTED`.
 
-Takes: the side and, as JSON, what is wanted; then a word on standard input for each thing to be done.
+Takes: the side and, as JSON, the request; then a word on standard input for each thing to do.
 Gives: one line of JSON when the loader is made, and one for each word: "warm-up", "epochs" or "window", each with
 seconds after it. A failure is such a line, too.
-Promises: between two words its workers stand still, so that what they prepare ahead does not disturb the other side;
-what the user's code prints does not mix with the answers; when whoever asks is gone it goes, and its workers with it.
+Promises: between two words its workers are stopped, so that what they prepare ahead does not disturb the other side;
+what user code prints does not mix with the answers; if the process that asks is gone, this one ends with its workers.
 Not its job: whose turn it is (holding).
 """
 
@@ -32,11 +32,11 @@ WARM_UP, EPOCHS, WINDOW = "warm-up", "epochs", "window"
 
 
 def main() -> None:
-    """Answer until there are no more questions."""
+    """Answer until there are no more requests."""
     _end_with_parent()
     answers = _own_output()
     side, wanted = sys.argv[1], WantedLoader(**json.loads(sys.argv[2]))
-    sys.argv = [where(wanted.target), *wanted.arguments]  # to the user's script, ours is none of its business
+    sys.argv = [where(wanted.target), *wanted.arguments]  # what the user's script would see
     try:
         made = subject(side, wanted)
     except Exception as error:
@@ -46,7 +46,7 @@ def main() -> None:
     try:
         _serve(BenchPace(made), answers)
     finally:
-        _signal_workers(signal.SIGCONT)  # before the loader ends: those who stand still cannot be told to
+        _signal_workers(signal.SIGCONT)  # before the loader ends: stopped workers cannot be told to end
 
 
 def _serve(pace: BenchPace, answers: TextIO) -> None:
@@ -69,7 +69,7 @@ def _measured(pace: BenchPace, word: str, seconds: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def moving() -> Iterator[None]:
-    """Workers run while this lasts, and stand still before and after."""
+    """Workers run within the block, and are stopped before and after it."""
     _signal_workers(signal.SIGCONT)
     try:
         yield
@@ -78,9 +78,9 @@ def moving() -> Iterator[None]:
 
 
 def _signal_workers(number: int) -> None:
-    """To all others of the session, which is ours alone; not to the one that waits for the next word."""
+    """Send a signal to all other processes of the session, which is ours alone."""
     if os.getsid(0) != os.getpid():
-        return  # started by hand: the session is somebody's shell
+        return  # started by hand: the session is that of a shell
     for process in members(os.getpid()):
         if process != os.getpid():
             with contextlib.suppress(ProcessLookupError):
@@ -88,14 +88,14 @@ def _signal_workers(number: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Also in the middle of a sample, where the end of our input is not noticed."""
+    """End with the parent, also in the middle of a sample, where the end of our input is not noticed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _own_output() -> TextIO:
-    """Standard output as it was; from now on that is the same as standard error."""
+    """The original standard output; from now on, writing to standard output goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers
@@ -115,7 +115,7 @@ def _version(side: str) -> str:
 
 
 def words_of(error: Exception) -> str:
-    """One line: what was raised, and last of all why. torch puts a worker's whole traceback into the message.
+    """One line: what was raised, and the innermost reason. torch puts a worker's whole traceback into the message.
 
     >>> words_of(OSError("truncated"))
     'OSError: truncated'

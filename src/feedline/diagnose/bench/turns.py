@@ -2,8 +2,8 @@
 
 Takes: a command whose process writes one line of JSON for each line it reads.
 Gives: `SideProcess`, which asks it; `order`: who comes when.
-Promises: an answer or a `SideFailed` within the patience given; when it is closed the process is gone, with whatever
-it had started.
+Promises: an answer or a `SideFailed` within the given time; after closing, the process is gone, with all that it had
+started.
 Not its job: what is asked (holding, and the repository's benchmarks/contest).
 """
 
@@ -23,15 +23,15 @@ from typing import Any
 from feedline.diagnose.bench.machine_noise import Noise
 
 GOODBYE = 10.0
-"""Seconds that a process has to end its workers by itself, unless it has been silent for too long already."""
+"""Seconds that a process has to end its workers, unless it has already been silent for too long."""
 
 
 class SideFailed(Exception):
-    """A side's process ended, or was silent for too long; the text says which, and ends with its last words."""
+    """A side's process ended, or was silent for too long; the text says which, and ends with its last output."""
 
 
 def order(sides: Sequence[str], turn: int) -> list[str]:
-    """A B, B A, A B, …: what slows the machine down meanwhile meets both alike.
+    """A B, B A, A B, …: whatever slows the machine down affects both equally.
 
     >>> order(["a", "b"], 0), order(["a", "b"], 1)
     (['a', 'b'], ['b', 'a'])
@@ -40,7 +40,7 @@ def order(sides: Sequence[str], turn: int) -> list[str]:
 
 
 class SideProcess:
-    """A process that measures one side whenever told to."""
+    """A process that measures one side on request."""
 
     def __init__(self, command: Sequence[str], patience: float, environment: Mapping[str, str] | None = None) -> None:
         self._patience, self._goodbye = patience, GOODBYE
@@ -51,19 +51,19 @@ class SideProcess:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             env=environment,
-            start_new_session=True,  # so that close() also ends workers a crashed side left behind
+            start_new_session=True,  # so that close() also ends workers that a crashed side left behind
         )
 
     def measure(self, word: str = "go") -> dict[str, Any]:
-        """The answer to a word, with the noise while it was made. Raises SideFailed."""
+        """The answer to a word, with the noise during it. Raises SideFailed."""
         noise = Noise(session=self._process.pid)
         self.tell(word)
         return {**self.answer(), "noise": noise.share()}
 
     def tell(self, word: str) -> None:
-        """Let it begin."""
+        """Send a word, so that it begins."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it is gone already: the missing answer will say so
+        with contextlib.suppress(BrokenPipeError):  # it has ended already: the missing answer will show that
             self._process.stdin.write(f"{word}\n".encode())
             self._process.stdin.flush()
 
@@ -77,9 +77,9 @@ class SideProcess:
         return found
 
     def _has_answered(self) -> bool:
-        """Whether there is something to read, within the patience and the life of the process.
+        """Is there something to read, within the time limit and the life of the process?
 
-        The end of its output would not tell of its death: workers it leaves behind keep that open.
+        The end of its output does not show its death: workers that it leaves behind keep the output open.
         """
         assert self._process.stdout is not None
         deadline = time.monotonic() + self._patience
@@ -94,17 +94,17 @@ class SideProcess:
     def _last_words(self) -> str:
         self._stderr.seek(0)
         lines = [line.strip() for line in self._stderr.read().splitlines() if line.strip()]
-        with contextlib.suppress(subprocess.TimeoutExpired):  # its output ends a moment before it does
+        with contextlib.suppress(subprocess.TimeoutExpired):  # its output ends a moment before the process does
             self._process.wait(1)
         end = ended(self._process.returncode, self._patience)
         return f"{lines[-1]} ({end})" if lines else end
 
     def hurry(self) -> None:
-        """Somebody waits for the end: no time for goodbyes."""
+        """Ctrl-C was pressed: close() will not wait."""
         self._goodbye = 0.0
 
     def close(self) -> None:
-        """End it, and all that it has started."""
+        """End it, and everything it has started."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -121,7 +121,7 @@ class SideProcess:
 
 
 def ended(code: int | None, patience: float) -> str:
-    """How a process stands that gave no answer.
+    """In words, what became of a process that gave no answer.
 
     >>> ended(None, 60), ended(1, 60), ended(-9, 60)
     ('no answer in 60 s', 'exit code 1', 'killed by SIGKILL')

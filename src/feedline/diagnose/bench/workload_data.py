@@ -1,7 +1,7 @@
-"""What our workloads read: datasets made on the spot, the same in every process.
+"""The data of our workloads: datasets made when needed, the same in every process.
 
 Takes: nothing. Gives: a function for each workload, without arguments, that makes its dataset.
-Promises: samples are tensors where torch's users have tensors; torch and Pillow are imported when they are needed.
+Promises: samples are tensors where torch's users have tensors; torch and Pillow are imported when needed.
 Not its job: names, options (workloads).
 """
 
@@ -20,13 +20,13 @@ from feedline.errors.missing_packages import extra
 ROWS, COLUMNS = 500_000, 32
 WIDTH, HEIGHT, SIDE = 500, 375, 224
 PICTURES = 32
-"""Different JPEGs, read again and again: decoding takes as long, and making more takes longer to start."""
+"""Different JPEGs, read repeatedly: decoding takes as long, and making more would delay the start."""
 LATENCY = 0.005
 WORDS = 2_000
 
 
 class RepeatedData:
-    """A few samples again and again, each prepared anew."""
+    """A few samples, repeated; each is prepared anew."""
 
     def __init__(self, samples: list[Any], length: int) -> None:
         self.samples, self.length = samples, length
@@ -38,7 +38,7 @@ class RepeatedData:
         return self.prepared(self.samples[index % len(self.samples)])
 
     def prepared(self, sample: Any) -> Any:
-        """As it is."""
+        """The sample unchanged."""
         return sample
 
 
@@ -46,7 +46,7 @@ class SlowData(RepeatedData):
     """Samples that come over a network."""
 
     def prepared(self, sample: Any) -> Any:
-        """After a while."""
+        """The sample, after a delay."""
         time.sleep(LATENCY)
         return sample
 
@@ -80,7 +80,7 @@ def in_memory() -> Any:
 
 
 def large_samples() -> RepeatedData:
-    """A tensor of 600 kB, at no cost."""
+    """A tensor of 600 kB, without any work."""
     return RepeatedData([importlib.import_module("torch").rand(3, SIDE, SIDE)], 64 * 30)
 
 
@@ -106,7 +106,7 @@ def jpeg() -> Jpegs:
 
 
 def _encoded(count: int) -> list[bytes]:
-    """Pictures that compress about as photographs do: soft blobs of three sizes, and grain."""
+    """Pictures that compress about as well as photographs: soft blobs of three sizes, and grain."""
     pillow = extra("PIL.Image", "images", "the workload jpeg")
     draw, files = np.random.default_rng(0), []
     for _ in range(count):

@@ -1,6 +1,6 @@
-"""Our workloads, by name: the questions that people have when they compare loaders.
+"""Our workloads, by name: what people want to know when they compare loaders.
 
-Takes: a name, or the words for a dataset of the user's. Gives: `Workload`: what is wanted of each side.
+Takes: a name, or the words for a user's dataset. Gives: `Workload`: what each side should measure.
 Promises: the list can be read without torch. Not its job: the datasets themselves (workload_data).
 """
 
@@ -18,13 +18,13 @@ _DATA = workload_data.__name__
 
 @dataclass(frozen=True)
 class Workload:
-    """Something to be measured, ours or the user's."""
+    """Something to measure, ours or the user's."""
 
     name: str
     summary: str
     wanted: WantedLoader
     package: str = ""
-    """What it needs beside torch."""
+    """The package that it needs besides torch."""
 
 
 def _ours(name: str, summary: str, batch_size: int, num_workers: int, **more: str | bool) -> Workload:
@@ -45,7 +45,7 @@ WORKLOADS = (
     _ours("latency", "5 ms of waiting for each sample, as from a network, batches of 32", 32, 2),
 )
 SHORT = ("in-memory", "large-samples", "tiny-batches", "latency")
-"""What is run if nothing is named: the loader's own cost three times, and a case in which no loader can do better."""
+"""What is run by default: the loader's own cost three times, and a case in which no loader can do better."""
 
 
 def workload(word: str) -> Workload:

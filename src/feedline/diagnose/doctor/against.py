@@ -1,8 +1,8 @@
-"""Two datasets side by side: which samples are in both?
+"""Two datasets compared: which samples are in both?
 
 Takes: two `Patient`s and seconds. Gives: `Overlap`.
-Promises: samples are read in worker processes, as everywhere in the examination; of the smaller dataset as many as half
-of the time allows, of the larger one as many as the rest does. Parts of one dataset are compared by their indices.
+Promises: samples are read in worker processes, as everywhere in the examination; half of the time is for the smaller
+dataset, the rest for the larger one. Parts of one dataset are compared by their indices.
 Not its job: judging (overlap). Samples that are changed at random when they are read are not recognised.
 """
 
@@ -23,11 +23,11 @@ from feedline.errors import FeedlineError, StalledSample, TooManyErrors, WorkerD
 from feedline.errors.foreign import ask
 
 MOST = 50_000
-"""Samples of each that are read at most: 10 MB of what is remembered of them."""
+"""The most samples read from each: what is remembered of them takes 10 MB."""
 
 
 def compared(one: Patient, other: Patient, seconds: float, workers: int, limit: float) -> Overlap:
-    """What both have."""
+    """What both have in common."""
     lengths = one.setting.length, other.setting.length
     shared = _shared_indices(one.dataset, other.dataset)
     if shared:
@@ -44,8 +44,8 @@ def compared(one: Patient, other: Patient, seconds: float, workers: int, limit: 
 
 
 def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> tuple[dict[str, Any], int, int]:
-    """Of samples that can be told apart, each with its index (of equal ones, the first); how many those were, and how
-    many were read that cannot."""
+    """The contents of samples that can be told apart, with their indices (of equal ones, the first); how many such
+    samples were read, and how many others."""
     stream = patient.setting.stream
     options: dict[str, Any] = {"batch_size": None, "collate_fn": content_of if stream else same}
     if not stream:
@@ -56,9 +56,9 @@ def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> t
     until, read, telling = math.inf, 0, 0
     try:
         for index, key in loader:
-            until = min(until, time.monotonic() + seconds)  # from the first one on: workers may start slowly
+            until = min(until, time.monotonic() + seconds)  # from the first sample on: workers may start slowly
             if key:
-                found.setdefault(key, read + len(loader.errors()) if stream else index)  # who failed has a number, too
+                found.setdefault(key, read + len(loader.errors()) if stream else index)  # failed ones have numbers, too
                 telling += 1
             read += 1
             if time.monotonic() > until or read >= MOST:
@@ -72,7 +72,7 @@ def _contents(patient: Patient, seconds: float, workers: int, limit: float) -> t
 
 
 def _shared_indices(one: Any, other: Any) -> list[tuple[int, int]]:
-    """If both are parts of one dataset: where each has what the other has, too."""
+    """If both are parts of one dataset: the positions, in each, of the samples that both have."""
     (base, here), (same_base, there) = _resolved(one), _resolved(other)
     if base is not same_base or here is None or there is None:
         return []
@@ -81,7 +81,7 @@ def _shared_indices(one: Any, other: Any) -> list[tuple[int, int]]:
 
 
 def _resolved(dataset: Any) -> tuple[Any, IntArray | None]:
-    """The dataset that this is a part of, and the indices there; None if it cannot be said."""
+    """The dataset that this is a part of, and the indices there; None if that is unknown."""
     try:
         indices: IntArray = np.arange(len(dataset))
         while type(dataset).__name__ == "Subset":  # ours and torch's

@@ -1,4 +1,4 @@
-"""Batches: that cannot be made, that end in a single sample, that are mostly padding.
+"""Batches that cannot be made, that end in a single sample, or that are mostly padding.
 
 Takes: evidence. Gives: findings "collate-fails", "last-batch-of-one", "padding".
 Not its job: shapes as such (values), collating that is slow (speed).
@@ -13,19 +13,19 @@ from feedline.diagnose.findings import PROBLEM, WARNING, Finding
 from feedline.errors.counting import counted
 
 PADDING = 0.4
-"""Above that, more than two fifths of the work on a batch is for nothing (C13 of what feedline promises)."""
+"""Above this share, more than 40 % of the work on a batch is wasted (C13 of what feedline promises)."""
 MASK = ("attention_mask']", ".attention_mask")
-"""The one name that means the same everywhere: 1 for data, 0 for padding."""
+"""The one name with the same meaning everywhere: 1 for data, 0 for padding."""
 _TOLD_ALREADY = ("CollateError", "CollateTypeError")
 
 
 def check_collation(seen: Evidence) -> Iterator[Finding]:
-    """A run that failed."""
+    """A run in which collating failed."""
     run = seen.run
     if run is None or not run.error:
         return
     if not seen.setting.loader and run.error.startswith(_TOLD_ALREADY):
-        return  # nobody has said that samples are to be collated so; values says what differs
+        return  # it is unknown whether samples are to be collated in this way; values reports what differs
     yield Finding(
         "collate-fails",
         PROBLEM if seen.setting.loader else WARNING,
@@ -53,7 +53,7 @@ def check_last_batch(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_padding(seen: Evidence) -> Iterator[Finding]:
-    """Filled up to the longest."""
+    """Samples that are filled up to the longest."""
     padding, batches = _padding(seen)
     if padding <= PADDING:
         yield from _filled_before(seen)
@@ -72,7 +72,7 @@ def check_padding(seen: Evidence) -> Iterator[Finding]:
 
 
 def _padding(seen: Evidence) -> tuple[float, int]:
-    """As feedline's collators count it, or as the user's own collate_fn was seen to do it; in so many batches."""
+    """The share of padding, as counted by feedline's collators or seen in the user's; and the number of batches."""
     if seen.run is not None and seen.run.padding is not None:
         return seen.run.padding, seen.run.batches
     data, full = sum(each.data for each in seen.collating), sum(each.full for each in seen.collating)
@@ -80,7 +80,7 @@ def _padding(seen: Evidence) -> tuple[float, int]:
 
 
 def _filled_before(seen: Evidence) -> Iterator[Finding]:
-    """Samples that are filled up to one length themselves, and say so in a mask."""
+    """Samples that are already filled up to one length, as their mask shows."""
     for path in seen.paths:
         found = [field for _, field in seen.column_of(path) if field.path.endswith(MASK) and field.value is not None]
         if not found or len({field.shape for field in found}) > 1:

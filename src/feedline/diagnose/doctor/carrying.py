@@ -1,4 +1,4 @@
-"""What a dataset takes along into its workers, and what it took to make it.
+"""What a dataset carries into its workers, and what making it took.
 
 Takes: evidence. Gives: findings "held-open", "unpicklable", "heavy-init", "heavy-pickle", "large-list",
 "fork-hazard".
@@ -17,7 +17,7 @@ from feedline.diagnose.preflight_checks.memory_limits import size
 SLOW_INIT = 5.0
 """Seconds: longer than starting workers takes on any machine we have seen (benchmarks/first_batch.py)."""
 HEAVY = 512 << 20
-"""Bytes that construction may take: a dataset that holds less than this is small beside a model."""
+"""Bytes that construction may take: a dataset that holds less is small compared with a model."""
 ON_FIRST_USE = """def __getstate__(self):                 # not sent along
     return {**self.__dict__, "_file": None}
 
@@ -42,7 +42,7 @@ def check_held(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_pickle(seen: Evidence) -> Iterator[Finding]:
-    """What cannot be sent, and what takes long to send."""
+    """Attributes that cannot be sent, or take long to send."""
     carried = seen.carried
     forked = carried.start_method == "fork"
     if carried.unsendable:
@@ -105,7 +105,7 @@ def check_construction(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_fork(seen: Evidence) -> Iterator[Finding]:
-    """Libraries whose threads do not come along into forked workers."""
+    """Libraries whose threads do not exist in forked workers."""
     if seen.carried.threads and seen.carried.start_method == "fork":
         names, has = " and ".join(seen.carried.threads), "have" if len(seen.carried.threads) > 1 else "has"
         yield Finding(

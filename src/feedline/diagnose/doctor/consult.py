@@ -1,8 +1,8 @@
-"""The doctor: examines, lets every check speak, and puts the findings in order.
+"""The doctor: examines, runs every check, and sorts the findings.
 
 Takes: a dataset, a loader, or a factory of one. Gives: `Findings`.
-Promises: an end, whatever the dataset does; a check that fails itself is a finding, not an exception.
-Not its job: seeing (examine), judging (the checks by topic), the screen (rendering).
+Promises: it always ends, whatever the dataset does; a check that fails is a finding, not an exception.
+Not its job: observing (examine), judging (the checks by topic), the screen (rendering).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CHECKS: tuple[Check, ...] = (
 )
 SECONDS = 10.0
 TIMES = 6.0
-"""So many times the seconds may importing and making the dataset take."""
+"""Importing and making the dataset may take this many times the given seconds."""
 
 
 def doctor(
@@ -55,16 +55,16 @@ def doctor(
 ) -> Findings:
     """What is wrong with a dataset or loader, why, and what to change; the worst first.
 
-    Samples are read in worker processes, a spread of them, some repeatedly; what hangs or crashes there is named.
+    Samples are read in worker processes, spread over the dataset, some repeatedly; those that hang or crash are named.
 
     Args:
         what: a dataset, a loader (feedline's or torch's), or a function that makes one and needs no arguments.
         seconds: about how long it may take.
         num_workers: for the run with real workers.
         batch_size: for a dataset; a loader has its own.
-        label: which field of a sample is its label (a name, or a place as "1"), if that is not plain.
-        against: another dataset or loader, or a function that makes one: which samples are in both? For training and
-            validation; samples are compared by content, as many as there is time for.
+        label: which field of a sample is its label (a name, or a place as "1"), if that is not obvious. against:
+        another dataset or loader, or a function that makes one: which samples are in both? For training and validation;
+        samples are compared by content, as many as there is time for.
         ignore: ids of findings that are not wanted.
 
     >>> import numpy as np
@@ -98,7 +98,7 @@ def _patient(what: Any, batch_size: int | None, label: str | None) -> Patient:
         return patient_of(made, batch_size, label, construction)
     except FeedlineError:
         raise
-    except Exception as error:  # the user's __len__, most likely
+    except Exception as error:  # most likely from the user's __len__
         words = f"{type(error).__name__}: {error}"
         raise OptionError(f"{_name(made)} cannot be loaded, not even its length be asked: {words}") from error
 
@@ -119,14 +119,14 @@ def _stuck(what: Any, late: TooLong) -> Finding:
 
 
 def judged(seen: Evidence, ignore: Collection[str] = ()) -> list[Finding]:
-    """All findings, the worst first; what was fine last."""
+    """All findings, the worst first; what is fine comes last."""
     found = [finding for check in CHECKS for finding in _guarded(check, seen) if finding.id not in ignore]
     found.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     return [*found, *_troubles(seen), _examined(seen)]
 
 
 def _guarded(check: Check, seen: Evidence) -> Iterator[Finding]:
-    """A dataset that is odd in one way must not keep the other checks from speaking."""
+    """An unusual dataset that makes one check fail must not stop the other checks."""
     try:
         yield from check(seen)
     except Exception as error:
@@ -150,7 +150,7 @@ def _trouble(what: str, why: str) -> Finding:
 
 
 def _examined(seen: Evidence) -> Finding:
-    """What the findings rest upon."""
+    """What the findings are based on."""
     length = seen.setting.length
     unknown = f"{counted(len(seen.readings), 'sample')} read"
     parts = [f"{len(seen.readings):,} of {counted(length, 'sample')} read" if length is not None else unknown]

@@ -1,8 +1,8 @@
 """What an examination has seen: plain values, from which findings are made.
 
 Takes: nothing. Gives: `Field`, `Reading`, `Run`, `LoaderSetting`, `Evidence`. Promises: frozen and picklable; readings
-travel from worker processes.
-Not its job: seeing (examine, probe), judging (the checks).
+are sent from worker processes.
+Not its job: observing (examine, probe), judging (the checks).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from feedline.diagnose.target import Construction
 from feedline.machine.gil import Looks
 
 OUTLIER, LEAST_OUTLIER = 10.0, 0.1
-"""A slow sample: times the usual, and seconds; below that nobody waits for it."""
+"""A slow sample takes this many times the usual time, and at least this many seconds; nobody notices less."""
 ARRAY, NUMBER, TEXT, LIST, NOTHING, OTHER = "array", "number", "text", "list", "nothing", "other"
 
 
@@ -24,19 +24,19 @@ class Field(NamedTuple):
     """One leaf of a sample."""
 
     path: str
-    """How to get at it: "" for the sample itself, "[0]", "['image']", ".label"."""
+    """How to access it: "" for the sample itself, "[0]", "['image']", ".label"."""
     kind: str
     dtype: str
-    """An array's; of anything else the name of its class."""
+    """The dtype of an array; for anything else the name of its class."""
     shape: tuple[int, ...] = ()
     nbytes: int = 0
     nans: int = 0
     infs: int = 0
     value: Any = None
-    """Of a number or a short text, also in an array of one; the class that a one-hot vector stands for; how
-    much of an attention mask is data."""
+    """The value of a number or a short text, also in an array of one element; the class that a one-hot vector means;
+    the share of data in an attention mask."""
     eight_bit: bool = False
-    """A floating-point image with so few different values that they were bytes once."""
+    """Is it a floating-point image with so few different values that these were bytes before?"""
 
 
 class CodeLine(NamedTuple):
@@ -60,28 +60,28 @@ class Reading:
     digest: str = ""
     """Equal for equal samples."""
     content: str = ""
-    """Equal for equal inputs, whatever the label; "" if there is nothing to tell samples by."""
+    """Equal for equal inputs, whatever the label; "" if samples cannot be told apart by it."""
     blank: bool = False
-    """All its arrays are zeros."""
+    """Are all its arrays zeros?"""
     error: str = ""
-    """What reading it raised."""
+    """The error that reading it raised."""
     where: CodeLine | None = None
-    """…and in which line."""
+    """…and the line."""
     what: str = ""
-    """What the dataset's describe(index) says of a sample that failed, or was slow."""
+    """What the dataset's describe(index) says about a sample that failed, or was slow."""
     shared: tuple[str, ...] = ()
-    """Fields that lie in the same memory when the sample is read again…"""
+    """Fields that are in the same memory when the sample is read again…"""
     changed: tuple[str, ...] = ()
-    """…and that had other values then."""
+    """…and those that had other values then."""
     lines: tuple[tuple[CodeLine, int], ...] = ()
-    """Where the time went: how often each line was met at work."""
+    """Where the time went: how often each line was seen running."""
     seeds: tuple[tuple[str, str], ...] = ()
-    """Generators that were seeded meanwhile: function and seed."""
+    """Generators that were seeded during the reading: function and seed."""
     memory: int = 0
     """The worker's own memory afterwards."""
 
     def field(self, path: str) -> Field | None:
-        """The one at that path."""
+        """The field at that path."""
         return next((each for each in self.fields if each.path == path), None)
 
 
@@ -95,23 +95,23 @@ class Collating(NamedTuple):
     full: int = 0
     """Elements of samples that were filled up to one length, before and after."""
     aliases: bool = False
-    """Samples are handed on as they are: an array of the batch lies in the memory of one of theirs."""
+    """Does an array of the batch share memory with a sample?"""
 
 
 class DeadlySample(NamedTuple):
-    """A sample that killed its worker, or did not come to an end."""
+    """A sample that killed its worker, or never ended."""
 
     index: Any
     what: str
     error: str
     stuck: bool = False
     where: CodeLine | None = None
-    """Where it stood."""
+    """The line where it was."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A short run with real workers and the user's own way to collate."""
+    """A short run with real workers and the user's way to collate."""
 
     batches: int = 0
     samples: int = 0
@@ -124,39 +124,39 @@ class Run:
 
 @dataclass(frozen=True)
 class Carried:
-    """What the dataset holds and takes along into workers."""
+    """What the dataset holds and carries into workers."""
 
     held: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What is wrong with it, and the attributes' paths."""
+    """What is wrong, and the paths of the attributes."""
     unsendable: str = ""
     """Why it cannot be pickled, by attribute path."""
     pickled: int = 0
-    """Bytes of its pickle, arrays not counted: they are shared."""
+    """Bytes of its pickle, without arrays: they are shared."""
     pickled_all: bool = True
-    """False: the pickle was given up when it had so many bytes."""
+    """False: pickling was stopped after `pickled` bytes."""
     largest: str = ""
-    """Its largest collection of Python objects, in words; "" if there is none to speak of."""
+    """Its largest collection of Python objects, in words; "" if none is large."""
     generators: tuple[str, ...] = ()
     """Paths of random generators."""
     start_method: str = "fork"
     threads: tuple[str, ...] = ()
-    """Libraries that have threads in the process in which the dataset was made."""
+    """Libraries that have threads in the process that made the dataset."""
 
 
 class Overlap(NamedTuple):
     """What a dataset has in common with another one, such as the one for validation."""
 
     other: str
-    """What that is called."""
+    """The name of the other dataset."""
     pairs: tuple[tuple[Any, Any], ...]
-    """Indices of the same sample: here, and there."""
+    """Indices of the same sample: in this dataset, and in the other."""
     compared: tuple[int, int]
-    """Samples of each that were."""
+    """The number of samples of each that were compared."""
     lengths: tuple[int | None, int | None] = (None, None)
     by_index: bool = False
-    """Both are parts of one dataset: their indices were compared, and nothing was read."""
+    """Are both parts of one dataset? Then their indices were compared, and nothing was read."""
     alike: tuple[int, int] = (0, 0)
-    """Samples of each that were read, and have too little in them to be told apart."""
+    """Samples of each that were read, but have too little content to be told apart."""
 
 
 class Column(NamedTuple):
@@ -164,23 +164,23 @@ class Column(NamedTuple):
 
     path: str
     counts: dict[Any, int]
-    """Of each label."""
+    """The number of samples of each label."""
     changes: int
     """How often a label differs from the one before it."""
 
 
 @dataclass(frozen=True)
 class LoaderSetting:
-    """What is known of how the data is to be loaded."""
+    """What is known about how the data is loaded."""
 
     stream: bool = False
     length: int | None = None
     loader: bool = False
     """Was a loader given? Otherwise the rest is a guess."""
     in_order: bool = False
-    """Samples are read one after the other as they are stored."""
+    """Are samples read in the order in which they are stored?"""
     balanced: bool = False
-    """A sampler with weights or strata is at work."""
+    """Does the sampler use weights or strata?"""
     bucketed: bool = False
     batch_size: int | None = None
     collates: str = "default"
@@ -189,28 +189,28 @@ class LoaderSetting:
     prefetch_factor: int = 2
     threads: bool = False
     aliases: bool = False
-    """What the loader hands out may lie in the dataset's own memory."""
+    """May batches share memory with the dataset?"""
     lone_sample: str = ""
     torch: bool = False
     label: str | None = None
-    """The path of the label, if the user has said it."""
+    """The path of the label, if the user has given it."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it. Every part may be missing: then there was no time, or no way."""
+    """All evidence. Every part may be missing: then there was no time, or no way to get it."""
 
     setting: LoaderSetting = LoaderSetting()
     readings: tuple[Reading, ...] = ()
-    """A spread of the dataset in ascending order; of a stream, its beginning."""
+    """Samples spread over the dataset, in ascending order; of a stream, its beginning."""
     first: float = 0.0
-    """Seconds that the first sample took which was read; a worker may have something to open, or to load."""
+    """Seconds for the first sample that was read; a worker may have to open or load something first."""
     again: tuple[Reading, ...] = ()
-    """The first of them once more, under the same seed, by two workers…"""
+    """The first of them once more, with the same seed, by two workers…"""
     reseeded: tuple[Reading, ...] = ()
-    """…and under another seed."""
+    """…and with another seed."""
     reread: tuple[Reading, ...] = ()
-    """Those that took long, once more."""
+    """The samples that took long, read once more."""
     rounds: tuple[int, ...] = ()
     """A worker's memory after each of several rounds over the same samples."""
     round_size: int = 0
@@ -218,17 +218,17 @@ class Evidence:
     limit: float = 0.0
     """Seconds after which a sample was given up."""
     looks: Looks | None = None
-    """At a worker that reads samples."""
+    """Looks at a worker that reads samples."""
     collating: tuple[Collating, ...] = ()
     run: Run | None = None
     read_whole: int = 0
-    """So many workers each read the whole stream."""
+    """The number of workers, if each reads the whole stream."""
     carried: Carried = Carried()
     construction: Construction | None = None
     column: Column | None = None
     overlap: Overlap | None = None
     free: int | None = None
-    """Bytes of memory that can be had."""
+    """Bytes of available memory."""
     limit_of_memory: int = 0
     seconds: float = 0.0
     troubles: tuple[tuple[str, str], ...] = field(default=())
@@ -241,12 +241,12 @@ class Evidence:
 
     @property
     def usual(self) -> float:
-        """Seconds that a sample takes."""
+        """Seconds that a usual sample takes."""
         return median(reading.seconds for reading in self.good) if self.good else 0.0
 
     @property
     def long(self) -> float:
-        """Seconds after which a sample is a slow one."""
+        """Seconds from which on a sample is slow."""
         return max(LEAST_OUTLIER, OUTLIER * self.usual)
 
     def column_of(self, path: str) -> Iterator[tuple[Reading, Field]]:
@@ -258,5 +258,5 @@ class Evidence:
 
     @property
     def paths(self) -> list[str]:
-        """Of all fields of any sample, in order."""
+        """The paths of all fields of any sample, in order."""
         return list(dict.fromkeys(each.path for reading in self.good for each in reading.fields))

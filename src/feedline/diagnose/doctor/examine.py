@@ -1,9 +1,9 @@
-"""The examination: reads and runs the patient within a time, and writes down what it saw.
+"""The examination: reads and runs the patient within a time limit, and records what it saw.
 
 Takes: a `Patient` and seconds. Gives: `Evidence`.
-Promises: the user's samples are read in worker processes under feedline's own supervision, so one that hangs or kills
-is seen, named and left behind; a part of the examination that fails leaves the others alone. About the seconds given,
-and some more if samples hang: each may take a sixth of them.
+Promises: the user's samples are read in worker processes under feedline's own supervision, so a sample that hangs or
+kills is seen, named and left out; a part of the examination that fails does not stop the others. It takes about the
+given seconds, and more if samples hang: each may take a sixth of them.
 Not its job: what runs in the workers (probe), judging (the checks).
 """
 
@@ -37,9 +37,9 @@ from feedline.workers.held_generators import generators, module_generators
 from feedline.workers.shipping import weigh
 
 MOST = 1000
-"""Samples that are read at most: enough for a class of 1 % to show (0.99 ** 1000 = 0.00004)."""
+"""The most samples read: enough to see a class of 1 % (0.99 ** 1000 = 0.00004)."""
 REPEATED = 48
-"""…of which so many are read again."""
+"""…of which this many are read again."""
 PARTS = {
     "held": "what the dataset holds",
     "labels": "its labels",
@@ -53,7 +53,7 @@ PARTS = {
     "batches": "a run with workers",
     "against": "what it has in common with the other dataset",
 }
-"""In order, and in words."""
+"""In order, with their names for messages."""
 SHARES = {
     "samples": 0.3,
     "repeats": 0.11,
@@ -63,25 +63,25 @@ SHARES = {
     "collate": 0.07,
     "batches": 0.13,
 }
-"""Of the time. (There are two kinds of repeats.)"""
+"""Shares of the time. (There are two kinds of repeats.)"""
 COMPARING = 0.4
-"""Of the time, if there is another dataset to compare with; the parts then share the rest."""
+"""The share of the time for comparing, if there is another dataset; the other parts share the rest."""
 OF_SAMPLES = ("samples", "repeats", "slow")
-"""Parts whose tasks are samples. What is long in the others is our own: on a busy machine it may seem to be stuck."""
+"""Parts whose tasks are samples. In other parts a long task is our own: on a busy machine it may seem stuck."""
 ROUND = 16
 WORTH_A_TRIAL = 0.001
-"""Seconds a sample must take for threads to matter."""
+"""Seconds that a sample must take for threads to matter."""
 MOST_BESIDE = 256
-"""Samples that are read with a look now and then: of 1 ms each, they take as long as 32 looks do beside Python code."""
+"""Samples read while we sometimes look: at 1 ms each, they take as long as 32 looks next to Python code."""
 MOST_ROUNDS, LEAST_ROUNDS, ENOUGH = 40, 8, 128 << 20
-"""Rounds over the same samples: at most; and after how many, and how many bytes, growth is seen well enough."""
+"""The most rounds over the same samples; and the rounds and bytes after which growth is seen well enough."""
 PICKLE = 64 << 20
-"""Bytes of a pickle after which counting ends: some seconds of starting workers that are not forked."""
+"""Bytes of a pickle after which counting stops: some seconds of starting workers that are not forked."""
 SUSPECTS = 8
 
 
 class Examination:
-    """One patient's, part after part."""
+    """The examination of one patient, part after part."""
 
     def __init__(self, patient: Patient, seconds: float, num_workers: int, other: Patient | None = None) -> None:
         self._patient = patient
@@ -94,7 +94,7 @@ class Examination:
         self._found = Evidence(setting=patient.setting, limit=self._limit, construction=patient.construction)
 
     def run(self, *parts: str) -> Evidence:
-        """All parts, or those named."""
+        """Run all parts, or those named."""
         began = time.monotonic()
         with quietly() as said:
             for name, words in PARTS.items():
@@ -124,7 +124,7 @@ class Examination:
     # Without reading
 
     def held(self) -> None:
-        """What goes along into workers."""
+        """What is carried into workers."""
         dataset, job = self._patient.dataset, self._patient.job
         weight, refused = 0, ""
         try:
@@ -145,11 +145,11 @@ class Examination:
         )
 
     def labels(self) -> None:
-        """The dataset's own column of them."""
+        """The dataset's own column of labels."""
         self._note(column=column_of(self._patient.dataset, self._patient.setting.length))
 
     def memory(self) -> None:
-        """How much there is."""
+        """How much memory there is."""
         left = room()
         if left is not None:
             self._note(free=left.free, limit_of_memory=left.limit)
@@ -157,7 +157,7 @@ class Examination:
     # Samples
 
     def samples(self) -> None:
-        """A spread of them; of a stream, its beginning."""
+        """Samples spread over the dataset; of a stream, its beginning."""
         if self._patient.setting.stream:
             read = self._elements("samples", 1)
         else:
@@ -166,41 +166,41 @@ class Examination:
         self._note(readings=(*read, *self._found.readings))
 
     def _begin(self) -> None:
-        """One sample, with patience: a worker may have something to load, which is not being stuck."""
+        """Read one sample without a short time limit: a worker that loads something first is not stuck."""
         limit, deadly_samples = self._limit, self._found.deadly_samples
         self._limit = max(limit, self._seconds / 2)
         read: list[Reading] = []
-        with contextlib.suppress(Exception):  # whatever it is, the samples will show it
+        with contextlib.suppress(Exception):  # if something is wrong, the samples will show it
             read = self._readings("slow", self._indices[:1])
         first = read[0].seconds if read else 0.0
         self._limit = max(limit, 2 * first)
         self._note(deadly_samples=deadly_samples, first=first, limit=self._limit)
 
     def repeats(self) -> None:
-        """Some of them again, by two workers; and under another seed."""
+        """Some samples again, by two workers; and with another seed."""
         if self._found.deadly_samples or not self._found.good:  # no time for those to happen again
             return
         if self._patient.setting.stream:
             self._note(again=tuple(self._elements("repeats", 2)))
-        elif self._patient.seeds_all:  # in the order they were read before: then each has the same seed
+        elif self._patient.seeds_all:  # in the same order as before: then each has the same seed
             few = self._indices[: min(REPEATED, len(self._found.readings))]
             self._note(again=tuple(self._readings("repeats", few, workers=2)))
             self._note(reseeded=tuple(self._readings("repeats", few, seed=SEED + 1)))
 
     def slow(self) -> None:
-        """Those that took long, again."""
+        """Samples that took long, again."""
         long = self._found.long
         suspects = [reading.index for reading in self._found.good if reading.seconds > long][:SUSPECTS]
         quick = [reading.index for reading in self._found.good if reading.seconds <= long][:1]
         if suspects and not self._patient.setting.stream:
-            # After another: whatever comes first in a worker may be slow, as modules are imported and files opened.
+            # After others: the first sample of a worker may be slow, because modules are imported and files opened.
             self._note(reread=tuple(self._readings("slow", [*quick, *suspects])[len(quick) :]))
 
     def _elements(self, part: str, workers: int) -> list[Reading]:
         dataset = self._patient.dataset
         got = self._loaded(part, dataset, workers, collate_fn=Observed(type(dataset).__module__))
         failed = {reading.index for reading in self._found.readings if reading.error}
-        places = (place for place in itertools.count() if place not in failed)  # those that failed have numbers, too
+        places = (place for place in itertools.count() if place not in failed)  # elements that failed have numbers, too
         return [replace(each, index=place) for place, each in zip(places, got, strict=False)]
 
     def _readings(self, part: str, indices: list[Any], workers: int = 1, seed: int = SEED) -> list[Reading]:
@@ -210,7 +210,7 @@ class Examination:
         return self._loaded(part, watched, workers, seed, sampler=indices)
 
     def _loaded(self, part: str, dataset: Any, workers: int = 1, seed: int = SEED, **options: Any) -> list[Any]:
-        """What the loader gives until the part's time is up. It begins with the first: workers may start slowly."""
+        """What the loader gives in the part's time. It begins with the first sample: workers may start slowly."""
         until = math.inf
         options = {"batch_size": None, "collate_fn": same, **options}
         loader = self._patient.loader(dataset, seed, workers, self._limit, **options)
@@ -227,9 +227,7 @@ class Examination:
             if not self._patient.setting.stream:
                 raise
             place = len(got) + sum(bool(each.trace) for each in loader.errors())
-            deadly_sample = DeadlySample(
-                place, "", str(error), isinstance(error, StalledSample)
-            )  # nothing comes after it
+            deadly_sample = DeadlySample(place, "", str(error), isinstance(error, StalledSample))  # nothing follows
             self._note(deadly_samples=(*self._found.deadly_samples, deadly_sample))
         finally:
             self._take_down(part, loader.errors())
@@ -237,7 +235,7 @@ class Examination:
         return got
 
     def _take_down(self, part: str, bad: list[BadSample]) -> None:
-        """What hung or died; and of a stream, what failed. (Of a map-style dataset that is a reading already.)"""
+        """Record what hung or died; in a stream, also what failed. (In a map-style dataset that is a reading.)"""
         if part in OF_SAMPLES:
             self._note(
                 deadly_samples=(
@@ -249,18 +247,18 @@ class Examination:
             failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
             self._note(readings=(*self._found.readings, *failed))
 
-    # Other work, of which each is one long task: it must not seem to be stuck
+    # Other work, where each task is long: it must not be taken for stuck
 
     def _readable(self) -> list[Any]:
-        """Of a map-style dataset, what can be read again."""
+        """The indices of a map-style dataset that can be read again."""
         return [] if self._patient.setting.stream else [reading.index for reading in self._found.good]
 
     def _affordable(self, seconds: float) -> int:
-        """So many samples can be read in that time."""
+        """How many samples can be read in that time."""
         return int(seconds / max(self._found.usual, 1e-6))
 
     def rounds(self) -> None:
-        """A worker's memory, while it reads the same samples again and again."""
+        """A worker's memory, while it reads the same samples repeatedly."""
         few = self._readable()[: min(ROUND, self._affordable(self._limit / 4))]
         if few:
             rounds = self._loaded("rounds", Rounds(self._patient.dataset, few), sampler=range(MOST_ROUNDS))
@@ -290,7 +288,7 @@ class Examination:
     def batches(self) -> None:
         """A run with workers and the user's own way to collate."""
         patient, setting = self._patient, self._patient.setting
-        longest = self._affordable(SHARES["batches"] * self._seconds)  # time is looked at between batches
+        longest = self._affordable(SHARES["batches"] * self._seconds)  # the time is checked only between batches
         if not self._found.good or setting.collates == "none" or longest < 2:
             return
         options: dict[str, Any] = {"collate_fn": patient.collate_fn}
@@ -303,7 +301,7 @@ class Examination:
         self._note(run=self._run(patient.loader(patient.dataset, SEED, self._workers, self._limit, **options)))
 
     def against(self) -> None:
-        """Samples that are in another dataset, too."""
+        """Samples that are also in another dataset."""
         if self._other is not None:
             self._note(overlap=compared(self._patient, self._other, self._comparing, self._workers, self._limit))
 
@@ -315,7 +313,7 @@ class Examination:
                 if time.monotonic() > until:
                     break
         except TooManyErrors:
-            pass  # those have been told of
+            pass  # those have been reported
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         finally:
@@ -326,7 +324,7 @@ class Examination:
 
 
 def _grows_enough(rounds: list[int]) -> bool:
-    """There is no need to fill the machine."""
+    """Has it grown enough to be sure? The machine need not be filled."""
     return len(rounds) >= LEAST_ROUNDS and rounds[-1] - rounds[0] > ENOUGH
 
 

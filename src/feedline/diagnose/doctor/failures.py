@@ -1,4 +1,4 @@
-"""Samples that cannot be read: that raise, hang, or kill their worker.
+"""Samples that cannot be read: they raise, hang, or kill their worker.
 
 Takes: evidence. Gives: findings "empty-dataset", "failing-samples", "stuck-samples", "deadly-samples".
 Not its job: samples that can be read but are odd (values).
@@ -65,7 +65,7 @@ def _called(bad: Sequence[Reading | DeadlySample]) -> list[str]:
 
 
 def check_deadly_samples(seen: Evidence) -> Iterator[Finding]:
-    """Reading did not come to an end, or ended the worker."""
+    """Reading never ended, or ended the worker."""
     stuck = [each for each in seen.deadly_samples if each.stuck]
     if stuck:
         names, line = _called(stuck), source(stuck[0].where)

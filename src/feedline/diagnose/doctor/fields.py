@@ -1,6 +1,6 @@
-"""A sample taken apart: its leaves, and what can be said of each without keeping it.
+"""A sample taken apart: its leaves, and what can be said about each without keeping it.
 
-Takes: a sample of any kind. Gives: its `Field`s, its arrays, digests of all of it and of its inputs.
+Takes: a sample of any kind. Gives: its `Field`s, its arrays, digests of the whole sample and of its inputs.
 Runs in worker processes.
 Promises: nothing is written to; a value of an unknown kind is a field like any other.
 Not its job: judging (values), reading samples (probe).
@@ -23,17 +23,17 @@ from feedline.diagnose.doctor.evidence import ARRAY, LIST, NOTHING, NUMBER, OTHE
 
 DEEPEST = 6
 WIDEST = 32
-"""Elements of a list up to which each is a field of its own, unless all are numbers."""
+"""Up to this many elements of a list are fields of their own, unless all are numbers."""
 SHORT = 40
-"""Characters of a text that is kept: a label has no more."""
+"""The most characters of a text that is kept: labels are shorter."""
 LISTED = 1000
 """Elements of a list that are looked at one by one."""
 MOST_CLASSES = 10_000
 BYTE_VALUES = 256
 LEAST_CONTENT, LEAST_LISTED, LEAST_TEXT = 32, 8, 40
-"""Bytes of arrays, numbers in arrays or lists, characters of a text: from there on two are hardly equal by chance."""
+"""Bytes of arrays, numbers in arrays or lists, characters of a text: from here on, equality is hardly chance."""
 LEAST_IMAGE = 24 * 24
-"""Pixels: below that an array is hardly an image, and has few different values anyway."""
+"""Pixels: a smaller array is hardly an image, and has few different values anyway."""
 _CHANNELS = (1, 3, 4)
 
 
@@ -56,7 +56,7 @@ def _parts(value: Any, depth: int) -> list[tuple[str, Any]] | None:
         return [(f"[{key!r}]", part) for key, part in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{name}", part) for name, part in zip(value._fields, value, strict=True)]
-    # A list inside of a sample has as many elements as there happen to be (boxes, words); a sample may be one itself.
+    # The length of a list inside a sample may vary (boxes, words); a sample may be a list itself.
     if isinstance(value, tuple) or (isinstance(value, list) and not depth and not _is_flat(value)):
         return [(f"[{place}]", part) for place, part in enumerate(value)] if len(value) <= WIDEST else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -82,7 +82,7 @@ def as_array(value: Any) -> Array | None:
 
 
 def look_at(path: str, value: Any) -> Field:
-    """What can be said of a leaf."""
+    """What can be said about a leaf."""
     if value is None:
         return Field(path, NOTHING, "None")
     if isinstance(value, (str, bytes)):
@@ -115,7 +115,7 @@ def _of_array(path: str, array: Array, dtype: str) -> Field:
 
 
 def _value_of(path: str, array: Array) -> Any:
-    """The number in an array of one; the class of a vector of zeros with a single one; how much of a mask is data."""
+    """The number in an array of one; the class of a one-hot vector; the share of data in a mask."""
     if array.ndim != 1 or array.dtype.kind not in "biuf" or not 0 < array.size <= MOST_CLASSES:
         return None
     if array.size == 1:
@@ -136,7 +136,7 @@ def _of_number(path: str, value: Any) -> Field:
 
 
 def _was_bytes(array: Array) -> bool:
-    """An image (height × width, channels first or last) of at most 256 values in each channel, and not just a few."""
+    """Is it an image (channels first or last) with at most 256 values per channel, but not just a few?"""
     if array.ndim == 3 and array.shape[0] in _CHANNELS:
         channels = list(array)
     elif array.ndim == 3 and array.shape[2] in _CHANNELS:
@@ -153,7 +153,7 @@ def _was_bytes(array: Array) -> bool:
 
 
 def digest(sample: Any) -> str:
-    """Equal for equal samples; of what is neither array, number nor text, the class alone counts."""
+    """Equal for equal samples; of a value that is neither array, number nor text, only the class counts."""
     made = hashlib.blake2b(digest_size=12)
     for path, value in leaves(sample):
         array = as_array(value)
@@ -173,9 +173,9 @@ def digest(sample: Any) -> str:
 def content(sample: Any) -> str:
     """A digest of what a model would see: equal for equal inputs, whatever their labels, numbers and paths are.
 
-    That is the arrays of a sample; without any its lists of numbers, then its single numbers if enough of them have
+    It covers the arrays of a sample; without any, its lists of numbers, then its single numbers if enough of them have
     fractions (a row of a table), then its texts. "" if there is too little, or only arrays of a single value: many
-    samples may be alike in that.
+    samples may be equal in that.
 
     >>> image = np.arange(64.0)
     >>> content((image, 3)) == content({"image": image, "label": 4, "path": "a.jpg"}) != ""
@@ -188,7 +188,7 @@ def content(sample: Any) -> str:
     if arrays:
         return digest(tuple(arrays)) if _is_much(arrays) and not all(map(_is_constant, arrays)) else ""
     lists = [each for each in parts if isinstance(each, list) and len(each) >= LEAST_LISTED]
-    numbers = [each for each in parts if isinstance(each, (float, np.floating)) and each % 1]  # whole ones are labels
+    numbers = [each for each in parts if isinstance(each, (float, np.floating)) and each % 1]  # integers may be labels
     for found in (
         [each for each in lists if all(isinstance(one, Number) for one in each[:LISTED])],
         numbers if len(numbers) >= LEAST_LISTED else [],
@@ -210,7 +210,7 @@ def is_blank(sample: Any) -> bool:
 
 
 def _arrays_in(parts: Iterable[Any]) -> list[Array]:
-    """Those of numbers, and not of a single one: that is a label, or an identifier."""
+    """Arrays of more than one number: a single number is a label, or an identifier."""
     found = [array for value in parts if (array := as_array(value)) is not None]
     return [array for array in found if array.size > 1 and array.dtype.kind in "biufc"]
 

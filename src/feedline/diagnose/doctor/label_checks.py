@@ -1,4 +1,4 @@
-"""Labels: one for all, sorted, or few of a kind.
+"""Labels: all the same, sorted, or some classes rare.
 
 Takes: evidence. Gives: findings "constant-label", "labels-all-zero", "sorted-by-label", "class-imbalance".
 Promises: silent about what may be chance, and about samples without a field that looks like a label.
@@ -18,17 +18,17 @@ from feedline.diagnose.doctor.evidence import ARRAY, NUMBER, TEXT, Column, Evide
 from feedline.diagnose.findings import NOTE, PROBLEM, WARNING, Finding
 
 LEAST = 16
-"""Labels below which nothing is said: a class of one half is missed by chance once in 65,000 times."""
+"""With fewer labels nothing is said: a class of one half is missed by chance once in 65,000 times."""
 NAMES = {"label", "labels", "target", "targets", "y", "class", "category", "class_id", "label_id", "cls"}
 SORTED = 0.2
-"""Changes from one sample to the next, as a share of those in a shuffled order."""
+"""The number of changes from one sample to the next, as a share of that in a shuffled order."""
 LEAST_CHANGES = 8
 UNBALANCED = 10.0
-"""How many times as large the largest class is as the smallest; below that weighting changes little."""
+"""The ratio of the largest class to the smallest; below this, weighting changes little."""
 
 
 def label_path(seen: Evidence) -> str | None:
-    """The path of the field that is the label; None if there is none that looks like one."""
+    """The path of the field that is the label; None if no field looks like one."""
     chosen = seen.setting.label
     if chosen is not None:
         forms = {chosen, f"[{chosen!r}]", f".{chosen}", f"[{chosen}]"}
@@ -37,7 +37,7 @@ def label_path(seen: Evidence) -> str | None:
 
 
 def _likeliest(seen: Evidence, paths: list[str]) -> str | None:
-    """By its name; or by its place in a tuple: then the one with the fewest values, but not with a single one."""
+    """The field with a label's name; or, in a tuple, the field with the fewest values, but with more than one."""
     named = [path for path in paths if re.sub(r"\W+", "", path.rpartition(".")[2].rpartition("[")[2]).lower() in NAMES]
     if named:
         return named[0]
@@ -51,7 +51,7 @@ def _values(seen: Evidence, path: str) -> list[Any]:
 
 
 def _seems(seen: Evidence, path: str) -> bool:
-    """Whole numbers or short texts, and not nearly all of them different, as the index would be."""
+    """Are they integers or short texts, and not nearly all different, as an index would be?"""
     found = list(seen.column_of(path))
     values = [each.value for _, each in found]
     if len(found) < len(seen.good) or not all(_is_class(each.kind, each.value) for _, each in found):
@@ -69,19 +69,19 @@ def _labels(seen: Evidence) -> list[Any]:
 
 
 def _target_path(seen: Evidence) -> str | None:
-    """The label; or else a target that is a fraction, as torch.zeros(…) makes them."""
+    """The label; or else a target that is a fraction, as torch.zeros(…) makes."""
     fractions = [path for path in seen.paths if all(isinstance(value, float) for value in _values(seen, path))]
     everywhere = [path for path in fractions if len(_values(seen, path)) == len(seen.good)]
     return label_path(seen) or _likeliest(seen, everywhere)
 
 
 def _column(seen: Evidence, labels: list[Any]) -> Column | None:
-    """The dataset's own column, if it speaks of the same labels as the samples do."""
+    """The dataset's own column, if it has the same labels as the samples."""
     return seen.column if seen.column is not None and all(label in seen.column.counts for label in labels) else None
 
 
 def check_choice(seen: Evidence) -> Iterator[Finding]:
-    """A label that the user has named, and that is not there."""
+    """The user has named a label that does not exist."""
     if seen.setting.label is not None and seen.paths and label_path(seen) is None:
         yield Finding(
             "could-not-examine",
@@ -94,7 +94,7 @@ def check_choice(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_constant(seen: Evidence) -> Iterator[Finding]:
-    """One label, whatever the index."""
+    """All samples have one label."""
     path = _target_path(seen)
     labels, column = [] if path is None else _values(seen, path), seen.column
     if len(labels) < LEAST or len(set(labels)) > 1:
@@ -134,7 +134,7 @@ def check_constant(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_sorted(seen: Evidence) -> Iterator[Finding]:
-    """Stored class by class."""
+    """Samples are stored class by class."""
     labels, setting = _labels(seen), seen.setting
     column = _column(seen, labels)
     if setting.balanced or len(labels) < LEAST or len(set(labels)) < 2 or (setting.loader and not setting.in_order):
@@ -173,7 +173,7 @@ def check_imbalance(seen: Evidence) -> Iterator[Finding]:
     counts = column.counts if column is not None else dict(Counter(labels))
     most, fewest = max(counts, key=lambda label: counts[label]), min(counts, key=lambda label: counts[label])
     high, low = counts[most], counts[fewest]
-    # What was merely sampled could be otherwise: three standard deviations in favour of balance.
+    # Counts from a sample of the data are uncertain: three standard deviations are given in favour of balance.
     sure = high / low if exact else (high - 3 * sqrt(high)) / (low + 3 * sqrt(low))
     if sure < UNBALANCED or len(counts) * LEAST > sum(counts.values()):
         return

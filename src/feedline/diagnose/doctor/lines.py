@@ -1,9 +1,9 @@
-"""Which line of the user's code takes the time: a thread looks now and then where the reading thread is.
+"""Which line of user code takes the time: a thread looks regularly where the reading thread is.
 
-Takes: nothing. Gives: `WatchedLines`, which counts the lines it met. Runs in worker processes.
-Promises: nothing of the user's code is slowed down by more than the looks (0.1 % at 2 ms); a line is met in the
-innermost file that is neither a library's nor feedline's, because that is what the user can change.
-Not its job: what is slow (speed).
+Takes: nothing. Gives: `WatchedLines`, which counts the lines it saw. Runs in worker processes.
+Promises: user code is slowed down only by the looks (0.1 % at 2 ms); the line counted is in the innermost file that is
+neither a library's nor feedline's, because the user can change that file.
+Not its job: what counts as slow (speed).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from feedline.diagnose.doctor.evidence import CodeLine
 EVERY = 0.002
 """Seconds between two looks. A look takes 2 µs."""
 MOST = 5
-"""Lines that are handed on."""
+"""How many lines are passed on."""
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LIBRARIES = tuple(
     {os.path.abspath(path) + os.sep for name, path in sysconfig.get_paths().items() if "lib" in name}
@@ -45,7 +45,7 @@ class WatchedLines:
             threading.Thread(target=self._look, name="feedline-lines", daemon=True).start()
 
     def take(self) -> tuple[tuple[CodeLine, int], ...]:
-        """What was met; no more looks until the next `begin`."""
+        """The lines seen; no more looks until the next `begin`."""
         self._watched = 0
         return tuple(self._met.most_common(MOST))
 
@@ -60,7 +60,7 @@ class WatchedLines:
 
 
 def users_line(frame: FrameType | None) -> CodeLine | None:
-    """The innermost line that is the user's; of a dataset that is a library's itself, the line that was called."""
+    """The innermost line of user code; if the dataset itself is a library's, the line that was called."""
     outermost = None
     while frame is not None:
         file = frame.f_code.co_filename
@@ -75,6 +75,6 @@ def users_line(frame: FrameType | None) -> CodeLine | None:
 
 
 def is_librarys(file: str) -> bool:
-    """Not the user's to change: installed, Python's, or feedline's."""
+    """Is it a file that the user cannot change: installed, Python's, or feedline's?"""
     path = os.path.abspath(file)
     return file.startswith("<") or path.startswith((*_LIBRARIES, _OURS + os.sep))

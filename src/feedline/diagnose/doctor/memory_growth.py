@@ -20,7 +20,7 @@ STEPS = 4
 
 
 def check_batch(seen: Evidence) -> Iterator[Finding]:
-    """All batches that exist at once, against what is free."""
+    """The memory of all batches that exist at once, compared with what is free."""
     setting = seen.setting
     if setting.batch_size is None or not seen.good or seen.free is None:
         return
@@ -43,13 +43,13 @@ def check_batch(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_growth(seen: Evidence) -> Iterator[Finding]:
-    """The same samples again and again, and memory that grows each time."""
+    """Memory that grows each time the same samples are read."""
     rounds = seen.rounds
     if len(rounds) <= STEPS + 1:
         return
     # The first rounds may fill a cache.
     marks = [round(1 + step * (len(rounds) - 2) / STEPS) for step in range(STEPS + 1)]
-    # A forked worker has all that this process had, and reads nothing here but the same few samples: no share of that.
+    # A forked worker has all of this process's memory, but reads few samples: growth need not be a share of it.
     growth = steady([Point(mark, rounds[mark]) for mark in marks], STEPS, least_share=0)
     if growth is None:
         return

@@ -1,4 +1,4 @@
-"""The same sample more than once: in another dataset, or in this one; and samples with nothing in them.
+"""The same sample more than once: in another dataset, or in this one; and samples without content.
 
 Takes: evidence. Gives: findings "overlap", "overlap-unseen", "no-overlap", "duplicate-samples", "zero-inputs".
 Not its job: comparing (comparing); a stream's elements that come once per worker (randomness).
@@ -15,15 +15,15 @@ from feedline.diagnose.doctor.wording import agree, indices, some
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 
 BY_CHANCE = 0.01
-"""The share of samples that large public datasets have twice; above that a split went wrong."""
+"""The share of duplicates in large public datasets; above this, a split went wrong."""
 MANY = 0.05
-"""The share of duplicates from which on they weigh in training."""
+"""The share of duplicates from which on they affect training."""
 LEAST = 4
 LISTED = 50
 
 
 def check_overlap(seen: Evidence) -> Iterator[Finding]:
-    """Samples of training in validation."""
+    """Training samples in the validation data."""
     found = seen.overlap
     if found is None:
         return
@@ -76,7 +76,7 @@ def check_overlap(seen: Evidence) -> Iterator[Finding]:
 
 
 def _share(found: Overlap) -> float:
-    """Of the other dataset: what is in both, if the samples that were not compared are like those that were."""
+    """The share of the other dataset that is in both, if the samples not compared are like those that were."""
     (here, there), length = found.compared, found.lengths[0]
     seen = here / length if length else 1.0
     return min(1.0, len(found.pairs) / max(there, 1) / max(seen, 1e-9))
@@ -103,7 +103,7 @@ def check_repeated(seen: Evidence) -> Iterator[Finding]:
         return
     places: dict[str, list[Any]] = defaultdict(list)
     for reading in seen.good:
-        if reading.content and not reading.seeds:  # else it may be the seed that makes them alike, which is told of
+        if reading.content and not reading.seeds:  # otherwise the seed may make them equal, which is reported elsewhere
             places[reading.content].append(reading.index)
     groups = sorted((group for group in places.values() if len(group) > 1), key=len, reverse=True)
     extra = sum(len(group) - 1 for group in groups)
@@ -125,7 +125,7 @@ def check_repeated(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_blank(seen: Evidence) -> Iterator[Finding]:
-    """Samples that are nothing but zeros."""
+    """Samples that are all zeros."""
     blank = [reading for reading in seen.good if reading.blank]
     if blank:
         yield Finding(

@@ -1,8 +1,8 @@
-"""Who is examined: a dataset or a loader of either front, seen in one way.
+"""What is examined: a dataset or a loader of either front, in one form.
 
 Takes: a dataset, a `feedline.DataLoader`, a torch DataLoader (ours or torch's own), and the user's options.
-Gives: `Patient`: the dataset, what is known of how it is loaded, and loaders to examine it with.
-Promises: the user's loader is not iterated, nor its generator drawn from; torch is imported only if it is already.
+Gives: `Patient`: the dataset, what is known about how it is loaded, and loaders to examine it with.
+Promises: the user's loader is not iterated, and its generator not drawn from; torch is used only if already imported.
 Not its job: reading anything (examine).
 """
 
@@ -28,39 +28,39 @@ from feedline.workers.job import Job
 
 GUESSED_BATCH = 32
 MISHAPS = 3
-"""Samples that may hang or kill before a part of the examination ends: one that hangs takes a sixth of the time."""
+"""How many samples may hang or kill before a part of the examination ends: each takes up to a sixth of the time."""
 _BALANCING = {"WeightedRandomSampler", "StratifiedBatchSampler"}
 
 
 @dataclass(frozen=True)
 class Patient:
-    """The dataset, and how it is loaded as far as that is known."""
+    """The dataset, and what is known about how it is loaded."""
 
     dataset: Any
     setting: LoaderSetting
     collate_fn: Callable[[Any], Any] | None = None
-    """The user's own, or a collator of feedline's."""
+    """The user's collate_fn, or a feedline collator."""
     batch_sampler: Any = None
-    """One of feedline's, which can be asked for batches without a trace."""
+    """A feedline batch sampler, which can be asked for batches without side effects."""
     construction: Construction | None = None
     worker_init_fn: Callable[[int], object] | None = None
-    """The user's own; a dataset may be of no use before it was called."""
+    """The user's worker_init_fn; a dataset may be unusable before it was called."""
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Its name for messages."""
         return type(self.dataset).__qualname__
 
     @property
     def seeds_all(self) -> bool:
-        """Can a loader seed whatever the dataset may draw from?"""
+        """Can a loader seed every generator that the dataset may draw from?"""
         return self.setting.torch or "torch" not in sys.modules
 
     def loader(self, dataset: Any, seed: int, num_workers: int, timeout: float, **options: Any) -> Any:
-        """A loader that comes to an end whatever the dataset does."""
+        """A loader that always ends, whatever the dataset does."""
         settings: dict[str, Any] = {
             "on_error": "skip",
-            "max_errors": None if self.setting.stream else MISHAPS,  # a stream's elements may fail, too; that is quick
+            "max_errors": None if self.setting.stream else MISHAPS,  # elements of a stream may fail, too; that is quick
             "on_stall": "restart",
             "timeout": timeout,
             "max_deaths": 1,
@@ -99,7 +99,7 @@ class Patient:
 
 
 def patient_of(what: Any, batch_size: int | None, label: str | None, construction: Construction | None) -> Patient:
-    """Of a dataset or a loader; OptionError if it is neither."""
+    """The patient for a dataset or a loader; OptionError if it is neither."""
     if awaits(getattr(what, "dataset", what)):
         raise OptionError(
             "the doctor reads samples one by one and does not await them yet: give it a dataset whose __getitem__ is "

@@ -1,9 +1,9 @@
-"""What runs in worker processes: reads the user's samples and brings back what can be said of them.
+"""What runs in worker processes: reads the user's samples and returns what can be said about them.
 
 Takes: the user's dataset. Gives: datasets whose samples are `Reading`s, `Collating`s or `Looks`, and a collate_fn
-that makes `Reading`s of a stream's elements.
-Promises: samples are read and never written to (they may lie in a file, or in memory shared with others); an error of
-the user's code is a reading like any other. What hangs or dies is feedline's own supervision's to see.
+that makes `Reading`s from a stream's elements.
+Promises: samples are read and never written to (they may be in a file, or in shared memory); an error of user code is a
+reading like any other. feedline's own supervision sees what hangs or dies.
 Not its job: which indices, how long (examine); judging (the checks).
 """
 
@@ -29,17 +29,17 @@ from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.supervise.worker_memory import own_memory
 
 TWICE = 8
-"""So many samples a worker reads a second time, to see whether both lie in the same memory."""
+"""How many samples a worker reads a second time, to see whether both are in the same memory."""
 LONG = 0.05
-"""Seconds after which the dataset is asked for words on the sample, which is then not read a second time."""
+"""After this many seconds the dataset is asked to describe the sample, which is then not read a second time."""
 LOOKS = 64
-"""At a worker that reads: after these its share of the GIL is known to a tenth or so."""
+"""Looks at a worker that reads: after this many, its share of the GIL is known to about a tenth."""
 
 _lines, _seeding = WatchedLines(), Seeding()
 
 
 def same(value: Any) -> Any:
-    """A collate_fn that leaves readings as they are."""
+    """A collate_fn that returns readings unchanged."""
     return value
 
 
@@ -54,7 +54,7 @@ class Watched:
         return len(self.dataset)
 
     def describe(self, index: Any) -> str:
-        """The user's own words, for samples that hang or kill."""
+        """The user's own description, for samples that hang or kill."""
         return described(self.dataset, index)
 
     def __getitem__(self, index: Any) -> Reading:
@@ -117,7 +117,7 @@ class Observed:
         self._since = 0.0
 
     def __call__(self, element: Any) -> Reading:
-        seconds = since(self._since) if self._since else 0.0  # the first: with opening the stream
+        seconds = since(self._since) if self._since else 0.0  # for the first element, opening the stream is included
         reading = _read(None, element, seconds, "")
         _seeding.begin(self._module)
         _lines.begin()
@@ -126,7 +126,7 @@ class Observed:
 
 
 class Contents:
-    """The samples' contents alone, for comparing with those of another dataset."""
+    """Only the contents of the samples, for comparing with another dataset."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -144,7 +144,7 @@ def content_of(element: Any) -> tuple[None, str]:
 
 
 class Rounds:
-    """The same samples round after round; a sample of this is the worker's memory after a round."""
+    """The same samples round after round; a sample of this dataset is the worker's memory after a round."""
 
     def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
         self.dataset = dataset
@@ -160,7 +160,7 @@ class Rounds:
 
 
 class Batched:
-    """Batches of the user's samples, made by the user's collate_fn; a sample of this says how long that took."""
+    """Batches made by the user's collate_fn; a sample of this dataset says how long making one took."""
 
     def __init__(self, dataset: Any, batches: Sequence[Sequence[Any]], collate_fn: Callable[[Any], Any]) -> None:
         self.dataset = dataset
@@ -180,7 +180,7 @@ class Batched:
 
 
 def filled(samples: Sequence[Any], batch: Any) -> tuple[int, int]:
-    """Elements of a field whose length varies, and of the array in the batch that they were put into; else zeros.
+    """Elements of a field whose length varies, and of the batch's array that holds them; else zeros.
 
     >>> filled([{"a": [1, 2]}, {"a": [3]}], [np.zeros((2, 2))])
     (3, 4)
@@ -201,7 +201,7 @@ def filled(samples: Sequence[Any], batch: Any) -> tuple[int, int]:
 
 
 def aliases(samples: Sequence[Any], batch: Any) -> bool:
-    """Does an array of the batch lie in a sample's memory?
+    """Does an array of the batch share memory with a sample?
 
     >>> sample = np.zeros(3)
     >>> aliases([sample], {"x": [sample]}), aliases([sample], np.stack([sample]))
@@ -212,7 +212,7 @@ def aliases(samples: Sequence[Any], batch: Any) -> bool:
 
 
 def _arrays(tree: Any) -> list[Any]:
-    """All of them, also those in lists."""
+    """All arrays, including those in lists."""
     found = []
     for _, value in leaves(tree):
         array = as_array(value)
@@ -224,7 +224,7 @@ def _arrays(tree: Any) -> list[Any]:
 
 
 class Beside:
-    """The samples, with a look now and then whether reading them holds the GIL. A sample of this is `Looks`."""
+    """Reads the samples, and regularly looks whether reading holds the GIL. A sample of this dataset is `Looks`."""
 
     def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
         self.dataset = dataset
@@ -234,7 +234,7 @@ class Beside:
         return 1
 
     def __getitem__(self, number: Any) -> Looks:
-        self.dataset[self._indices[0]]  # what is done once is done
+        self.dataset[self._indices[0]]  # so that one-time work is done
         rival = Rival()
         rival.begin()
         for index in self._indices:
@@ -247,7 +247,7 @@ class Beside:
 
 
 class Initialising:
-    """The user's worker_init_fn, to whom the worker's dataset is the user's and not ours around it."""
+    """The user's worker_init_fn; it sees the user's dataset, and not our wrapper around it."""
 
     def __init__(self, own: Callable[[int], object]) -> None:
         self._own = own

@@ -1,8 +1,8 @@
-"""Randomness and shared memory: the same draws again, results that cannot be repeated, samples that are the data.
+"""Randomness and shared memory: repeated draws, results that cannot be reproduced, samples that alias the data.
 
 Takes: evidence. Gives: findings "changes-dataset", "aliases-dataset", "fixed-seed", "same-every-epoch",
 "stored-generator", "non-deterministic", "stream-duplicates", "read-whole".
-Not its job: what feedline prevents by itself; where torch's own loader would not, that is said.
+Not its job: what feedline prevents itself; but if torch's own loader would not prevent it, the finding says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from feedline.diagnose.doctor.wording import field_name, indices, some
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
 
 LEAST = 4
-"""Samples on which a statement about seeds must rest."""
+"""The fewest samples for a statement about seeds."""
 DUPLICATED, CHANCE = 0.4, 0.05
 """The share of elements that came before: with two workers, half of them; and what one worker alone may show."""
 RNG = """rng = feedline.rng()          # a NumPy generator: a function of seed, epoch and sample
@@ -23,7 +23,7 @@ noise = rng.normal(size=shape)"""
 
 
 def check_aliasing(seen: Evidence) -> Iterator[Finding]:
-    """Samples that lie in the dataset's own memory, and reading that writes to it."""
+    """Samples that share memory with the dataset, and reading that writes to it."""
     changed = [reading for reading in seen.good if reading.changed]
     shared = [reading for reading in seen.good if reading.shared]
     if changed:
@@ -109,9 +109,9 @@ def check_generators(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_determinism(seen: Evidence) -> Iterator[Finding]:
-    """Same index, same seed, another result."""
+    """The same index and seed give another result."""
     if seen.setting.stream or seen.carried.generators or any(reading.changed for reading in seen.good):
-        return  # a generator that the dataset holds is named for itself
+        return  # a generator that the dataset holds is reported by itself
     differing = _differing(seen.readings, seen.again)
     if not differing:
         return
@@ -148,7 +148,7 @@ def _paths_that_differ(seen: Evidence, differing: list[Reading]) -> list[str]:
 
 
 def check_duplicates(seen: Evidence) -> Iterator[Finding]:
-    """A stream whose elements come once for each worker; or would, under torch."""
+    """A stream whose elements come once for each worker, or would with torch."""
     if not seen.setting.stream:
         return
     alone, together = _repeated(seen.readings), _repeated(seen.again)

@@ -1,8 +1,8 @@
-"""Values: not finite, of another shape, type or structure than the others, or larger than they need be.
+"""Values: not finite, of another shape, type or structure than the others, or larger than necessary.
 
 Takes: evidence. Gives: findings "not-finite", "none-samples", "varying-fields", "odd-shapes", "varying-shapes",
 "varying-dtypes", "float64", "float-images".
-Not its job: labels (labels), what collating makes of it (batches).
+Not its job: labels (labels), what collating makes of them (batches).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from feedline.diagnose.doctor.wording import agree, field_name, indices, some
 from feedline.diagnose.findings import NOTE, PROBLEM, WARNING, Finding
 
 RARE = 0.1
-"""The share up to which samples that differ are odd ones out, rather than of varying kind."""
+"""Up to this share, samples that differ are exceptions; above it, the kind varies."""
 LISTED = 20
 SMALLEST = 32
-"""Bytes of a field that is worth a word on its type: four numbers, as in a row of a small table."""
+"""The smallest field in bytes whose type is worth a remark: four numbers, as in a row of a small table."""
 
 
 def check_finite(seen: Evidence) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def check_finite(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_structure(seen: Evidence) -> Iterator[Finding]:
-    """None instead of a sample; fields that some samples have."""
+    """None instead of a sample; fields that only some samples have."""
     good = seen.good
     nothing = [reading for reading in good if len(reading.fields) == 1 and reading.fields[0][:2] == ("", NOTHING)]
     if nothing:
@@ -75,7 +75,7 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
 
 
 def _severity(seen: Evidence) -> str:
-    """Of samples that default collation refuses: is it known to be what the loader does?"""
+    """The severity for samples that default collation refuses: is the loader known to use it?"""
     if seen.setting.collates != "default":
         return NOTE
     return PROBLEM if seen.setting.loader else WARNING
@@ -96,7 +96,7 @@ def check_shapes(seen: Evidence) -> Iterator[Finding]:
         odd = [(reading, field) for reading, field in found if field.shape != usual]
         ranks = {len(shape) for shape in shapes}
         if len(ranks) == 1 and seen.setting.collates != "default":
-            continue  # whoever collates them knows
+            continue  # the user's own collate_fn takes care of them
         if len(odd) <= RARE * len(found) or len(ranks) > 1:
             yield _odd_shapes(seen, path, usual, odd, len(found))
         else:
@@ -144,7 +144,7 @@ def _varying_shapes(seen: Evidence, path: str, found: list[tuple[Reading, Field]
 
 
 def check_dtypes(seen: Evidence) -> Iterator[Finding]:
-    """Fields that are now of this type, now of that."""
+    """Fields whose type differs from sample to sample."""
     for path in seen.paths:
         found = [(reading, field) for reading, field in seen.column_of(path) if field.kind != NOTHING]
         kinds = Counter(_type(field) for _, field in found)
@@ -169,7 +169,7 @@ def _type(field: Field) -> str:
 
 
 def check_float64(seen: Evidence) -> Iterator[Finding]:
-    """Twice the bytes that a model takes."""
+    """Twice the bytes that a model uses."""
     for path in _everywhere(
         seen, lambda field: field.kind == ARRAY and field.dtype == "float64" and field.nbytes >= SMALLEST
     ):
@@ -187,7 +187,7 @@ def check_float64(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_images(seen: Evidence) -> Iterator[Finding]:
-    """Bytes that travel as floats."""
+    """Images of bytes that are sent as floats."""
     for path in _everywhere(seen, lambda field: field.eight_bit):
         field = next(field for _, field in seen.column_of(path))
         yield Finding(
@@ -210,7 +210,7 @@ def _elements(field: Field) -> int:
 
 
 def _everywhere(seen: Evidence, holds: Any) -> Iterator[str]:
-    """Paths of fields for which it holds in all samples."""
+    """Paths of fields for which `holds` is true in all samples."""
     for path in seen.paths:
         found = [field for _, field in seen.column_of(path)]
         if found and all(holds(field) for field in found):

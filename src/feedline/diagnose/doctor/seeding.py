@@ -1,9 +1,9 @@
-"""Notices when the user's code seeds a generator, or makes a seeded one, while it reads a sample.
+"""Notices when user code seeds a generator, or makes a seeded one, while it reads a sample.
 
-Takes: nothing. Gives: `Seeding`, which stands in for the functions and classes people seed with. Runs in worker
+Takes: nothing. Gives: `Seeding`, which replaces the functions and classes that people seed with. Runs in worker
 processes of the doctor, and ends with them.
-Promises: the functions do what they did; what a class makes is its own instance, and `isinstance`, subclassing and its
-attributes are as they were; only calls between `begin` and `take`, in that thread, are noted.
+Promises: the functions work as before; a class still makes its own instances, and `isinstance`, subclassing and its
+attributes work as before; only calls between `begin` and `take`, in that thread, are recorded.
 Not its job: whether that is wrong (randomness). `np.random.Generator(np.random.PCG64(0))` is not noticed.
 """
 
@@ -35,7 +35,7 @@ class Seeding:
         self._replaced: set[str] = set()
 
     def begin(self, module: str) -> None:
-        """Note from now on; `module` is the dataset's, which may have imported a function by its name."""
+        """Record from now on; `module` is the dataset's, which may have imported a function by its name."""
         for home, name in _FUNCTIONS:
             self._replace(home, name, module, self._noting)
         for home, name in _CLASSES:
@@ -45,7 +45,7 @@ class Seeding:
         self._thread = threading.get_ident()
 
     def take(self) -> tuple[tuple[str, str], ...]:
-        """What was noted."""
+        """What was recorded."""
         self._thread = 0
         return tuple(dict.fromkeys(self._noted))
 
@@ -75,7 +75,7 @@ class Seeding:
         return _Class(original, self._noting(name, original))
 
     def _torchs(self, name: str, original: type[Any]) -> Any:
-        """torch's is seeded after it is made."""
+        """torch's generator is seeded after it is made."""
         note = self._note
 
         class Generator(original):  # type: ignore[misc]
@@ -87,7 +87,7 @@ class Seeding:
 
 
 class _Class:
-    """Stands in for a class."""
+    """Replaces a class."""
 
     def __init__(self, original: type[Any], make: Callable[..., Any]) -> None:
         self._original, self._make = original, make

@@ -1,10 +1,10 @@
-"""Time: samples that take long, the line that takes it, collating, and whether threads would help.
+"""Time: samples that take long, the line that takes the time, collating, and whether threads would help.
 
 Takes: evidence. Gives: findings "slow-start", "slow-samples", "slow-reading", "slow-collate", "python-bound",
 "threads-help".
-Promises: a sample is slow only if it was so whenever it was read; what is said about threads does not depend on how
+Promises: a sample is slow only if it was slow each time it was read; what is said about threads does not depend on how
 busy the machine was.
-Not its job: how many workers (tune).
+Not its job: the number of workers (tune).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 from feedline.machine.gil import LEAST_LOOKS, MOST_WANTED, wanted
 
 SLOW, VERY_SLOW = 0.01, 0.05
-"""Seconds a sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
+"""Seconds per sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
 FEW = 8
-"""Samples below which nothing is said of what is usual."""
+"""With fewer samples nothing is said about the usual time."""
 SLOW_START = 3.0
-"""Seconds before a worker's first sample: torch's own lazy imports take a third of one, and three on a busy machine."""
+"""Seconds before a worker's first sample: torch's own lazy imports take 0.3 s, and 3 s on a busy machine."""
 LOOKS = 20
-"""Looks at the code on which a line's share must rest."""
+"""The fewest looks at the code for a statement about a line's share."""
 COLLATE_SHARE, COLLATE_SECONDS = 0.5, 0.001
-"""Of the time for reading and collating; and seconds a sample."""
+"""The share of the time for reading and collating; and seconds per sample."""
 BOUND = 0.75
-"""The share of its time for which reading holds the GIL, from which on it is Python's work: two threads would be a
-third faster than one at most."""
+"""The share of its time that reading holds the GIL, from which on Python is the limit: two threads would be at most a
+third faster than one."""
 
 
 def check_outliers(seen: Evidence) -> Iterator[Finding]:
-    """A few samples that hold up the others."""
+    """A few samples that delay the others."""
     again = {reading.index: reading for reading in seen.reread}
     if len(seen.good) < FEW:
         return
@@ -57,7 +57,7 @@ def check_outliers(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_first(seen: Evidence) -> Iterator[Finding]:
-    """What a worker does before its first sample is there."""
+    """What a worker does before its first sample is ready."""
     if len(seen.good) < FEW or seen.first < max(SLOW_START, OUTLIER * seen.usual):
         return
     yield Finding(
@@ -73,7 +73,7 @@ def check_first(seen: Evidence) -> Iterator[Finding]:
 
 
 def _again(reading: Reading, again: dict[object, Reading], limit: float) -> bool:
-    """Not only the first time, when files are opened and modules imported."""
+    """Was it slow again? The first time, files are opened and modules imported."""
     return reading.index in again and again[reading.index].seconds > limit
 
 
@@ -108,7 +108,7 @@ def _line(lines: list[tuple[CodeLine, float]]) -> str:
 
 
 def check_collate(seen: Evidence) -> Iterator[Finding]:
-    """Work that is done batch by batch."""
+    """Work that is done for each batch."""
     if not seen.collating or not seen.good:
         return
     samples = sum(each.samples for each in seen.collating)
@@ -130,7 +130,7 @@ def check_collate(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_threads(seen: Evidence) -> Iterator[Finding]:
-    """Would threads do, instead of processes?"""
+    """Would threads be enough, instead of processes?"""
     looks = seen.looks
     if looks is None or looks.looked < LEAST_LOOKS:
         return

@@ -1,4 +1,4 @@
-"""Which samples are read, of many.
+"""Which of many samples are read.
 
 Takes: a length. Gives: indices over all of it, the same every time. Not its job: reading them (examine, comparing).
 """
@@ -12,7 +12,7 @@ SEED = 20_241
 
 
 def spread(length: int, most: int) -> list[int]:
-    """Indices over the whole dataset, one at random out of each of `most` equal parts, in a mixed order.
+    """Indices over the whole dataset, one at random from each of `most` equal parts, in mixed order.
 
     >>> sorted(spread(5, 10)), len(set(spread(10_000, 100)))
     ([0, 1, 2, 3, 4], 100)

@@ -1,7 +1,7 @@
 """The dataset's own column of labels, if one of its attributes looks like one.
 
 Takes: a dataset and its length. Gives: a `Column`, or None.
-Promises: runs no code of the user's; looks at attributes of the dataset itself, by their usual names.
+Promises: runs no user code; looks only at attributes of the dataset itself, by their usual names.
 Not its job: labels as `__getitem__` gives them (labels).
 """
 
@@ -18,7 +18,7 @@ from feedline.supervise.walking import plain_attribute
 NAMES = ("labels", "targets", "label", "target", "y", "ys", "classes_of_samples", "_labels", "_targets")
 MOST_CLASSES = 10_000
 LONGEST = 5_000_000
-"""Labels that are counted: half a second for a list of them."""
+"""The most labels counted: a list of that many takes half a second."""
 
 
 def column_of(dataset: Any, length: int | None) -> Column | None:

@@ -1,8 +1,8 @@
-"""What feedline's own supervision has to say of a sample that hung or killed its worker.
+"""What feedline's own supervision reports about a sample that hung or killed its worker.
 
-Takes: bad samples of a loader, and the warnings it gave. Gives: `DeadlySample`s, with the line of the user's code.
-Promises: while the doctor examines, nothing of that reaches the screen.
-Not its job: seeing to it (engine, supervise), judging (failures).
+Takes: bad samples of a loader, and its warnings. Gives: `DeadlySample`s, with the line of user code.
+Promises: during the examination, none of these warnings reach the screen.
+Not its job: the supervision (engine, supervise), judging (failures).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from feedline.messages.outcome import BadSample
 
 @contextlib.contextmanager
 def quietly() -> Iterator[list[str]]:
-    """Warnings and logged deadly_samples are evidence here, and not for the screen."""
+    """Warnings and logged deadly samples are evidence here, and are not shown."""
     log = logging.getLogger("feedline")
     disabled = log.disabled
     said: list[str] = []
@@ -37,7 +37,7 @@ def quietly() -> Iterator[list[str]]:
 
 
 def deadly_sample_of(bad: BadSample) -> DeadlySample:
-    """What happened to the sample: it did not come to an end, or ended its worker.
+    """What happened to the sample: it never ended, or it ended its worker.
 
     >>> deadly_sample_of(BadSample(3, 0, "", "1 worker ended at it; the last was stuck for 2.0 s")).stuck
     True
@@ -46,7 +46,7 @@ def deadly_sample_of(bad: BadSample) -> DeadlySample:
 
 
 def place_in(said: list[str], deadly_sample: DeadlySample) -> CodeLine | None:
-    """Where it stood, as the report of it has it: the innermost line that is not a library's."""
+    """The line where it was, from the warning about it: the innermost line that is not a library's."""
     for text in said:
         if f"{deadly_sample.index}" in text:
             for file, number, function in re.findall(r'File "(.+?)", line (\d+) in (\S+)', text):

@@ -34,7 +34,7 @@ def agree(count: int, one: str, several: str) -> str:
 
 
 def indices(readings: Iterable[Reading]) -> list[Any]:
-    """Theirs."""
+    """The indices of those readings."""
     return [reading.index for reading in readings]
 
 
@@ -57,7 +57,7 @@ def lasting(seconds: float) -> str:
 
 
 def source(line: CodeLine | None) -> str:
-    """A line with its text; "" if it is not known.
+    """A line with its text; "" if it is unknown.
 
     >>> source(None), source(CodeLine("nowhere.py", 7, "f"))
     ('', 'nowhere.py:7 (f)')

@@ -1,1 +1,1 @@
-"""What a machine or container offers, one aspect a file: each check takes a `Plan` and gives findings."""
+"""What a machine or container offers, one aspect per file: each check takes a `Plan` and gives findings."""

@@ -1,7 +1,7 @@
-"""Checks: does the system have the calls that feedline is built on, and are they allowed?
+"""Checks: does the system have the calls that feedline needs, and are they allowed?
 
 Takes: nothing but the calls themselves: each is tried. Gives: one finding per call, or one for all if all work.
-Promises: tells apart what the kernel does not have and what is forbidden; leaves nothing behind.
+Promises: distinguishes calls that the kernel lacks from calls that are forbidden; leaves nothing behind.
 Not its job: whether the whole works (trial).
 """
 
@@ -24,11 +24,11 @@ from feedline.errors import MemoryShortage
 from feedline.machine.cgroups import numbers_of
 
 FILTERED = 2
-"""Seccomp, in /proc/self/status: a filter says which calls are allowed."""
+"""Seccomp, in /proc/self/status: a filter decides which calls are allowed."""
 
 
 class Feature(NamedTuple):
-    """Something the system must be able to do, and what it is to us."""
+    """Something the system must be able to do, and what we need it for."""
 
     name: str
     since: str
@@ -94,7 +94,7 @@ def _seccomp() -> int | None:
 def _shared_memory() -> None:
     segment = Segment()
     try:
-        segment.allocate(1, 0, PAGE)  # far into the file, as a batch is: a limit on file sizes shows
+        segment.allocate(1, 0, PAGE)  # far into the file, as a batch is: so a limit on file sizes is noticed
         view = segment.map(1, PAGE).view(0, PAGE)
         view[:8] = b"feedline"
         if bytes(segment.map(1, PAGE).view(0, 8)) != b"feedline":
@@ -117,13 +117,13 @@ def _giving_back() -> None:
 def _watching_processes() -> None:
     own = os.pidfd_open(os.getpid())
     try:
-        signal.pidfd_send_signal(own, 0)  # signal 0 is none: only the permission is checked
+        signal.pidfd_send_signal(own, 0)  # signal 0 sends nothing: only the permission is checked
     finally:
         os.close(own)
 
 
 def _noticing_a_parents_end() -> None:
-    # What a worker does (supervise/lifeline), without the signal: nobody leaves while it is asked for.
+    # As a worker does it (supervise/lifeline), but without the signal: no process must end during the check.
     reading, writing = os.pipe()
     opened = [reading, writing]
     try:

@@ -1,4 +1,4 @@
-"""Checks: is there memory for the batches? Is shared memory to be had, and how much for those who need /dev/shm?
+"""Checks: is there memory for the batches? Is shared memory available, and how much for code that needs /dev/shm?
 
 Takes: a plan. Gives: findings "memory-limit", "address-space" (only if limited) and "shared-memory".
 Not its job: reading the limits (arena/limits); whether feedline's own segment can be made (kernel).
@@ -18,13 +18,13 @@ from feedline.diagnose.preflight_checks.remedies import SHARED_MEMORY, more_memo
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 
 DOCKERS_SHM = 64 << 20
-"""The size of /dev/shm in a container that nobody asked more for."""
+"""The default size of /dev/shm in a container."""
 TIGHT = 1 << 30
-"""A /dev/shm below this holds a few batches of torch's: 64×3×224×224 float32 is 38 MB, and 2 × 8 are made ahead."""
+"""A smaller /dev/shm holds few batches of torch's loader: 64×3×224×224 float32 is 38 MB, and 2 × 8 are made ahead."""
 
 
 def check_memory(plan: WorkerPlan) -> Iterator[Finding]:
-    """What is free of the tightest limit, against what the batches of the plan take."""
+    """What is free under the tightest limit, compared with the memory of the plan's batches."""
     left = room()
     if left is None:
         yield Finding("memory-limit", NOTE, "Memory: no limit could be read (is /proc mounted?)")
@@ -42,7 +42,7 @@ def _judged(
     left: Room, reserve: int, wanted: int | None, title: str, evidence: dict[str, object]
 ) -> tuple[str, str, dict[str, object], str, str, str]:
     spare = left.free - reserve
-    at_least = max(left.limit - spare + 2 * (wanted or 0), left.limit + 1)  # after which all would be well
+    at_least = max(left.limit - spare + 2 * (wanted or 0), left.limit + 1)  # a limit with which all would be well
     where = "free memory on the machine" if left.which == MACHINE else "raise the container's limit"
     code = "" if left.which == MACHINE else more_memory(at_least)
     if spare <= 0:
@@ -61,7 +61,7 @@ def _judged(
 
 
 def check_address_space(plan: WorkerPlan) -> Iterator[Finding]:
-    """`ulimit -v`, which nobody expects; only said if it is there."""
+    """`ulimit -v`, which nobody expects; reported only if it is set."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
         return
@@ -114,14 +114,14 @@ def check_shared_memory(plan: WorkerPlan) -> Iterator[Finding]:
 
 def _locks_can_be_made() -> bool:
     try:
-        multiprocessing.get_context("fork").Lock()  # under fork its name is gone at once
+        multiprocessing.get_context("fork").Lock()  # with fork, its name is removed at once
     except (OSError, ImportError, ValueError):
         return False
     return True
 
 
 def size(count: int) -> str:
-    """Bytes in words.
+    """A number of bytes in words.
 
     >>> size(64 << 20), size(5 << 30), size(900)
     ('64 MiB', '5.0 GiB', '900 bytes')

@@ -17,14 +17,14 @@ from feedline.diagnose.preflight_checks.remedies import OPEN_FILES, TEMPORARY_FI
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 
 PER_WORKER, PER_LOADER = 6, 12
-"""Descriptors. Seen: 3 a worker and 9 besides for a map-style dataset, 6 and 4 for a stream. Held to be enough by
-tests/diagnose/test_preflight.py."""
+"""Descriptors. Measured: 3 per worker and 9 more for a map-style dataset, 6 and 4 for a stream.
+tests/diagnose/test_preflight.py checks that these are enough."""
 COMMON = 1024
 """The soft limit of most systems."""
 
 
 def check_open_files(plan: WorkerPlan) -> Iterator[Finding]:
-    """`ulimit -n`, against what the plan's workers take."""
+    """`ulimit -n`, compared with what the plan's workers need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_now = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     wanted = PER_LOADER + PER_WORKER * plan.num_workers
@@ -51,14 +51,14 @@ def _count(limit: int) -> str:
 
 
 def check_temporary_files(plan: WorkerPlan) -> Iterator[Finding]:
-    """Workers that are not forked meet their parent at a socket in a temporary folder: make one like it."""
+    """Workers that are not forked connect to their parent by a socket in a temporary folder: make a similar one."""
     try:
         folder = tempfile.gettempdir()
     except FileNotFoundError as error:
         yield _without_temporary_files(str(error), {"folder": None})
         return
     try:
-        made = tempfile.mkdtemp(prefix="pymp-", dir=folder)  # named as multiprocessing names it
+        made = tempfile.mkdtemp(prefix="pymp-", dir=folder)  # the prefix that multiprocessing uses
     except OSError as error:
         yield _without_temporary_files(f"{folder}: {error.strerror}", {"folder": folder})
         return

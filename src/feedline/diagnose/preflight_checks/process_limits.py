@@ -1,7 +1,7 @@
 """Checks: may the workers be started, how are they started, and is it safe to fork this process now?
 
 Takes: a plan. Gives: findings "process-limit", "start-methods" and "fork-hazards".
-Promises: imports nothing that is not imported, and initialises nothing: it looks at what is there.
+Promises: imports and initialises nothing: it only looks at what is already there.
 Not its job: what a dataset carries into a fork (workers/carried, and the doctor).
 """
 
@@ -23,7 +23,7 @@ from feedline.supervise import watchdog
 HELPERS = 2
 """Processes besides the workers: multiprocessing's resource tracker, and the server that workers are forked from."""
 THREADS_OF_A_LIBRARY = 32
-"""What a process with torch and OpenBLAS may start besides; each counts as a process here."""
+"""Threads that a process with torch and OpenBLAS may start; each counts as a process here."""
 KNOWN_HAZARDS = {
     "jax": "JAX runs threads of its own and says itself that a fork may deadlock.",
     "tensorflow": "TensorFlow's runtime does not work in a forked process.",
@@ -33,7 +33,7 @@ KNOWN_HAZARDS = {
 
 
 def check_process_limit(plan: WorkerPlan) -> Iterator[Finding]:
-    """The pids cgroup and `ulimit -u`, against the plan's workers."""
+    """The pids cgroup and `ulimit -u`, compared with the plan's workers."""
     wanted = plan.num_workers + HELPERS
     of_cgroup, of_user = _left_in_cgroup(), _left_to_user()
     left = min((count for count in (of_cgroup, of_user) if count is not None), default=None)
@@ -57,7 +57,7 @@ def check_process_limit(plan: WorkerPlan) -> Iterator[Finding]:
 def _left_in_cgroup(proc: str = "/proc") -> int | None:
     left = []
     for path, _ in folders("pids", proc):
-        most, now = number_of(f"{path}/pids.max"), number_of(f"{path}/pids.current")  # "max" is none
+        most, now = number_of(f"{path}/pids.max"), number_of(f"{path}/pids.current")  # "max" means no limit
         if most is not None and now is not None:
             left.append(max(0, most - now))
     return min(left, default=None)
@@ -65,13 +65,13 @@ def _left_in_cgroup(proc: str = "/proc") -> int | None:
 
 def _left_to_user() -> int | None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft == resource.RLIM_INFINITY or os.geteuid() == 0:  # root is asked for no account
+    if soft == resource.RLIM_INFINITY or os.geteuid() == 0:  # the limit does not apply to root
         return None
     return max(0, soft - _threads_of_user(os.getuid()))
 
 
 def _threads_of_user(uid: int) -> int:
-    """Of those that can be seen: other containers' count for the kernel, but not here."""
+    """The threads that are visible here: the kernel also counts those in other containers."""
     total = 0
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -82,7 +82,7 @@ def _threads_of_user(uid: int) -> int:
 
 
 def check_start_methods(plan: WorkerPlan) -> Iterator[Finding]:
-    """How worker processes can be started here, and how they will be if nobody says."""
+    """How worker processes can be started here, and how they are started by default."""
     methods = multiprocessing.get_all_start_methods()
     default = start_method()
     chosen = multiprocessing.get_start_method(allow_none=True) is not None
@@ -93,14 +93,14 @@ def check_start_methods(plan: WorkerPlan) -> Iterator[Finding]:
 
 
 def start_method() -> str:
-    """What multiprocessing will use. Asking it outright would settle the matter for the whole program."""
+    """The method that multiprocessing will use. Its own function would fix the method for the whole program."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def check_fork_hazards(plan: WorkerPlan) -> Iterator[Finding]:
-    """What in this process would not survive a fork."""
+    """Things in this process that would not survive a fork."""
     others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
-    threads = [thread.name for thread in others if thread.name != watchdog.NAME]  # which makes way for forks
+    threads = [thread.name for thread in others if thread.name != watchdog.NAME]  # the watchdog stops during forks
     libraries = [name for name in KNOWN_HAZARDS if name in sys.modules]
     cuda = _cuda_is_initialised()
     evidence = {"threads": threads, "libraries": libraries, "cuda_initialised": cuda, "default": start_method()}

@@ -1,4 +1,4 @@
-"""Checks: is the CPU limit known to those who count CPUs? Do threads times workers fit into it?
+"""Checks: do programs that count CPUs see the CPU limit? Are there enough CPUs for threads times workers?
 
 Takes: a plan. Gives: findings "cpu-limit" and "threads". Not its job: counting (cpus).
 """
@@ -18,7 +18,7 @@ from feedline.workers.one_thread import VARIABLES
 
 
 def check_cpus(plan: WorkerPlan) -> Iterator[Finding]:
-    """The CPUs that can be used, against the host's and the plan's workers."""
+    """The usable CPUs, compared with the host's and with the plan's workers."""
     cpus = plan.cpus
     severity, explanation, remedy, code = OK, "", "", ""
     if plan.given and plan.num_workers > math.ceil(cpus.usable):
@@ -71,13 +71,13 @@ def _evidence(cpus: Cpus) -> dict[str, object]:
 
 
 def _throttling(cpus: Cpus) -> str:
-    if not cpus.throttled or cpus.throttled < 0.01:  # one in a hundred: nobody notices
+    if not cpus.throttled or cpus.throttled < 0.01:  # below one in a hundred nobody notices
         return ""
     return f" So far the quota was used up, and all stood still, in {cpus.throttled:.0%} of the periods."
 
 
 def check_threads(plan: WorkerPlan) -> Iterator[Finding]:
-    """The threads that linear algebra starts, in the main process and in each worker, against the CPUs."""
+    """The threads of linear algebra, in the main process and in each worker, compared with the CPUs."""
     cpus, most = plan.cpus, plan.cpus.workers
     told = {name: count for name in VARIABLES if (count := _told(name)) is not None}
     per_worker = max(told.values(), default=1)
@@ -116,7 +116,7 @@ def check_threads(plan: WorkerPlan) -> Iterator[Finding]:
 
 
 def _told(name: str) -> int | None:
-    first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP takes a list, one for each level
+    first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP accepts a list, one number for each level
     return int(first) if first.isdecimal() and int(first) else None
 
 

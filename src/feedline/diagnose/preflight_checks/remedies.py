@@ -1,4 +1,4 @@
-"""The flags that lift a limit, for Docker, Compose and Kubernetes: lines to paste.
+"""The flags that raise a limit, for Docker, Compose and Kubernetes: lines to paste.
 
 Gives: text. Promises: docs/preflight.md shows the same flags in whole files.
 Not its job: when one is needed.

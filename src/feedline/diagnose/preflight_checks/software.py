@@ -1,7 +1,7 @@
 """Checks: Python, the packages feedline needs, torch and its GPUs.
 
 Takes: what is installed, from its metadata: torch is not imported. Gives: findings "python", "packages", "torch", and
-"cuda" if asked. Promises: nothing is initialised in this process; CUDA is asked for in a process of its own.
+"cuda" if requested. Promises: nothing is initialised in this process; CUDA is queried in a separate process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from feedline.machine.cgroups import text_of
 TRIED_TORCH = (2, 13)
 """The torch that feedline.torch is tested with (pyproject.toml)."""
 ASKING_SECONDS = 120
-"""For `import torch` and a look at the GPUs: 12 s on 2 busy cores, more from a network disk."""
+"""Seconds for `import torch` and a look at the GPUs: 12 s on 2 busy cores, more from a network disk."""
 
 
 def check_python(plan: WorkerPlan) -> Iterator[Finding]:
-    """The interpreter: its version, and whether threads can run at once."""
+    """The interpreter: its version, and whether threads can run in parallel."""
     version = platform.python_version()
     built = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -69,7 +69,7 @@ def check_packages(plan: WorkerPlan) -> Iterator[Finding]:
 
 
 def version_of(name: str) -> str | None:
-    """Of an installed package; None if there is none."""
+    """The version of an installed package; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -77,7 +77,7 @@ def version_of(name: str) -> str | None:
 
 
 def check_torch(plan: WorkerPlan) -> Iterator[Finding]:
-    """torch's version, what it was built for, and whether there are GPUs to see; without importing it."""
+    """torch's version, what it was built for, and whether GPUs are visible; without importing it."""
     version, devices = version_of("torch"), _gpu_devices()
     evidence: dict[str, object] = {"version": version, "gpu_devices": devices}
     if version is None:
@@ -129,7 +129,7 @@ def _built_for() -> str:
 
 
 def check_cuda(plan: WorkerPlan) -> Iterator[Finding]:
-    """Ask torch itself, in a process of its own: CUDA that is initialised here would be a hazard to every fork."""
+    """Ask torch itself, in a separate process: CUDA initialised here would make every fork unsafe."""
     code = "import torch; print(torch.cuda.device_count(), torch.cuda.is_available())"
     try:
         done = subprocess.run(

@@ -1,7 +1,8 @@
 """Check: does loading with a worker process really work here?
 
-Takes: a plan, for nothing: one worker is enough. Gives: the finding "trial".
-Promises: all happens in a process of its own, which is ended after `SECONDS`; whatever happens to it, this one goes on.
+Takes: a plan, which is not used: one worker is enough. Gives: the finding "trial".
+Promises: everything happens in a separate process, which is ended after `SECONDS`; whatever happens to it, this process
+continues.
 Not its job: speed.
 """
 
@@ -19,7 +20,7 @@ from feedline.diagnose.preflight_checks.process_limits import start_method
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 
 SECONDS = 60
-"""It takes 0.3 s; 60 on a machine that has much else to do."""
+"""The limit: a trial takes 0.3 s, but longer on a very busy machine."""
 
 SCRIPT = """
 import sys
@@ -58,8 +59,8 @@ def check_by_trial(plan: WorkerPlan) -> Iterator[Finding]:
 
 
 def _run(method: str) -> tuple[int | None, str]:
-    """The exit code (None: it had to be ended) and what was said."""
-    # As here: feedline may have been found through a changed sys.path.
+    """The exit code (None: it had to be ended) and its output."""
+    # The same path as here: feedline may have been found through a changed sys.path.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         trial = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Checks: in what kind of container are we, and do its clocks run?
+"""Checks: what kind of container is this, and do its clocks work?
 
 Takes: files that runtimes leave. Gives: findings "runtime" and "clock". Promises: a guess is called one.
 """
@@ -16,14 +16,14 @@ from feedline.machine.cgroups import text_of
 from feedline.messages.progress import clock
 
 GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
-"""What gVisor answers in /proc/version, whatever its own version and whenever it was made."""
+"""What gVisor has in /proc/version, in every version."""
 SLOW_READ = 1000
-"""Nanoseconds. A reading takes 66 where the processor's own counter can be used (measured), and more than a system call
-where the kernel must be asked; a worker reads the clock twice a sample."""
+"""Nanoseconds. Reading the clock takes 66 if the processor's own counter can be used (measured), and more than a system
+call if the kernel must be asked; a worker reads the clock twice per sample."""
 
 
 def check_runtime(plan: WorkerPlan) -> Iterator[Finding]:
-    """Docker, Podman, Kubernetes, gVisor, WSL: what can be told from inside."""
+    """Docker, Podman, Kubernetes, gVisor, WSL: what can be recognised from inside."""
     version = text_of("/proc/version")
     found = [name for name, is_it in _signs(version).items() if is_it]
     evidence = {"signs": found, "kernel": platform.release(), "machine": platform.machine()}
@@ -55,7 +55,7 @@ def _signs(version: str) -> dict[str, bool]:
 
 
 def check_clock(plan: WorkerPlan) -> Iterator[Finding]:
-    """The clock of the watch over workers, and the date, which object stores check."""
+    """The clock that supervision uses, and the date, which object stores check."""
     cost, source = _cost_of_reading(), _source()
     evidence = {"source": source, "nanoseconds_per_reading": cost, "date": time.strftime("%Y-%m-%d %H:%M:%S")}
     written = os.stat(__file__).st_mtime
@@ -88,6 +88,6 @@ def _source() -> str:
 
 
 def _cost_of_reading() -> int:
-    """The least of many: another process may have had the CPU meanwhile."""
+    """The minimum of many readings: another process may have used the CPU in between."""
     readings = [clock() for _ in range(2000)]
     return min(later - earlier for earlier, later in zip(readings, readings[20:], strict=False)) // 20

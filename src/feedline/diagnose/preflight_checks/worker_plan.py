@@ -1,6 +1,6 @@
-"""The loading that the machine is to be checked against.
+"""The planned loading that the machine is checked against.
 
-Takes: what the user means to do, and the CPUs there are. Gives: `WorkerPlan`, and what follows from it in bytes.
+Takes: the user's plan, and the CPUs. Gives: `WorkerPlan`, and its memory in bytes.
 Not its job: checking it against anything.
 """
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from feedline.machine.cpus import Cpus
 
 HELD = 2
-"""Batches that a loop has in hand: the one it works on, and the one before until the name is bound anew."""
+"""Batches that a loop holds: the current one, and the one before until its name is assigned again."""
 GENEROSITY = 5 / 4
-"""A slot that grows does so by a quarter at least (arena/slots), and a worker's slot grows after its first task."""
+"""A slot grows by at least a quarter (arena/slots), and a worker's slot grows after its first task."""
 
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """How many workers, how far ahead, how large a batch.
+    """The number of workers, of batches made ahead, and the size of a batch.
 
     >>> plan = WorkerPlan(Cpus(host=8, allowed=8), num_workers=2, prefetch_factor=2, batch_bytes=1000)
     >>> plan.bytes_of_batches  # 2 × 2 ahead and 2 in the loop's hands
@@ -29,15 +29,15 @@ class WorkerPlan:
     num_workers: int
     """Given, or one for each usable CPU."""
     given: bool = True
-    """Did the user say how many workers?"""
+    """Did the user give the number of workers?"""
     prefetch_factor: int = 2
     batch_bytes: int | None = None
 
     @property
     def bytes_of_batches(self) -> int | None:
-        """Shared memory that batches take at once, as tests/diagnose/test_preflight.py sees it. None if not known.
+        """Shared memory of all batches at a time, as measured in tests/diagnose/test_preflight.py. None if unknown.
 
-        For a moment, batches that several workers make together take up to twice that; if it is not there, one does.
+        A batch made by several workers takes up to twice that for a moment; without room, one worker makes it.
         """
         if self.batch_bytes is None:
             return None

@@ -1,7 +1,7 @@
-"""What processes have spent so far, by the system's own books.
+"""What processes have used so far, from the system's accounting.
 
-Takes: process numbers. Gives: `Account`: CPU time, time in the queue for a CPU, bytes from storage.
-Promises: never an exception: a process that has ended, or a file that cannot be read, counts nothing.
+Takes: process numbers. Gives: `Account`: CPU time, time spent waiting for a CPU, bytes read from storage.
+Promises: never an exception: a process that has ended, or a file that cannot be read, counts as nothing.
 Not its job: what follows from it (trial, verdict).
 """
 
@@ -21,17 +21,17 @@ class Account(NamedTuple):
 
     cpu: float = 0.0
     queued: float = 0.0
-    """Seconds in which a thread could have run, but had to wait for a CPU."""
+    """Seconds in which a thread was ready to run, but had to wait for a CPU."""
     read: int = 0
 
     def minus(self, before: Account) -> Account:
-        """Since then; a thread that has ended takes its sum with it, which must not count as less than nothing."""
+        """Usage since `before`; never negative: when a thread ends, its part of the sum disappears."""
         cpu, queued = max(0.0, self.cpu - before.cpu), max(0.0, self.queued - before.queued)
         return Account(cpu, queued, max(0, self.read - before.read))
 
 
 def account_of(pids: Iterable[int], proc: str = "/proc") -> Account:
-    """Of these processes, now.
+    """The usage of these processes up to now.
 
     >>> account_of([os.getpid()]).cpu > 0
     True

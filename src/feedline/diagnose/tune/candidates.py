@@ -1,7 +1,7 @@
-"""Which settings there are, and what each costs the user.
+"""The possible settings, and what each costs the user.
 
-Takes: what the machine offers, what the user asks for, what the first trials showed. Gives: the most workers worth
-trying; whether a setting fits; the order from small to large.
+Takes: what the machine offers, what the user requests, what the first trials showed. Gives: the largest number of
+workers worth trying; whether a setting fits; the order from small to large.
 Promises: pure. Not its job: in which order they are tried (search), reading the machine's limits (tuner).
 """
 
@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from feedline.diagnose.tune.trial import USUAL_PREFETCH, Trial, TrialSetting
 
 MOST = 32
-"""Workers, whatever they wait for: beyond that a loader in one process is rarely what should grow. (max_workers says
-otherwise.)"""
+"""The most workers, whatever they wait for: with more, a loader in one process is rarely the right place to grow.
+(max_workers overrides it.)"""
 COMPUTES = 0.5
-"""Share of a worker's time on a CPU from which on the dataset is said to compute, and not to wait."""
+"""From this share of a worker's time on a CPU, the dataset is said to compute, and not to wait."""
 SPARE = 2
-"""Workers above the number of CPUs that are tried for a dataset that computes: some wait for their next task."""
+"""How many more workers than CPUs are tried for a dataset that computes: some wait for their next task."""
 SHARE_OF_MEMORY = 0.5
-"""Of the free memory that a setting may take: the dataset and the training need some, too."""
+"""The share of the free memory that a setting may use: the dataset and the training need some, too."""
 COUNTS = 0.1
-"""Share of waiting without workers below which its CPU time says nothing."""
+"""Below this share of waiting without workers, its CPU time says nothing."""
 SEVERAL = 1.3
-"""CPUs busy at once without workers, from which on a library is said to compute in several threads."""
+"""From this many busy CPUs without workers, a library is said to compute in several threads."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a setting must keep to."""
+    """The limits of a setting."""
 
     cpus: float
     memory: int | None = None
@@ -41,10 +41,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class TrialFacts:
-    """What one worker and none have shown."""
+    """What the trials with one worker and with none have shown."""
 
     work: float = 0.0
-    """Seconds of a worker for one batch."""
+    """Seconds that a worker needs for one batch."""
     cpu_share: float = 1.0
     threaded: bool = False
     """Does a library compute in several threads, if it may?"""
@@ -55,7 +55,7 @@ class TrialFacts:
 
     @property
     def computes(self) -> bool:
-        """Or does it wait, for a disk or a network?"""
+        """Does it compute, or does it wait for a disk or a network?"""
         return self.cpu_share >= COMPUTES
 
 
@@ -63,8 +63,8 @@ def facts_of(one: Trial, none: Trial | None) -> TrialFacts:
     """From a trial with one worker and one without."""
     spent = one.spending
     ahead = one.setting.workers * one.setting.prefetch * one.batch_bytes
-    # Without workers all that loading computes, it computes while it is waited for; if that is hardly ever, the loop's
-    # own work would be taken for it.
+    # Without workers, loading computes only while the loop waits for it; if the loop hardly ever waits, the loop's own
+    # work would be taken for loading.
     threaded = none is not None and none.waiting_share >= COUNTS and none.spending.cpu >= SEVERAL * none.waited > 0
     process = one.setting.kind == "process"
     memory = max(0, one.memory - ahead) if process else 0
@@ -72,7 +72,7 @@ def facts_of(one: Trial, none: Trial | None) -> TrialFacts:
 
 
 def most_workers(bounds: Bounds, facts: TrialFacts, kind: str) -> int:
-    """More would not help, or not fit.
+    """The largest number of workers: more would not help, or not fit.
 
     >>> most_workers(Bounds(cpus=4), TrialFacts(cpu_share=1.0), "process")
     6
@@ -96,17 +96,17 @@ def fits(setting: TrialSetting, bounds: Bounds, facts: TrialFacts) -> bool:
 
 
 def memory_of(setting: TrialSetting, facts: TrialFacts) -> int:
-    """Bytes that it will take, about."""
+    """The bytes that it will use, about."""
     own = facts.worker_memory if setting.kind == "process" else 0
     return setting.workers * (own + setting.prefetch * facts.batch_bytes)
 
 
 def cost(setting: TrialSetting, computes: bool) -> tuple[int, int, int, int]:
-    """To compare settings by: fewest processes or threads, then least memory.
+    """The sort key of settings: fewest processes or threads, then least memory.
 
-    A thread takes less memory than a process, and one process of two threads less than two processes. But a thread that
-    computes competes with the training loop for Python's interpreter, which a consumer that merely waits does not
-    show: then a process goes first.
+    A thread takes less memory than a process, and one process with two threads less than two processes. But a thread
+    that computes competes with the training loop for Python's interpreter, and a consumer that only waits does not show
+    that: then a process comes first.
 
     >>> settings = TrialSetting(2), TrialSetting(2, "thread"), TrialSetting(3)
     >>> sorted(settings, key=lambda setting: cost(setting, computes=True)) == list(settings)
@@ -118,7 +118,7 @@ def cost(setting: TrialSetting, computes: bool) -> tuple[int, int, int, int]:
 
 
 def grid(bounds: Bounds, facts: TrialFacts, prefetches: tuple[int, ...] = (USUAL_PREFETCH,)) -> list[TrialSetting]:
-    """All settings of one thread per worker, from small to large: for whoever has the time (benchmarks/tuning.py)."""
+    """All settings with one thread per worker, from small to large: for an exhaustive search (benchmarks/tuning.py)."""
     found = [TrialSetting(0, bounds.kinds[0])]
     for kind in bounds.kinds:
         counts = range(1, most_workers(bounds, facts, kind) + 1)

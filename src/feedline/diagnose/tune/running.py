@@ -1,10 +1,10 @@
 """One setting, measured: a loader with real workers, and a consumer that takes a step for every batch.
 
 Takes: a subject, a setting, a step. Gives: a `Trial`.
-Promises: starting the workers and the first batches of each are left out; several short windows are taken until they
-agree or the time is up, but one at least; a small dataset is read epoch after epoch by the same workers. What hangs
-ends with an error that names it. A setting for which there is no memory, or whose data cannot travel, is a trial that
-failed, and so is a kind of workers that cannot read what another can; any other sample that fails is an error.
+Promises: starting the workers and the first batches of each are left out; short windows are measured until they agree
+or the time is over, but at least one; a small dataset is read epoch after epoch by the same workers. If something
+hangs, it ends with an error that names it. A setting without enough memory, or whose data cannot be sent, is a failed
+trial, and so is a kind of workers that cannot read what another can; any other sample that fails is an error.
 Not its job: which settings (search).
 """
 
@@ -30,12 +30,12 @@ from feedline.observe.stats import EpochStats, Stats
 from feedline.supervise import watchdog
 
 WINDOW = 0.2
-"""Seconds of a window: long against one moment's noise, and three of them are a trial."""
+"""Seconds of a window: long compared with momentary noise, and three of them are a trial."""
 WINDOWS = 3
 AGREE = 0.03
-"""A spread of the windows below which more of them are not needed; half of what a choice tolerates (choice.LITTLE)."""
+"""If the windows spread less than this, no more are needed; half of what a choice tolerates (choice.LITTLE)."""
 PATIENCE = 10.0
-"""Seconds that a batch may take in any case, once others have come."""
+"""Seconds that a batch may always take, after others have come."""
 NOTHING = "the dataset gives no batches: it is empty, or drop_last leaves none"
 ONCE = "the dataset gives its batches only once, and then an empty epoch: let each __iter__ begin anew"
 _BLOCK = bytes(1 << 16)
@@ -44,7 +44,7 @@ clock = time.perf_counter
 
 
 def wait_for(step: float) -> Callable[[], float]:
-    """A step as a GPU's: the main thread waits for it and burns no CPU. Gives the CPU seconds it took: none."""
+    """A step like a GPU's: the main thread waits for it without using CPU. Returns the CPU seconds it used: none."""
 
     def wait() -> float:
         time.sleep(step)
@@ -54,19 +54,19 @@ def wait_for(step: float) -> Callable[[], float]:
 
 
 def compute_for(step: float) -> Callable[[], float]:
-    """A step on a CPU: it has one to itself, without holding Python's lock."""
+    """A step on a CPU: it uses one CPU, without holding Python's lock."""
 
     def compute() -> float:
         began, until = time.thread_time(), clock() + step
         while clock() < until:
-            hashlib.blake2b(_BLOCK).digest()  # releases the lock for so large a block
+            hashlib.blake2b(_BLOCK).digest()  # releases the lock for a block this large
         return time.thread_time() - began
 
     return compute
 
 
 class Runner:
-    """Measures settings of one subject, one after the other, until a moment."""
+    """Measures settings of one subject, one after the other, until a given time."""
 
     def __init__(self, subject: TuneSubject, step: float, busy_step: bool, until: float) -> None:
         self._subject = subject
@@ -80,7 +80,7 @@ class Runner:
         """Kinds of workers that have given batches."""
 
     def measure(self, setting: TrialSetting, seconds: float) -> Trial:
-        """In about so many seconds after the first batch, or more if one window takes longer."""
+        """Measure for about that many seconds after the first batch, or more if one window takes longer."""
         self._count += 1
         patience = self._patience()
         try:
@@ -93,7 +93,7 @@ class Runner:
         except (MemoryShortage, ShippingError) as error:
             return Trial(setting, self._step, failed=_first_line(error))
         except WorkerTimeout as error:
-            if setting.threads > 1:  # a forked worker may not use OpenMP's threads if its parent has done so: it hangs
+            if setting.threads > 1:  # a forked worker hangs if it uses OpenMP's threads after its parent has
                 return Trial(setting, self._step, failed="it hung: try multiprocessing_context='spawn'")
             if self._longest and patience < min(PATIENCE, 20 * self._longest):
                 return Trial(setting, self._step, failed="the time was up before its first batch")
@@ -105,13 +105,13 @@ class Runner:
             return self._only_so(setting, error, words)
 
     def _only_so(self, setting: TrialSetting, error: Exception, words: str) -> Trial:
-        """A dataset may be one that threads cannot read, or processes (SQLite's connections, say): the others can."""
+        """Some datasets cannot be read by threads, or not by processes (SQLite's connections, say): the others can."""
         if self._working and setting.kind not in self._working:
             return Trial(setting, self._step, failed=_placed(error))
         raise FeedlineError(words) from error
 
     def _patience(self) -> float:
-        """How long a batch is waited for: all the time there is, until it is known how long one takes."""
+        """How long to wait for a batch: all the remaining time, until it is known how long one takes."""
         left = max(0.1, self._until - clock())
         return min(left, max(PATIENCE, 20 * self._longest)) if self._longest else left
 
@@ -136,7 +136,7 @@ class Runner:
             windows.append(window)
         accounts, lasted, after = books.since(burned), clock() - since, loader.stats()
         spent = Spending(seconds=lasted, **accounts, **_flow(before.total, after.total))
-        if not windows:  # slower than all the time there is: what there was, its start included
+        if not windows:  # slower than all the time given: count everything, including the start
             windows = [TrialWindow(count, since - began - (count - 1) * self._step)]
             spent = Spending(seconds=since - began, **_flow(EpochStats(), after.total))
         bytes_ = after.total.bytes // max(1, after.total.batches)
@@ -146,7 +146,7 @@ class Runner:
         return Trial(setting, self._step, tuple(windows), spent, memory, first, bytes_)
 
     def _window(self, batches: Iterator[Any], setting: TrialSetting) -> tuple[TrialWindow | None, float]:
-        """As many batches as workers at least: they come in bursts. None if the time is up before."""
+        """Measure at least as many batches as workers: they come in bursts. None if the time ends before."""
         count, waited, burned, until = 0, 0.0, 0.0, clock() + WINDOW
         least = max(2, setting.workers)
         held = None
@@ -170,7 +170,7 @@ class Runner:
 
 
 def _endless(loader: Any, wind: Callable[[bool], None]) -> Iterator[Any]:
-    """Epoch after epoch. While a batch is waited for, an alarm is wound up."""
+    """Epoch after epoch. An alarm runs while a batch is waited for."""
     given = 0
     while True:
         before = given
@@ -184,14 +184,14 @@ def _endless(loader: Any, wind: Callable[[bool], None]) -> Iterator[Any]:
 
 
 class _Books:
-    """What the main process and the workers spend from now on."""
+    """What the main process and the workers use from now on."""
 
     def __init__(self, stats: Stats) -> None:
         self._workers = [worker.pid for worker in stats.workers]
         self._before = self._now()
 
     def since(self, burned: float) -> dict[str, Any]:
-        """By the names of `Spending`, without what the step itself burned."""
+        """What was used, by the names of `Spending`, without what the step itself used."""
         main, workers = (now.minus(then) for now, then in zip(self._now(), self._before, strict=True))
         main = main._replace(cpu=max(0.0, main.cpu - burned))
         working = workers if self._workers else main
@@ -210,7 +210,7 @@ def _flow(before: EpochStats, after: EpochStats) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What is wrong with the data is the doctor's to say, once, and not every trial's."""
+    """No warnings: what is wrong with the data is for the doctor to say, once, and not for every trial."""
     log = logging.getLogger("feedline")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -227,7 +227,7 @@ def _nothing(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _threads_joined(until: float) -> Iterator[None]:
-    """A thread in the middle of a batch is left behind by its loader; it would slow down the next trial."""
+    """Wait for threads that a loader left in the middle of a batch: they would slow down the next trial."""
     before = set(threading.enumerate())
     yield
     watchdog.rest()
@@ -237,9 +237,9 @@ def _threads_joined(until: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[Callable[[bool], None]]:
-    """Without workers nobody watches; so a signal does, where there can be one: in the main thread.
+    """Without workers nothing else limits the time, so a signal does, if this is the main thread.
 
-    Gives a function that winds it up anew, for the next batch, or stops it.
+    Gives a function that restarts the alarm for the next batch, or stops it.
     """
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield lambda on: None
@@ -265,7 +265,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _placed(error: Exception) -> str:
-    """With the sample it was raised by."""
+    """The error, with the sample that raised it."""
     notes = [note.removeprefix("feedline: ") for note in getattr(error, "__notes__", ())]
     return _first_line(error) + (f" ({'; '.join(notes)})" if notes else "")
 

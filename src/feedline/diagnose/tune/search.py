@@ -1,15 +1,15 @@
-"""Which settings are tried, in which order, within a time.
+"""Which settings are tried, in which order, within a time limit.
 
 Takes: a way to measure a setting, bounds, the step. Gives: trials.
-Promises: no trial is begun when the time is up, none is given more than what is left; no setting that does not fit.
-If speed grows with workers up to a limit, and the time suffices, what `choice.chosen` picks from the trials is the
-smallest setting that is fast enough (tests/diagnose/test_tune_search.py: on simulated machines, with noise).
+Promises: no trial begins when the time is over, and none gets more than what is left; no setting that does not fit.
+If speed grows with workers up to a limit, and there is enough time, `choice.chosen` picks the smallest setting that is
+fast enough (tests/diagnose/test_tune_search.py: on simulated machines, with noise).
 Not its job: measuring (running), the choice (choice), words (verdict).
 
 One worker and none come first: they show what a batch costs, and whether the dataset computes or waits. Settings that
-cannot be enough by that are not tried. Then each kind of workers climbs, doubling, until it is enough or nothing is
-gained; what lies between the last that was too slow and the first that was not is halved. Then batches ahead, threads
-per worker, and the finalists once more in turns.
+cannot be enough after that are not tried. Then each kind of workers is doubled until it is enough or gains nothing;
+the range between the last that was too slow and the first that was not is halved. Then come more batches ahead, more
+threads per worker, and the finalists once more in turns.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from feedline.diagnose.tune.choice import chosen, enough, keeps_up
 from feedline.diagnose.tune.trial import Trial, TrialSetting
 
 SHARE = 0.03
-"""Of all the time that is given to a trial at most: the longest searches have some thirty."""
+"""The largest share of the time for one trial: the longest searches have about thirty."""
 LONGEST = 3.0
-"""Seconds: beyond that a trial gains little (benchmarks/tuning.py: its windows agree within 3 % long before)."""
+"""Seconds: a longer trial gains little (benchmarks/tuning.py: its windows agree within 3 % long before)."""
 SHORTEST = 0.4
 """Seconds: two windows."""
 GAIN = 1.05
-"""What twice the workers must gain, or there are enough of them."""
+"""What twice the workers must gain; otherwise there are enough of them."""
 HOPELESS = 0.7
-"""Of the workers that a step needs by what one has shown: fewer are not tried."""
+"""The share of the workers that a step needs, as estimated from one worker: fewer are not tried."""
 BUSY = 0.9
-"""Workers that work so much of their time gain nothing from batches ahead."""
+"""Workers that work this share of their time gain nothing from more batches ahead."""
 NEAR = 0.85
-"""Of what is enough: a smaller setting that came so near is tried once more."""
+"""The share of what is enough: a smaller setting that reached it is tried once more."""
 ROUNDS, NOISY_ROUNDS = 2, 6
-"""In which the finalists are measured again; more if their windows do not agree."""
+"""Rounds in which the finalists are measured again; more if their windows do not agree."""
 NOISY = 0.06
-"""A spread of the windows that is more than a choice tolerates (choice.LITTLE)."""
+"""A larger spread of the windows than a choice tolerates (choice.LITTLE)."""
 
 Measure = Callable[[TrialSetting, float], Trial]
-"""Measures a setting, in so many seconds at most but for starting it."""
+"""Measures a setting in at most that many seconds, plus its start."""
 
 
 @dataclass
@@ -56,9 +56,9 @@ class Search:
     trials: dict[TrialSetting, Trial] = field(default_factory=dict)
     facts: TrialFacts = field(default_factory=TrialFacts)
     finished: bool = True
-    """Was there time for all that should have been tried?"""
+    """Was there time for everything that should have been tried?"""
     skipped: int = 0
-    """Settings that one worker's speed showed to be hopeless."""
+    """Settings that one worker's speed showed to be too slow."""
 
     def run(self) -> None:
         """Try what is worth trying."""
@@ -78,7 +78,7 @@ class Search:
         return chosen(self.trials.values(), self.step, self.facts.computes)
 
     def _try(self, setting: TrialSetting, again: bool = False) -> Trial | None:
-        """Measure it, unless that has been done, it does not fit, or the time is up."""
+        """Measure it, unless it has been measured, does not fit, or the time is over."""
         known = self.trials.get(setting)
         if known is not None and not again:
             return known
@@ -86,14 +86,14 @@ class Search:
             return None
         left = self.remaining()
         if left < SHORTEST + self._start_of(setting):
-            self.finished = self.finished and again  # that a finalist is not measured again leaves no gap
+            self.finished = self.finished and again  # a finalist that is not measured again leaves no gap
             return None
         trial = self.measure(setting, min(left, max(SHORTEST, min(LONGEST, SHARE * self._budget))))
         self.trials[setting] = trial if known is None else known.plus(trial)
         return self.trials[setting]
 
     def _start_of(self, setting: TrialSetting) -> float:
-        """Seconds to the first batch, as far as others of the kind have shown."""
+        """Seconds to the first batch, estimated from others of the same kind."""
         same = [trial for each, trial in self.trials.items() if each.kind == setting.kind and each.workers]
         return max((trial.first_batch for trial in same), default=0.0) if setting.workers else self.facts.work
 
@@ -111,7 +111,7 @@ class Search:
         return True
 
     def _kinds(self) -> list[str]:
-        """Those that work, the cheaper first."""
+        """The kinds that work, the cheaper first."""
         working = [kind for kind in self.bounds.kinds if not self._failed(TrialSetting(1, kind))]
         return sorted(working, key=lambda kind: cost(TrialSetting(1, kind), self.facts.computes))
 
@@ -127,9 +127,9 @@ class Search:
     # More workers
 
     def _climb(self, kind: str) -> None:
-        """Upwards, until the step is kept busy or nothing is gained."""
+        """Increase the workers until the step is kept busy or nothing is gained."""
         most = most_workers(self.bounds, self.facts, kind)
-        if self._settled():  # only what is smaller matters now, and the largest of those tells of all
+        if self._settled():  # only smaller settings matter now, and the largest of those decides for all
             most = min(most, self._largest_cheaper(kind))
             workers = most
         else:
@@ -146,7 +146,7 @@ class Search:
             before, workers = max(before, rate), min(most, 2 * workers)
 
     def _first_guess(self, most: int) -> int:
-        """By what one worker has shown."""
+        """The first number to try, estimated from one worker."""
         needed = HOPELESS * self.facts.work / self.step if self.step else 0.0
         guess = max(1, min(most, int(needed)))
         self.skipped += guess - 1
@@ -161,12 +161,12 @@ class Search:
         return workers
 
     def _is_cheaper(self, setting: TrialSetting) -> bool:
-        """Than the choice so far."""
+        """Is it cheaper than the choice so far?"""
         computes = self.facts.computes
         return self.best is not None and cost(setting, computes) < cost(self.best.setting, computes)
 
     def _halve(self, kind: str) -> None:
-        """Between what is too slow and what is not."""
+        """Search between what is too slow and what is not."""
         while True:
             plain = {
                 each.workers: trial for each, trial in self.trials.items() if each == TrialSetting(each.workers, kind)
@@ -185,7 +185,7 @@ class Search:
     # Other things than more workers
 
     def _try_threads(self) -> None:
-        """More threads in fewer processes; only if a library makes use of them."""
+        """More threads in fewer processes; only if a library uses them."""
         if not self.facts.threaded or "process" not in self.bounds.kinds:
             return
         threads = 2
@@ -196,14 +196,14 @@ class Search:
             threads *= 2
 
     def _more_threads_do(self, setting: TrialSetting) -> bool:
-        """Is it fast enough, so that fewer workers may be? What would not be chosen anyway is passed over."""
+        """Is it fast enough, so that fewer workers may be? A setting that would not be chosen anyway is skipped."""
         if self._settled() and not self._is_cheaper(setting):
             return True
         trial = self._try(setting)
         return trial is not None and not trial.failed and self._is_enough(trial)
 
     def _try_prefetch(self) -> None:
-        """More batches ahead, where workers had time for them: one worker fewer might do, or the fastest be faster."""
+        """More batches ahead, if workers had time for them: one worker fewer might do, or the fastest become faster."""
         best = self.best
         if best is None or not best.setting.workers:
             return
@@ -221,7 +221,7 @@ class Search:
             known = further
 
     def _repeat(self) -> None:
-        """The choice, what nearly was it, and the fastest, once more in turns: noise has hit each at another moment."""
+        """Measure the choice, what was nearly chosen, and the fastest again, in turns: noise affects them equally."""
         for turn in range(NOISY_ROUNDS):
             finalists = self._finalists()
             if turn >= ROUNDS and all(self.trials[setting].spread <= NOISY for setting in finalists):
@@ -229,7 +229,7 @@ class Search:
             for setting in finalists:
                 if self._try(setting, again=True) is None:
                     return
-            for kind in self._kinds():  # what seemed too slow may be enough now, and then smaller ones may be
+            for kind in self._kinds():  # what seemed too slow may be enough now, and then smaller settings may be
                 self._halve(kind)
 
     def _finalists(self) -> list[TrialSetting]:

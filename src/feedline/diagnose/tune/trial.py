@@ -1,9 +1,9 @@
 """A setting of a loader, and what was measured with it. Plain data.
 
-Takes: numbers. Gives: `TrialSetting`; `TrialWindow`, a stretch of batches; `Trial`, all that is known of a setting.
-Promises: frozen; two trials of one setting can be put together; a trial's speed is the median of its windows, so that
-one disturbance changes little.
-Not its job: measuring (running), which settings there are (candidates), what follows (search, verdict).
+Takes: numbers. Gives: `TrialSetting`; `TrialWindow`, some batches; `Trial`, all that is known about a setting.
+Promises: frozen; two trials of one setting can be combined; a trial's speed is the median of its windows, so that one
+disturbance changes little.
+Not its job: measuring (running), which settings exist (candidates), what follows (search, verdict).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from statistics import median
 from typing import Any
 
 USUAL_PREFETCH = 2
-"""As in torch and here."""
+"""The default in torch and here."""
 
 
 @dataclass(frozen=True)
 class TrialSetting:
-    """How many workers of which kind; batches ahead for each; threads of each for linear algebra.
+    """The number and kind of workers; batches ahead for each; threads of each for linear algebra.
 
     >>> print(TrialSetting(4), TrialSetting(1, "thread", prefetch=4), TrialSetting(0), sep="; ")
     4 processes; 1 thread, prefetch_factor=4; no workers
@@ -44,23 +44,23 @@ class TrialSetting:
 
 @dataclass(frozen=True)
 class TrialWindow:
-    """Some batches in a row."""
+    """Some consecutive batches."""
 
     batches: int
     waited: float
-    """Seconds that the consumer waited for them, in all."""
+    """Seconds that the consumer waited for them, in total."""
 
     def rate(self, step: float) -> float:
-        """Batches a second that a step of exactly so many seconds has by that waiting."""
+        """Batches per second with a step of exactly `step` seconds and that waiting."""
         return 1 / max(step + self.waited / max(1, self.batches), 1e-9)
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Where the time of a trial went. Seconds, added up over all workers."""
+    """Where the time of a trial went. Seconds, summed over all workers."""
 
     seconds: float = 0.0
-    """How long was measured."""
+    """The seconds measured."""
     batches: int = 0
     fetching: float = 0.0
     collating: float = 0.0
@@ -68,35 +68,35 @@ class Spending:
     transferring: float = 0.0
     """Waiting for pinned memory or a device…"""
     delivering: float = 0.0
-    """…and the main process's own work on batches: both part of the waiting."""
+    """…and the main process's own work on batches: both are part of the waiting."""
     cpu: float = 0.0
-    """Seconds of CPUs that loading took, in all processes…"""
+    """CPU seconds that loading used, in all processes…"""
     cpu_of_work: float = 0.0
     """…and in those that do the work."""
     queued_for_cpu: float = 0.0
-    """Seconds in which those could have run, but something else had the CPUs."""
+    """Seconds in which those were ready to run, but other programs had the CPUs."""
     read: int = 0
     """Bytes that came from storage, and not from the system's cache."""
 
     def plus(self, other: Spending) -> Spending:
-        """Both together."""
+        """The sum of both."""
         return Spending(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
 
     @property
     def work(self) -> float:
-        """What the workers did."""
+        """Seconds that the workers worked."""
         return self.fetching + self.collating + self.sending
 
     @property
     def work_per_batch(self) -> float:
-        """Seconds of one worker for one batch."""
+        """Seconds that one worker needs for one batch."""
         return self.work / self.batches if self.batches else 0.0
 
     @property
     def cpu_share(self) -> float:
-        """Of the time in which workers worked and could have had a CPU, how much they computed; 1: all of it.
+        """The share of computing in the time in which workers worked and could have a CPU; 1: all of it.
 
-        Above 1: several threads computed at once.
+        Above 1: several threads computed at the same time.
         """
         free = self.work - self.queued_for_cpu
         return self.cpu_of_work / free if free > 0 else 1.0
@@ -104,7 +104,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a setting does.
+    """What was measured with a setting.
 
     >>> trial = Trial(TrialSetting(2), 0.02, (TrialWindow(50, 0.0), TrialWindow(50, 0.1), TrialWindow(40, 4.0)))
     >>> round(trial.batches_per_second, 1), round(trial.waiting_share, 2)
@@ -113,16 +113,16 @@ class Trial:
 
     setting: TrialSetting
     step: float
-    """Seconds; 0: the consumer does nothing but ask for the next batch."""
+    """Seconds; 0: the consumer only asks for the next batch."""
     windows: tuple[TrialWindow, ...] = ()
     spending: Spending = Spending()
     memory: int = 0
-    """Bytes: what workers have for themselves, and the batches made ahead."""
+    """Bytes: the workers' own memory, and the batches made ahead."""
     first_batch: float = 0.0
     """Seconds from the loader's start to its first batch."""
     batch_bytes: int = 0
     failed: str = ""
-    """Why it could not be measured, if so."""
+    """Why it could not be measured; empty if it was."""
 
     @property
     def batches_per_second(self) -> float:
@@ -136,12 +136,12 @@ class Trial:
 
     @property
     def waited(self) -> float:
-        """Seconds, in all windows."""
+        """Seconds of waiting, in all windows."""
         return sum(window.waited for window in self.windows)
 
     @property
     def spread(self) -> float:
-        """How far apart the windows' rates lie, as a share of the median: half of the middle half's width."""
+        """How far the windows' rates differ, as a share of the median: half the interquartile range."""
         rates = sorted(window.rate(self.step) for window in self.windows)
         if len(rates) < 2:
             return 1.0
@@ -160,7 +160,7 @@ class Trial:
         return self.spending.cpu / self.spending.seconds if self.spending.seconds else 0.0
 
     def plus(self, other: Trial) -> Trial:
-        """Both measurements of the same setting."""
+        """Both measurements of the same setting, combined."""
         if self.failed or other.failed:
             return other if self.failed else self
         return replace(

@@ -1,7 +1,7 @@
-"""`feedline tune`: its arguments, and the answer made of them.
+"""`feedline tune`: its arguments, and the answer.
 
-Takes: a parser, then what was parsed. Gives: an `Answer`, and the files that were asked for.
-Promises: a file that cannot be drawn or written is said before anything is measured.
+Takes: a parser, then the parsed arguments. Gives: an `Answer`, and the requested files.
+Promises: a file that cannot be drawn or written is reported before anything is measured.
 Not its job: measuring (tuner), words (screen), pictures (picture, page).
 """
 
@@ -20,7 +20,7 @@ from feedline.options import KINDS
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be said on the command line."""
+    """The options of the command line."""
     parser.add_argument("target", help=TARGET)
     parser.add_argument(
         "--step-ms", type=float, metavar="MS", help="a training step without loading (default: as fast as possible)"

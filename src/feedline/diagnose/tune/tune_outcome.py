@@ -1,7 +1,7 @@
 """The outcome of tuning: plain data.
 
 Takes: trials and the verdict on them. Gives: `TuneOutcome`.
-Promises: frozen; `to_json` holds nothing that JSON cannot write. Not its job: how it looks (picture, page).
+Promises: frozen; `to_json` gives only what JSON can write. Not its job: how it looks (picture, page).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class TuneOutcome:
     name: str
     """The dataset's class."""
     step: float
-    """Seconds of the consumer's step; 0: as many batches as possible were asked for."""
+    """Seconds of the consumer's step; 0: as many batches as possible were requested."""
     trials: tuple[Trial, ...]
     """Every setting that was tried, from small to large."""
     best: Trial
-    """The recommended one."""
+    """The recommended trial."""
     keeps_up: bool
     """Does it keep the step busy?"""
     why: str
@@ -35,9 +35,9 @@ class TuneOutcome:
     seconds: float
     """How long it took."""
     finished: bool
-    """Was there time for all that should have been tried?"""
+    """Was there time for everything that should have been tried?"""
     cpus: float
-    """Those that could be used."""
+    """The CPUs that could be used."""
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

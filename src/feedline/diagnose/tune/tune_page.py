@@ -1,9 +1,9 @@
 """The outcome as a page for a browser.
 
 Takes: an outcome. Gives: HTML that needs no other file and no script.
-Promises: whatever comes from the data is escaped; reads well on a phone, in the dark and on paper, as all our pages;
-needs matplotlib for nothing but the picture in it.
-Not its job: looks (observe/report), the picture in it (picture), files (tuning).
+Promises: everything from the data is escaped; readable on a phone, in dark mode and on paper, as all our pages;
+matplotlib is needed only for the picture in it.
+Not its job: style (observe/report), the picture in it (picture), files (tuning).
 """
 
 from __future__ import annotations

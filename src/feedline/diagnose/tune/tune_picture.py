@@ -1,8 +1,8 @@
-"""The outcome as a picture: workers against batches a second, the share of waiting, and memory.
+"""The outcome as a picture: workers against batches per second, the share of waiting, and memory.
 
-Takes: an outcome. Gives: a figure of matplotlib's.
+Takes: an outcome. Gives: a matplotlib figure.
 Promises: the same colours in all three charts; the recommended setting is marked.
-Not its job: looks and files (plotting), the page around it (page).
+Not its job: style and files (plotting), the page around it (page).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDE, TALL = 760, 640
 LONGEST = 40
-"""Letters of a dataset's name for which there is room."""
+"""Characters of a dataset's name that fit."""
 
 KINDS: dict[str, tuple[str, Callable[[TrialSetting], bool]]] = {
     "processes": ("o-", lambda each: each.workers > 0 and each == TrialSetting(each.workers)),
@@ -42,11 +42,11 @@ def picture(outcome: TuneOutcome) -> Figure:
         "share of its time that the step waits": lambda trial: trial.waiting_share,
         "MB of workers and batches ahead": lambda trial: trial.memory / 1e6,
     }
-    if not outcome.step:  # whoever takes no time waits always
+    if not outcome.step:  # a consumer that takes no time always waits
         del charts["share of its time that the step waits"]
         charts["CPUs busy with loading"] = lambda trial: trial.cpus_used
     best = f"recommended: {outcome.best.setting}"
-    dots = {"clip_on": False, "zorder": 3}  # above the axis, where they are zero
+    dots = {"clip_on": False, "zorder": 3}  # above the axis, also where they are zero
     for axes, (title, value) in zip(rows := drawn.subplots(3, sharex=True), charts.items(), strict=True):
         for colour, (name, (look, wanted)) in zip(COLOURS, KINDS.items(), strict=False):
             of_kind = [each for each in outcome.trials if each.windows and wanted(each.setting)]

@@ -1,7 +1,7 @@
 """The outcome on a screen: lines with a style.
 
 Takes: an outcome and a width. Gives: lines. Promises: lines to paste are never broken.
-Not its job: ink (rendering), the page for a browser (page).
+Not its job: colours (rendering), the page for a browser (page).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD = ("setting", "batches/s", "waits", "memory", "CPUs")
 
 
 def lines(outcome: TuneOutcome, width: int) -> list[PageLine]:
-    """All of it."""
+    """The whole outcome."""
     return list(_lines(outcome, width))
 
 
@@ -46,13 +46,13 @@ def _lines(outcome: TuneOutcome, width: int) -> Iterator[PageLine]:
 
 
 def heading(outcome: TuneOutcome) -> str:
-    """What was asked."""
+    """What was requested."""
     asked = f"for a step of {number(1e3 * outcome.step)} ms" if outcome.step else "for as many batches as possible"
     return f"feedline tune: {outcome.name}, {asked}"
 
 
 def measured(outcome: TuneOutcome) -> str:
-    """What it rests upon."""
+    """What the result is based on."""
     batches = sum(trial.spending.batches for trial in outcome.trials)
     short = (
         "" if outcome.finished else " There was not enough time to try all that should be: give it more (--seconds)."
@@ -64,7 +64,7 @@ def measured(outcome: TuneOutcome) -> str:
 
 
 def rows(outcome: TuneOutcome) -> list[tuple[str, ...]]:
-    """The trials, as texts: setting, batches a second, waiting, memory, CPUs."""
+    """The trials, as texts: setting, batches per second, waiting, memory, CPUs."""
     return [_row(trial, outcome) for trial in outcome.trials]
 
 

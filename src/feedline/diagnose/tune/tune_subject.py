@@ -1,9 +1,9 @@
-"""What is loaded: a dataset, or a loader of any front, seen in one way.
+"""What is loaded: a dataset, or a loader of any front, in one form.
 
 Takes: a dataset, a `feedline.DataLoader`, a torch DataLoader (ours or torch's own), the user's options.
-Gives: `TuneSubject`: loaders for settings, and the call that makes such a loader, to be pasted.
+Gives: `TuneSubject`: loaders for settings, and the code that makes such a loader, to be pasted.
 Promises: the user's loader is not iterated, and its own generator not drawn from; its dataset, batches and collate_fn
-are used as they are. torch is imported only if it is already.
+are used unchanged. torch is used only if already imported.
 Not its job: measuring (running).
 """
 
@@ -28,14 +28,14 @@ GUESSED_BATCH = 32
 
 @dataclass(frozen=True)
 class TuneSubject:
-    """A dataset with all options but those that are tuned."""
+    """A dataset with all options except those that are tuned."""
 
     dataset: Any
     front: str
     """The module of its DataLoader: feedline or feedline.torch."""
     options: Mapping[str, Any]
     shown: Mapping[str, str] = field(default_factory=dict)
-    """The same as they stand in code, if they are not what is left out."""
+    """The same as code, without defaults."""
     start_method: Any = None
     init: Callable[[int], None] | None = None
     timeout: float = 0
@@ -43,11 +43,11 @@ class TuneSubject:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Its name for messages."""
         return type(self.dataset).__qualname__
 
     def loader(self, setting: TrialSetting, seed: int, timeout: float) -> Any:
-        """One with that setting, whose workers stay from epoch to epoch; another seed reads in another order."""
+        """A loader with that setting, whose workers stay from epoch to epoch; another seed reads in another order."""
         options: dict[str, Any] = {**self.options, "num_workers": setting.workers, "stall_warning": 0}
         if setting.workers:
             options |= {"prefetch_factor": setting.prefetch, "persistent_workers": True, "timeout": timeout}
@@ -89,7 +89,7 @@ class TuneSubject:
 
 
 def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> TuneSubject:
-    """Of a dataset or a loader; OptionError if it is neither, or if a loader's own options would be overruled."""
+    """The subject for a dataset or a loader; OptionError if it is neither, or if a loader's options would change."""
     torch = sys.modules.get("torch")
     ours, torchs = isinstance(what, DataLoader), torch is not None and isinstance(what, torch.utils.data.DataLoader)
     if ours or torchs:
@@ -106,7 +106,7 @@ def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> TuneSubj
     is_torchs = torch is not None and (not checked.stream or isinstance(dataset, torch.utils.data.IterableDataset))
     options: dict[str, Any] = {"batch_size": batch_size}
     if not checked.stream:
-        options["shuffle"] = True if shuffle is None else shuffle  # as training does
+        options["shuffle"] = True if shuffle is None else shuffle  # as in training
     elif shuffle:
         raise OptionError("shuffle is for a map-style dataset: a stream comes in its own order")
     shown = {name: repr(value) for name, value in options.items() if value is not False}
@@ -117,16 +117,16 @@ _TUNED = {
     *("dataset", "num_workers", "workers", "prefetch_factor", "persistent_workers", "multiprocessing_context"),
     *("timeout", "worker_init_fn", "seed"),
 }
-"""What trials set themselves. All other options go to them as they are in the user's loader…"""
+"""Options that trials set themselves. All others are as in the user's loader…"""
 _KEPT = {"stall_warning", "on_stall", "error_log", "on_epoch_end"}
-"""…but for these, which trials have their own way with, and whoever pastes the line wants to keep."""
+"""…except these, which trials replace, but which the pasted line should keep."""
 
 
 def _of_ours(loader: DataLoader) -> TuneSubject:
     options = loader.options
     given = _carried(options)
     if options.batch_sampler is not None:
-        given["batch_size"] = 1  # its default: the batch sampler decides
+        given["batch_size"] = 1  # the default: the batch sampler decides
     shown = _shown(given, _defaults(DataLoader))
     if options.seeded:
         shown["seed"] = str(options.seed)
@@ -138,7 +138,7 @@ def _of_ours(loader: DataLoader) -> TuneSubject:
 
 
 def _carried(of: Any) -> dict[str, Any]:
-    """Of checked options those that are not tuned; `collate` has become the collate_fn."""
+    """The checked options that are not tuned; `collate` has become the collate_fn."""
     return {name: getattr(of, name) for name in rows(type(of)) if name not in _TUNED and name != "collate"}
 
 
@@ -166,12 +166,12 @@ def _of_torchs(loader: Any) -> TuneSubject:
 
 
 def _without_threads(init: Any) -> Any:
-    """Threads per worker are tuned: the user's number would overrule what is tried."""
+    """Threads per worker are tuned: the user's number would override what is tried."""
     return init.then if isinstance(init, threads_per_worker) else init
 
 
 def _order(loader: Any, data: Any) -> dict[str, Any]:
-    """torch makes a sampler of shuffle=True; it is made anew, so that the user's generator is left alone."""
+    """torch makes a sampler from shuffle=True; it is made anew, so that the user's generator is not used."""
     if isinstance(loader.dataset, data.IterableDataset) or type(loader.sampler) is data.SequentialSampler:
         return {}
     plain = type(loader.sampler) is data.RandomSampler and not loader.sampler.replacement
@@ -181,7 +181,7 @@ def _order(loader: Any, data: Any) -> dict[str, Any]:
 
 
 def _apart(sampler: Any) -> Any:
-    """The same with a copy of its generator."""
+    """The same sampler with a copy of its generator."""
     torch: Any = sys.modules["torch"]
     generator = getattr(sampler, "generator", None)
     if not isinstance(generator, torch.Generator):
@@ -196,7 +196,7 @@ def _defaults(kind: type[Any]) -> dict[str, Any]:
 
 
 _PLAIN = (bool, int, float, str, type(None))
-"""What is written down as it is; anything else may not be comparable."""
+"""Defaults that can be written as code; any other may not be comparable."""
 
 
 def _shown(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
@@ -204,15 +204,15 @@ def _shown(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, s
 
 
 def _is_usual(value: Any, default: Any) -> bool:
-    """What says nothing: False where None is the default (shuffle); but None (batch_size) and 0 (max_errors) do."""
+    """Is it the default? False counts as None (shuffle); but None (batch_size) and 0 (max_errors) have a meaning."""
     return isinstance(value, _PLAIN) and ((default is None and value is False) or value == default)
 
 
 def _as_code(name: str, value: Any) -> str:
-    """What can be written down, or else the option's own name, for what only the user has a name for."""
+    """The value as code, or else the option's own name, if only the user has a name for it."""
     if isinstance(value, _PLAIN):
         return repr(value)
-    if name == "multiprocessing_context":  # any context but a name's can be made from its name
+    if name == "multiprocessing_context":  # most contexts can be made from their name
         return repr(value.get_start_method())
     if name == "device":
         return repr(str(value))

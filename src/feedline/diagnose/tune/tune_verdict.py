@@ -21,15 +21,15 @@ STEP, COLLATE, TRANSFER, PYTHON, CPU, DISK, HANDING_OVER = (
 )
 """The names of bottlenecks, for scripts."""
 MOST = 0.5
-"""The share of a time from which on it is said to be the cause: as in a report's verdict."""
+"""From this share of a time on, it is said to be the cause: the same as in a report's verdict."""
 SCALES = 1.3
-"""What two or more threads must gain over one, or Python's lock is said to be held."""
+"""What several threads must gain over one; otherwise Python's lock is said to be held."""
 FULL = 0.8
 """The share of the CPUs that counts as all of them: other programs need some."""
 STARVED = 0.25
-"""A share of the workers' time without a CPU from which on speeds say more about other programs than about loading."""
+"""From this share of the workers' time without a CPU, speeds say more about other programs than about loading."""
 FROM_STORAGE = 1 << 20
-"""Bytes a second from which on reading is said to come from storage, and not from a network or the system's cache."""
+"""From this many bytes a second, reading is said to come from storage, not from a network or the system's cache."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Bottleneck:
 
 
 def bottleneck(trials: Sequence[Trial], best: Trial, facts: TrialFacts, cpus: float) -> Bottleneck:
-    """Of the chosen setting, or of the fastest if nothing keeps up.
+    """The bottleneck of the chosen setting, or of the fastest if nothing is fast enough.
 
     >>> step = Trial(TrialSetting(1), step=0.1)
     >>> bottleneck([step], step, TrialFacts(), 2).name
@@ -58,7 +58,7 @@ def bottleneck(trials: Sequence[Trial], best: Trial, facts: TrialFacts, cpus: fl
         share = percent(min(1.0, spent.transferring / waited))
         words = f"The transfer: {share} of the waiting is for batches on their way to pinned memory or the device."
         return Bottleneck(TRANSFER, words, "send less: images as uint8, float32 and not float64.")
-    # One worker is no faster than none where reading waits; that says nothing of several, if none were tried.
+    # If reading waits, one worker is no faster than none; that says nothing about several workers, if none were tried.
     least = 1 if facts.computes else 2
     if not best.setting.workers and any(trial.setting.workers >= least and trial.windows for trial in trials):
         words = "The main process: it makes a batch in less time than it takes to have one made by workers."
@@ -113,12 +113,12 @@ def _waiting(best: Trial, facts: TrialFacts) -> Bottleneck:
 
 
 def _gain_of_threads(trials: dict[TrialSetting, Trial]) -> float | None:
-    """Several threads against none, without a step between: from what was waited for."""
+    """The speed of several threads relative to one, without the step: computed from the waiting."""
     none = next((trial for setting, trial in trials.items() if not setting.workers and trial.windows), None)
     several = [trial for each, trial in trials.items() if each.kind == "thread" and each.workers > 1 and trial.windows]
     if none is None or not several:
         return None
-    # Not those that the step kept waiting, nor those that other programs kept from the CPUs: neither tells of the lock.
+    # Not trials in which the step was slower, or other programs had the CPUs: neither says anything about the lock.
     made = [trial for trial in several if trial.spending.batches and not keeps_up(trial) and starved(trial) < STARVED]
     rates = [trial.batches_per_second for trial in made]
     alone = none.spending.work_per_batch
@@ -126,7 +126,7 @@ def _gain_of_threads(trials: dict[TrialSetting, Trial]) -> float | None:
 
 
 def starved(trial: Trial) -> float:
-    """The share of the workers' time in which they could have computed, but something else had the CPUs."""
+    """The share of the workers' time in which they were ready to compute, but other programs had the CPUs."""
     return trial.spending.queued_for_cpu / trial.spending.work if trial.spending.work else 0.0
 
 

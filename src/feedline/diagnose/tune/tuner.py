@@ -1,7 +1,7 @@
 """`feedline.tune`: measures, chooses, and says why.
 
 Takes: a dataset, a loader, or a factory of one; a step. Gives: a `TuneResult`.
-Promises: an end after about the seconds it is given, whatever the dataset does; the container's limits are kept to.
+Promises: it ends after about the given seconds, whatever the dataset does; it keeps within the container's limits.
 Not its job: a single measurement (running), which are made (search), the words (verdict).
 """
 
@@ -31,7 +31,7 @@ from feedline.options import KINDS
 
 SECONDS = 60.0
 NOISY = 0.1
-"""Of the median: windows that lie further apart are told of."""
+"""A share of the median: windows that differ by more are mentioned."""
 
 
 def tune(
@@ -47,7 +47,7 @@ def tune(
 ) -> TuneResult:
     """The smallest number of workers that keeps a training step busy, measured with the real dataset.
 
-    If nothing keeps it busy: the smallest setting that is as fast as the fastest, and by how much it falls short.
+    If nothing keeps it busy: the smallest setting that is as fast as the fastest, and how much is missing.
 
     Args:
         what: a dataset, a loader (feedline's or torch's), or a function that makes one and needs no arguments.
@@ -55,7 +55,7 @@ def tune(
         seconds: how long it may take. Slow samples need more.
         batch_size: for a dataset; 32 if left out. A loader has its own.
         shuffle: for a dataset; True if left out, as in training. A loader has its own order.
-        max_workers: no more than these. By default what the CPUs, the memory and the dataset's waiting suggest.
+            max_workers: no more than this. By default what the CPUs, the memory and the dataset's waiting suggest.
         kinds: "process", "thread", or both.
         busy_step: let the step compute on a CPU. By default it waits, as for a GPU.
 
@@ -93,7 +93,7 @@ def tune(
 
 
 def _subject(what: Any, batch_size: int | None, shuffle: bool | None, seconds: float) -> TuneSubject:
-    """Made by the user's code, which may hang (a factory) or fail (a __len__)."""
+    """Made by user code, which may hang (a factory) or fail (a __len__)."""
     try:
         with within(patience(seconds, times=1)):
             made, _ = constructed(what)
@@ -148,7 +148,7 @@ def _tuning(search: Search, subject: TuneSubject, seconds: float) -> TuneResult:
 
 
 def _queued(share: float) -> str:
-    """How long: a worker's threads may all stand there, and their times are added up.
+    """How long, in words: all threads of a worker may wait at once, and their times are summed.
 
     >>> _queued(0.4), _queued(2.12)
     ('40 % of the time', '2.1 s for each second of work, all threads added up')

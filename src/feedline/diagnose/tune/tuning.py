@@ -1,7 +1,7 @@
-"""The outcome of tuning with its looks: printed, drawn, written as a page.
+"""The outcome of tuning and its forms: printed, drawn, written as a page.
 
 Takes: an outcome. Gives: `TuneResult`, which `feedline.tune` returns.
-Promises: a file is there whole, or not at all. Not its job: what is in it (outcome, picture, page).
+Promises: a file appears complete, or not at all. Not its job: what is in it (outcome, picture, page).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TuneResult(TuneOutcome):
         return plain(lines(self, WIDEST)).rstrip("\n")
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw workers against speed, waiting and memory, as SVG if the name ends so, else as PNG; feedline[plot]."""
+        """Draw speed, waiting and memory by workers: SVG if the name ends in .svg, else PNG; needs feedline[plot]."""
         write_whole(path, encoded(picture(self), os.fspath(path)))
 
     def report(self, path: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""A recording as one HTML page: what is shown is plain data made by pure functions, how it is shown is a template."""
+"""A recording as one HTML page: pure functions make plain data, and a template shows it."""
 
 from feedline.observe.report.report_page import page_of
 

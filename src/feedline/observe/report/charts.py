@@ -1,8 +1,8 @@
-"""Charts as SVG without text: they stretch to any width, and their colours are the page's.
+"""Charts as SVG without text: they stretch to any width, and use the page's colours.
 
 Takes: shares between 0 and 1. Gives: SVG. Promises: readable without scripts and on paper.
-Not its job: numbers and words beside them (markup, sections), pictures with axes of one size (diagnose.plotting), whose
-letters would shrink with the screen.
+Not its job: numbers and words next to them (markup, sections), pictures of fixed size with axes (diagnose.plotting),
+whose text would shrink with the screen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TALL = 100
 
 
 def lines(series: Mapping[str, Sequence[float | None]], title: str) -> str:
-    """A line for each, by the class that colours it; nothing where there is no value.
+    """A line for each series, coloured by its class; gaps where there is no value.
 
     >>> lines({"wait": [0.0, 1.0, None]}, "Waiting").count("M0.5 100L1.5 0")
     1
@@ -26,7 +26,7 @@ def lines(series: Mapping[str, Sequence[float | None]], title: str) -> str:
 
 
 def stacked(parts: Mapping[str, Sequence[float]], kind: str, title: str) -> str:
-    """Columns of shares on top of each other, by the class that colours each part."""
+    """Columns of shares on top of each other; each part is coloured by its class."""
     count = max((len(values) for values in parts.values()), default=0)
     below = [0.0] * count
     drawn = ""

@@ -1,9 +1,9 @@
-"""The frame of an HTML page: one file that needs no other, in the looks of all our pages.
+"""The frame of an HTML page: one self-contained file, in the style of all our pages.
 
-Takes: what stands in it. Gives: HTML.
-Promises: no request leaves the page (a content security policy says so to the browser); light, dark, phone and paper
+Takes: the content. Gives: HTML.
+Promises: the page makes no network request (a content security policy forbids it); light, dark, phone and paper
 (page.css); any text can be written as UTF-8.
-Not its job: what stands in it.
+Not its job: the content.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.resources import files
 
 
 def document(title: str, body: str, data: str = "", script: str = "") -> str:
-    """A whole page; `data` is JSON for the script, written so that it can stand in a script element.
+    """A whole page; `data` is JSON for the script, escaped for a script element.
 
     >>> "<h1>Hello</h1>" in document("A page", "<h1>Hello</h1>")
     True
@@ -23,12 +23,12 @@ def document(title: str, body: str, data: str = "", script: str = "") -> str:
 
 
 def writable(text: str) -> str:
-    """Without what UTF-8 has no way to say: a path's undecodable bytes arrive as half a character."""
+    """The text without what UTF-8 cannot encode: undecodable bytes of a path arrive as lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def part(name: str) -> str:
-    """A file beside this one."""
+    """The text of a file next to this one."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """Small pieces of HTML: tables, sentences, charts with their axes.
 
-Takes: plain values. Gives: HTML in which every text is escaped, but for `Html`. Not its job: what is said (sections).
+Takes: plain values. Gives: HTML in which every text except `Html` is escaped. Not its job: what is said (sections).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from feedline.observe.report.measured import Span
 
 LONG = 24
-"""Letters from which on a cell may be broken into lines."""
+"""From this many characters on, a cell may be broken into lines."""
 
 
 class Html(str):
@@ -20,13 +20,13 @@ class Html(str):
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """One with a heading; nothing if there is nothing in it."""
+    """A section with a heading; nothing if it is empty."""
     inside = "\n".join(part for part in parts if part)
     return f'<section id="{name}"><h2>{escape(title)}</h2>\n{inside}\n</section>' if inside else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: int = 0) -> str:
-    """A table that scrolls by itself if it must; the last `numbers` columns are numbers."""
+    """A table that scrolls by itself if it is too wide; the last `numbers` columns are numbers."""
     first = len(head) - numbers
     right = [" class=n" if place >= first else "" for place in range(len(head))]
     heads = "".join(f"<th scope=col{kind}>{escape(text)}</th>" for text, kind in zip(head, right, strict=True))
@@ -45,7 +45,7 @@ def _cell(cell: Any, kind: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits of it, and no exponent.
+    """A number with three digits and no exponent.
 
     >>> number(4329.7), number(0.02514), number(12.0)
     ('4,330', '0.0251', '12')
@@ -59,7 +59,7 @@ def sentence(text: str) -> str:
 
 
 def legend(names: dict[str, str]) -> str:
-    """What the colours mean."""
+    """The legend: what the colours mean."""
     return (
         "<p class=legend>"
         + " ".join(f'<span><i class="{key}"></i>{escape(text)}</span>' for key, text in names.items())
@@ -68,7 +68,7 @@ def legend(names: dict[str, str]) -> str:
 
 
 def axis(span: Span) -> str:
-    """Times under a chart."""
+    """The times below a chart."""
     length = (span.end - span.start) / 1e9
     return f"<div class=axis><span>0 s</span><span>{number(length / 2)} s</span><span>{number(length)} s</span></div>"
 

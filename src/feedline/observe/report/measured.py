@@ -1,4 +1,4 @@
-"""What a recording says when its times are added up.
+"""Sums over the times in a recording.
 
 Takes: a `Recording`. Gives: plain values for tables and charts. Promises: pure; their size doesn't grow with the run.
 Not its job: judging them (verdict), single spans (timeline), drawing (charts).
@@ -19,26 +19,26 @@ from feedline.observe.recording import Delivered, Recording, collating_since
 MOMENTS = 120
 """Points of a chart over time: one for every third pixel of a phone…"""
 PER_MOMENT = 5
-"""…but for no fewer batches than these, or its ups and downs are those of counting."""
+"""…but each for at least this many batches: with fewer, the curve shows only counting noise."""
 SLOWEST = 20
 LABELS = 8
-"""As many colours as can be told apart; rarer labels are shown together."""
+"""As many colours as people can tell apart; rarer labels are shown together."""
 COLUMNS = 120
 LEAST = 0.3
-"""Share of a moment in which an epoch must have been under way: of less than that the numbers are chance."""
+"""The share of a stretch that must be inside an epoch: with less, its numbers are chance."""
 
 Numbers = NDArray[np.int64]
 
 
 class Span(NamedTuple):
-    """From when to when, in the clock's nanoseconds."""
+    """Begin and end, in the clock's nanoseconds."""
 
     start: int
     end: int
 
 
 def whole(recording: Recording) -> Span:
-    """From the first thing that happened to the last."""
+    """From the first event of a recording to the last."""
     starts = [marks.began for marks in recording.marks] + [one.asked for one in recording.delivered]
     ends = [marks.made for marks in recording.marks] + [one.gave for one in recording.delivered]
     if not starts:
@@ -52,13 +52,13 @@ def epochs_in(delivered: list[Delivered]) -> list[list[Delivered]]:
 
 
 class Moments(NamedTuple):
-    """What went on in each of some equal stretches of the run; None where no epoch was under way."""
+    """What happened in each of several equal stretches of the run; None outside epochs."""
 
     edges: list[int]
     waiting: list[float | None]
-    """The share of the loop's time that it waited."""
+    """The share of the loop's time spent waiting."""
     busy: list[float | None]
-    """The share of the workers' time that they worked."""
+    """The share of the workers' time spent working."""
     samples: list[float | None]
     """Samples per second."""
 
@@ -103,7 +103,7 @@ def loop_occupancy(delivered: list[Delivered], edges: Numbers) -> tuple[list[flo
 
 
 def _covered(spans: list[tuple[int, int]], edges: Numbers) -> NDArray[np.float64]:
-    """How much of each stretch the spans cover, added up."""
+    """The sum of what the spans cover in each stretch."""
     if not spans:
         return np.zeros(len(edges) - 1)
     starts, ends = np.array(spans, dtype=np.int64).T
@@ -131,11 +131,11 @@ class Worker(NamedTuple):
     fetching: float
     collating: float
     busy: float
-    """The share of the time in which an epoch was under way."""
+    """The share of the epochs' time that the worker worked."""
 
 
 def workers(recording: Recording) -> list[Worker]:
-    """What each of them did."""
+    """What each worker did."""
     active = sum(batches[-1].gave - batches[0].asked for batches in epochs_in(recording.delivered)) or 1
     found = []
     for number, made in _by_worker(recording.marks).items():
@@ -151,7 +151,7 @@ class Slow(NamedTuple):
     """A sample that took long."""
 
     index: Any
-    """None in a stream."""
+    """None for a stream."""
     nanoseconds: int
     start: int
     worker: int | None
@@ -161,20 +161,20 @@ class Slow(NamedTuple):
 
 
 class SampleTimes(NamedTuple):
-    """How long samples took to read, in nanoseconds, where each was read by itself."""
+    """How long samples took to read, in nanoseconds, if each was read by itself."""
 
     number: int = 0
     median: float = 0.0
     slow: float = 0.0
-    """One in a hundred takes longer."""
+    """One sample in a hundred takes longer."""
     total: float = 0.0
     in_slow: float = 0.0
-    """The part of `total` that the slowest hundredth takes."""
+    """The part of `total` that the slowest one percent take."""
     slowest: tuple[Slow, ...] = ()
 
 
 def samples(marks: list[Marks]) -> SampleTimes:
-    """Of all batches."""
+    """The times of the samples of all batches."""
     if not any(one.times for one in marks):
         return SampleTimes()
     took = [np.diff(np.array((*one.times, one.made), dtype=np.int64)) for one in marks]
@@ -205,16 +205,16 @@ def _slow(marks: Marks, number: int, took: int) -> Slow:
 
 
 class Waits(NamedTuple):
-    """How waiting was spread, as shares of all waiting."""
+    """How the waiting was distributed, as shares of all waiting."""
 
     first: float = 0.0
-    """For the first batch of each epoch."""
+    """The share for the first batch of each epoch."""
     longest: float = 0.0
-    """The longest twentieth of the waits, first batches left out."""
+    """The share of the longest 5 % of the waits, without first batches."""
 
 
 def waits(delivered: list[Delivered]) -> Waits:
-    """Was it a steady trickle, or a few long ones?"""
+    """Were the waits many and short, or few and long?"""
     epochs = epochs_in(delivered)
     first = sum(batches[0].gave - batches[0].asked for batches in epochs)
     later = sorted((one.gave - one.asked for batches in epochs for one in batches[1:]), reverse=True)
@@ -226,17 +226,17 @@ class Composition(NamedTuple):
     """Which labels came in which batches."""
 
     labels: tuple[str, ...]
-    """The commonest, by name; "other" last if there are more."""
+    """The most common labels, by name; "other" last if there are more."""
     counts: tuple[int, ...]
     batches_with: tuple[int, ...]
     columns: tuple[tuple[float, ...], ...]
-    """The shares of the labels, in each batch or in groups of so many following ones."""
+    """The shares of the labels, in each batch or in groups of consecutive batches."""
     per_column: int
     batches: int
     different: int
-    """Labels in all."""
+    """The number of different labels."""
     single: int
-    """Batches of several samples that all have the same label."""
+    """The number of batches of several samples that all have the same label."""
 
 
 def composition(delivered: list[Delivered]) -> Composition | None:

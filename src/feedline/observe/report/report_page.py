@@ -1,6 +1,6 @@
-"""The page: all parts in one file that needs no other.
+"""The page: all parts in one self-contained file.
 
-Takes: a recording and what the loader knows beside it. Gives: HTML.
+Takes: a recording and what the loader knows besides it. Gives: HTML.
 Promises: nothing that comes from the data can become markup or script.
 Not its job: the parts (sections), the frame around them (document), the file (recorder).
 """
@@ -27,7 +27,7 @@ from feedline.observe.report.timeline import timeline
 from feedline.observe.stats import EpochStats, Stats
 
 STRIP = 240
-"""Moments of the timeline on paper."""
+"""Stretches of the timeline on paper."""
 
 
 def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str:
@@ -68,7 +68,7 @@ def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str
 
 
 def embedded(data: Any) -> str:
-    """JSON that can stand in a script element, whatever texts are in it.
+    """JSON that is safe in a script element, whatever texts it contains.
 
     >>> embedded({"label": "</script><b>"})
     '{"label":"\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e"}'

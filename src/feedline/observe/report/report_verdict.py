@@ -1,10 +1,10 @@
-"""Is the loader the bottleneck, and what could be tried: a few rules, in plain words.
+"""Is the loader the bottleneck, and what could be tried? A few rules, in plain words.
 
 Takes: sums of a run. Gives: sentences. Promises: pure; each rule is a few lines and names its threshold.
-Not its job: measuring (measured), looking into the dataset (a doctor's).
+Not its job: measuring (measured), looking into the dataset (the doctor does).
 
-The thresholds are judgement: a loop that waits a twentieth of its time cannot gain more than that twentieth; the others
-are "most of it".
+The thresholds are judgement: a loop that waits 5 % of its time cannot gain more than these 5 %; the others mean "most
+of it".
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from feedline.observe.report.measured import Composition, SampleTimes, Waits
 from feedline.observe.stats import EpochStats, Stats
 
 FEW = 10
-"""Batches below which nothing is said."""
+"""With fewer batches nothing is said."""
 LITTLE = 0.05
-"""A share of waiting that is not worth work."""
+"""A share of waiting that is not worth any effort."""
 BUSY = 0.85
-"""Workers that work so much of their time are what the loop waits for."""
+"""If workers work this share of their time, the loop waits for them."""
 MOST = 0.5
 UNEVEN = 0.2
-"""Share of reading time in the slowest hundredth of the samples: even ones have a hundredth."""
+"""The share of reading time of the slowest 1 % of the samples; if all take equally long, it is 1 %."""
 MUCH_PADDING = 0.4
-"""As in the warning of `pad`."""
+"""The same share as in the warning of `pad`."""
 
 
 class ReportVerdict(NamedTuple):
-    """What is the matter."""
+    """What limits the run, and what to try."""
 
     level: str
     """"good", "slow", or "unknown"."""
@@ -136,7 +136,7 @@ def _handing_over(flow: EpochStats) -> Found:
 
 
 def _cheaper(flow: EpochStats) -> tuple[str, ...]:
-    """Where the makers of batches spend their time."""
+    """Advice on how batches could be made with less work."""
     spent = flow.fetching + flow.collating + flow.sending
     if not spent:
         return ()
@@ -149,7 +149,7 @@ def _cheaper(flow: EpochStats) -> tuple[str, ...]:
 
 
 def notes(stats: Stats, restarts: int, samples: SampleTimes, composition: Composition | None) -> list[str]:
-    """What else is worth a look."""
+    """Other remarks."""
     found = []
     if samples.total and samples.in_slow >= UNEVEN * samples.total:
         share = percent(samples.in_slow / samples.total)
@@ -172,7 +172,7 @@ def notes(stats: Stats, restarts: int, samples: SampleTimes, composition: Compos
 
 
 def percent(share: float) -> str:
-    """A share in words; what is hardly anything isn't nothing.
+    """A share in words; a tiny share is not written as nothing.
 
     >>> percent(0.414), percent(0.001), percent(0), percent(0.999)
     ('41 %', 'under 1 %', '0 %', '99.9 %')

@@ -1,8 +1,8 @@
 """The parts of the page, from top to bottom, as HTML.
 
-Takes: plain values. Gives: HTML in which every word that came from outside is escaped.
-Promises: all that matters is here as text and tables, for readers without scripts, eyes or screens.
-Not its job: the numbers (measured), the words of the verdict (verdict), looks (page.css).
+Takes: plain values. Gives: HTML in which every text from outside is escaped.
+Promises: everything important is here as text and tables, for readers without scripts, eyes or screens.
+Not its job: the numbers (measured), the words of the verdict (verdict), the style (page.css).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from feedline.observe.report.timeline import named
 from feedline.observe.stats import CollateStats, EpochStats, Stats
 
 SHOWN = 50
-"""Errors, events and epochs that are listed."""
+"""How many errors, events and epochs are listed."""
 LONGEST = 4_000
-"""Letters of an event, which may have the stacks of many workers."""
+"""Characters shown of an event, which may have the stacks of many workers."""
 
 
 class Failed(Protocol):
@@ -55,7 +55,7 @@ def judgement(judged: ReportVerdict, notes: Sequence[str]) -> str:
 
 
 def cards(flow: EpochStats, stats: Stats) -> str:
-    """The numbers in large print."""
+    """The main numbers in large print."""
     facts = {
         "samples per second": f"{flow.samples_per_second:,.0f}",
         "batches per second": number(flow.batches_per_second),
@@ -82,7 +82,7 @@ LEGEND = {
 
 
 def overview(loop: dict[str, list[float]], rows: dict[int | None, tuple[list[float], list[float]]], span: Span) -> str:
-    """The timeline for paper: for each row, how much of each moment went into what."""
+    """The timeline for paper: for each row, the share of each activity in each stretch."""
     drawn = [("training loop", charts.stacked(loop, "strip", "training loop: waiting and computing"))]
     for worker, (fetching, collating) in rows.items():
         name = _worker(worker)
@@ -93,7 +93,7 @@ def overview(loop: dict[str, list[float]], rows: dict[int | None, tuple[list[flo
 
 
 def over_time(seen: Moments, span: Span, has_workers: bool) -> str:
-    """Waiting and utilisation, and throughput, from the run's begin to its end."""
+    """Waiting and utilisation, and throughput, from the beginning of the run to its end."""
     shares: dict[str, Sequence[float | None]] = {"wait": seen.waiting}
     names = {"wait": "share of the loop's time spent waiting"}
     if has_workers:
@@ -121,7 +121,7 @@ def stages(flow: EpochStats) -> str:
 
 
 def workers(found: Sequence[Worker], stats: Stats) -> str:
-    """Work and memory of each."""
+    """Work and memory of each worker."""
     memory = {one.worker: one for one in stats.workers}
     rows = []
     for one in found:
@@ -145,7 +145,7 @@ def _worker(number: int | None) -> str:
 
 
 def epochs(flows: Sequence[EpochStats]) -> str:
-    """A line for each."""
+    """A line for each epoch."""
     rows = [
         (
             flow.number,
@@ -214,7 +214,7 @@ def labels(found: Composition | None) -> str:
 
 
 def padding(found: CollateStats) -> str:
-    """How much of the batches is padding."""
+    """The share of padding in the batches."""
     told = []
     chart = ""
     if found.padding is not None:

@@ -1,8 +1,8 @@
 """The spans of the timeline, as the page's script reads them.
 
-Takes: a `Recording`. Gives: a dict of flat lists of integers, microseconds from the run's begin.
-Promises: a few megabytes at most: beyond `SAMPLES` samples only batches, beyond `INDICES` indices only the first of
-each batch.
+Takes: a `Recording`. Gives: a dict of flat lists of integers, in microseconds from the beginning of the run.
+Promises: a few megabytes at most: beyond `SAMPLES` samples only batches are listed, beyond `INDICES` indices only the
+first of each batch.
 Not its job: drawing (page.js; charts for paper).
 """
 
@@ -16,16 +16,16 @@ from feedline.observe.recording import Delivered, Recording, collating_since
 from feedline.observe.report.measured import Span
 
 SAMPLES = 30_000
-"""Drawn one by one up to so many in all: 20,000 batches of 64 are then a page of 2 MB, and not of 11 MB
+"""Up to this many samples are drawn one by one: 20,000 batches of 64 then make a page of 2 MB instead of 11 MB
 (tests/observe/test_report.py)."""
 INDICES = 60_000
 PER_BATCH = 64
 LONGEST = 60
-"""Letters of an index that is no number."""
+"""Characters shown of an index that is no number."""
 
 
 def timeline(recording: Recording, span: Span) -> dict[str, Any]:
-    """All of it."""
+    """The whole timeline."""
     marks = sorted(recording.marks, key=lambda one: one.began)
     numbers = sorted({-1 if one.worker is None else one.worker for one in marks})
     rows = {number: row for row, number in enumerate(numbers, start=1)}
@@ -68,7 +68,7 @@ def _given(delivered: list[Delivered], zero: int) -> dict[str, Any]:
 
 
 def _steps(values: list[int]) -> list[int]:
-    """Each as the difference to the one before: fewer digits."""
+    """Each value as the difference from the one before: fewer digits."""
     return [value - before for value, before in zip(values, [0, *values], strict=False)]
 
 
@@ -78,7 +78,7 @@ def _indices(marks: list[Marks]) -> list[list[Any]]:
 
 
 def _samples(marks: Marks) -> list[int]:
-    """Place and begin of each sample read by itself, from the batch's begin, one after the other; then the end."""
+    """Place and begin of each sample that was read by itself, relative to the batch's begin, in a row; then the end."""
     flat: list[int] = []
     for place, time in zip(marks.places, marks.times, strict=True):
         if place >= 0 or place == COLLATING:
@@ -87,7 +87,7 @@ def _samples(marks: Marks) -> list[int]:
 
 
 def named(index: Any) -> Any:
-    """An index as JSON has it.
+    """An index as a JSON value.
 
     >>> named(5), named("a.jpg"), named((1, 2))
     (5, 'a.jpg', '(1, 2)')
@@ -96,5 +96,5 @@ def named(index: Any) -> Any:
         return index
     try:
         return str(index)[:LONGEST]
-    except Exception:  # whatever the index's own code raises
+    except Exception:  # the index's own code may raise anything
         return type(index).__name__

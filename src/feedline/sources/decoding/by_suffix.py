@@ -1,8 +1,8 @@
-"""Which decoder a file gets: by its suffix, chosen once.
+"""Which decoder a file gets: chosen once, by its suffix.
 
-Takes: options, and decoders of the user's. Gives: `Decoders`, which decodes bytes under a name.
-Promises: pickles (a driver is imported where it is used); a user's decoder goes before ours, the longest suffix first;
-our errors name the file; a user's own keep their type.
+Takes: options, and the user's decoders. Gives: `Decoders`, which decodes bytes under a name.
+Promises: it can be pickled (a driver is imported where it is used); a user's decoder comes before ours, the longest
+suffix first; our errors name the file; errors of a user's decoder keep their type.
 Not its job: how anything is decoded (the other files here).
 """
 
@@ -31,8 +31,8 @@ MAX_BYTES = 2**30
 class Decoders:
     """Decodes files by suffix: for sources that take a `decode`, `decode=Decoders(size=(224, 224))`.
 
-    Options are those of `FilesDataset`. Called with the bytes and a name, of which the suffix counts (`"a/b.jpg"`, or
-    merely `"jpg"`).
+    Options are those of `FilesDataset`. It is called with the bytes and a name, of which only the suffix counts
+    (`"a/b.jpg"`, or just `"jpg"`).
 
     >>> Decoders()(b"[1]", "a/b.json"), Decoders()(b"7", "cls")
     ([1], 7)
@@ -72,22 +72,22 @@ class Decoders:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """All that are known."""
+        """All known suffixes."""
         return tuple(sorted({*self._ours, *self._own}))
 
     def check_packages(self, suffixes: Iterable[str]) -> None:
-        """What files with these suffixes need must be installed."""
+        """Check that the packages for files with these suffixes are installed."""
         if any(suffix in PICTURES and suffix not in self._own for suffix in suffixes):
             extra("PIL.Image", "images", "pictures")
 
     def suffix(self, name: str) -> str:
-        """The longest known suffix of a name, in lower case; "" if none is.
+        """The longest known suffix of a name, in lower case; "" if there is none.
 
         >>> Decoders(None, decoders={".seg.png": bytes}).suffix("dir.x/a.b.seg.PNG")
         '.seg.png'
         """
         last = name[name.rfind("/") + 1 :].lower()
-        at = last.find(".", 1)  # a leading dot hides a file, and is no suffix
+        at = last.find(".", 1)  # a leading dot marks a hidden file, and is no suffix
         while at >= 0:
             if (found := last[at:]) in self._own or found in self._ours:
                 return found

@@ -1,8 +1,8 @@
 """NumPy's own files: .npy, an array; .npz, several by name.
 
-Takes: the bytes. Gives: arrays of their own (writable).
-Promises: Python objects are refused unless `allow_pickle` says otherwise, because unpickling runs whatever the file
-says. What a header promises is compared with what is there before memory is taken for it.
+Takes: the bytes. Gives: arrays with their own memory (writable).
+Promises: Python objects are refused unless `allow_pickle` is set, because unpickling runs any code in the file. What a
+header says is compared with the data before memory is allocated for it.
 Not its job: mapping large arrays (np.memmap in an ArrayDataset does that).
 """
 
@@ -49,7 +49,7 @@ class OneArray:
             flat = np.frombuffer(data, dtype, math.prod(shape), start)
             kept: Array = flat.reshape(shape, order="F" if by_column else "C").copy(order="K")
             return kept
-        except ValueError as error:  # more axes, or longer ones, than NumPy has
+        except ValueError as error:  # more axes, or longer ones, than NumPy allows
             raise SourceError(f"there is no array {shape} of {dtype}: {error}") from error
 
     def _unpickled(self, data: bytes) -> Array:
@@ -76,7 +76,7 @@ class ManyArrays:
                 return {name.removesuffix(".npy"): self._member(archive, name) for name in archive.namelist()}
         except (SourceError, MemoryError):
             raise
-        except Exception as error:  # zipfile, zlib and struct have their own
+        except Exception as error:  # zipfile, zlib and struct have errors of their own
             raise SourceError(f"is no .npz, or a damaged one: {error}") from error
 
     def _check(self, archive: zipfile.ZipFile) -> None:
@@ -95,10 +95,10 @@ class ManyArrays:
 
 
 def _header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
-    """What an array is like, whether it is stored column by column, and where it starts."""
+    """An array's dtype and shape, whether it is stored column by column, and where its data starts."""
     if data[:6] != _MAGIC or len(data) < 12:
         raise SourceError(f"is no .npy file: it begins with {data[:12]!r}")
-    wide = data[6] > 1  # version 2 counts the header in 4 bytes, version 3 has it in UTF-8
+    wide = data[6] > 1  # version 2 has a header length of 4 bytes, version 3 a header in UTF-8
     start = 12 if wide else 10
     length = int.from_bytes(data[8:start], "little")
     if length > _LONGEST_HEADER or start + length > len(data):
@@ -108,10 +108,10 @@ def _header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
         dtype = np.lib.format.descr_to_dtype(told["descr"])
         shape = tuple(int(side) for side in told["shape"])
         by_column = bool(told["fortran_order"])
-    except Exception as error:  # of anything a damaged header may hold
+    except Exception as error:  # a damaged header may contain anything
         raise SourceError(f"its header cannot be understood: {error}") from error
     if any(side < 0 for side in shape):
         raise SourceError(f"its header says that the array's shape is {shape}")
-    if not dtype.itemsize and dtype.kind in "SU":  # NumPy makes them one letter long, however many there are
+    if not dtype.itemsize and dtype.kind in "SU":  # NumPy makes each one character long, however many there are
         dtype = np.dtype(f"{dtype.kind}1")
     return dtype, shape, by_column, start + length

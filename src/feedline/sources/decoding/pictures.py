@@ -1,9 +1,9 @@
-"""Pictures: JPEG by the quickest decoder there is, everything else by Pillow.
+"""Pictures: JPEG by the fastest decoder available, everything else by Pillow.
 
-Takes: the bytes of a JPEG, PNG, WebP, GIF, BMP or TIFF file, known by their first bytes and not by the file's suffix.
-Gives: pixels, uint8, (height, width, channels); of an animation the first frame.
-Promises: the number of pixels is read from the header and limited before anything is decoded; a JPEG that is to become
-much smaller is decoded at 1/2, 1/4 or 1/8 (never below the size asked for); the same picture with and without
+Takes: the bytes of a JPEG, PNG, WebP, GIF, BMP or TIFF file, recognised by their first bytes, not by the file's suffix.
+Gives: pixels, uint8, (height, width, channels); of an animation, the first frame.
+Promises: the number of pixels is read from the header and limited before anything is decoded; a JPEG that will be made
+much smaller is decoded at 1/2, 1/4 or 1/8 (never below the requested size); the picture is the same with and without
 simplejpeg.
 Not its job: resizing (resizing); other kinds of files.
 """
@@ -25,10 +25,10 @@ from feedline.sources.decoding.resizing import can_vector, resized
 
 TURBO = "simplejpeg"
 MODES = {"RGB": 3, "L": 1}
-"""What a picture is converted to, and its channels."""
+"""What a picture is converted to, and the number of channels."""
 
-# By Pillow's classes, and not Image.open: that one looks for every format it knows (some start other programs), and has
-# a limit of its own that is a setting of the whole process.
+# Pillow's classes are used instead of Image.open, which tries every format it knows (some start other programs) and has
+# its own limit, a setting of the whole process.
 _PLUGINS = {
     "JPEG": ("JpegImagePlugin", "JpegImageFile"),
     "PNG": ("PngImagePlugin", "PngImageFile"),
@@ -38,18 +38,18 @@ _PLUGINS = {
     "TIFF": ("TiffImagePlugin", "TiffImageFile"),
 }
 _SCALES = (8, 4, 2)
-"""Those that libjpeg-turbo has vector code for: at 5/8 a picture takes longer than whole (benchmarks/images.py)."""
+"""The scales with vector code in libjpeg-turbo: at 5/8 a picture takes longer than whole (benchmarks/images.py)."""
 ROOM = 1.25
-"""A picture is decoded smaller only if it stays so much larger than what is wanted. Then it is Pillow's to within 1 of
-255 on average (tests/sources/test_decoding.py), at 1.0 to within 2.6. 2000×1500 to 224 takes 8.8 ms, else 14.7."""
+"""A picture is decoded smaller only if it stays this much larger than requested. The result then differs from Pillow's
+by 1 of 255 on average (tests/sources/test_decoding.py); at 1.0, by 2.6. 2000×1500 to 224 takes 8.8 ms, else 14.7."""
 _DEEPER = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 Decoded = tuple[Array, tuple[float, float]]
-"""Pixels, and height and width of the picture in them: of 99 pixels, decoded at 1/2, the last of 50 is only half."""
+"""Pixels, and the height and width of the picture in them: of 99 pixels decoded at 1/2, the last of 50 is only half."""
 
 
 def kind_of(data: bytes) -> str | None:
-    """Which kind of picture this is, by its first bytes.
+    """The kind of picture, by its first bytes.
 
     >>> kind_of(b"\\x89PNG\\r\\n\\x1a\\n....."), kind_of(b"hello")
     ('PNG', None)
@@ -69,7 +69,7 @@ def kind_of(data: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Decodes pictures. `turbo` and `vector` say which packages do it; `chosen` finds out, importing none."""
+    """Decodes pictures. `turbo` and `vector` say which packages are used; `chosen` finds them, importing none."""
 
     size: tuple[int, int] | None
     """Height and width."""
@@ -81,7 +81,7 @@ class Pictures:
     vector: bool = False
 
     def chosen(self) -> Pictures:
-        """With the quick packages that are installed: once, so that all workers have the same."""
+        """A copy that uses the fast packages that are installed: decided once, so that all workers use the same."""
         return replace(self, turbo=find_spec(TURBO) is not None, vector=can_vector())
 
     def __call__(self, data: bytes) -> Array:
@@ -95,7 +95,7 @@ class Pictures:
         return pixels.transpose(2, 0, 1) if self.channels_first else pixels
 
     def _by_turbo(self, data: bytes) -> Decoded | None:
-        """None if Pillow had better look at it: it knows more of the odd ones, and says better what is wrong."""
+        """None if Pillow should decode it: Pillow knows more unusual files, and explains better what is wrong."""
         turbo = extra(TURBO, "images", "JPEG as this dataset was made to decode it")
         try:
             height, width, colours, _ = turbo.decode_jpeg_header(data)
@@ -106,14 +106,14 @@ class Pictures:
             least = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
             pixels = turbo.decode_jpeg(data, colorspace="GRAY" if self.mode == "L" else "RGB", **least)
             return pixels, (height / scale, width / scale)
-        except ValueError:  # also what can be read all the same, such as stray bytes between two markers
+        except ValueError:  # also raised for readable files, such as those with stray bytes between two markers
             return None
 
     def _by_pillow(self, kind: str, data: bytes) -> Decoded:
         module, name = _PLUGINS[kind]
         plugin = getattr(extra(f"PIL.{module}", "images", "pictures"), name)
         try:
-            if kind == "WebP":  # Pillow takes memory for the whole picture when it opens one
+            if kind == "WebP":  # Pillow allocates memory for the whole picture when it opens one
                 self._check(*_webp_size(data))
             with plugin(io.BytesIO(data)) as image:
                 self._check(*image.size)
@@ -124,11 +124,11 @@ class Pictures:
                 return self._pixels(image), image.size[::-1]
         except (SourceError, MemoryError):
             raise
-        except Exception as error:  # damaged headers lead Pillow to errors of many kinds
+        except Exception as error:  # damaged headers cause many kinds of errors in Pillow
             raise SourceError(f"this {kind} picture cannot be decoded: {_reason(error)}") from error
 
     def _smaller(self, image: Any) -> Decoded:
-        """Of a JPEG: decoded smaller if that will do."""
+        """A JPEG, decoded at a smaller size if that is enough."""
         width, height = image.size
         scale = self._scale(width, height)
         image.draft(self.mode, (max(1, width // scale), max(1, height // scale)))
@@ -141,13 +141,13 @@ class Pictures:
             raise SourceError(
                 "its pixels are floats, which 8 bits cannot hold; give a decoder for its suffix (decoders=)"
             )
-        image.info.pop("transparency", None)  # the colours are wanted, and Pillow warns of what it does with this
+        image.info.pop("transparency", None)  # only the colours are wanted, and Pillow warns about transparency
         pixels = np.array(image if image.mode == self.mode else image.convert(self.mode))
         return pixels.reshape(*pixels.shape[:2], MODES[self.mode])
 
     def _from_deeper(self, values: Array, image: Any) -> Array:
-        """16 bits, of which the upper 8 are taken. (Pillow's own conversion makes all above 255 white.)"""
-        # Older Pillows call a PNG of 16 bits so. Of a TIFF it is 32 bits, or a sign: nobody knows what is white there.
+        """The upper 8 of 16 bits. (Pillow's own conversion makes everything above 255 white.)"""
+        # Older Pillows use this mode for a PNG of 16 bits. In a TIFF it is 32 bits, or signed: white is unknown.
         if image.mode == "I" and image.format != "PNG":
             raise SourceError(
                 "its pixels have 32 bits or a sign, which 8 bits cannot hold; give a decoder for its suffix (decoders=)"
@@ -170,7 +170,7 @@ class Pictures:
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-    """Width and height as the first chunk tells them."""
+    """Width and height from the first chunk."""
     if data[12:16] == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
     if data[12:16] == b"VP8L":
@@ -180,7 +180,7 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 def _reason(error: Exception) -> str:
-    """Pillow's words, or better ones where it has none."""
+    """Pillow's message, or a better one if it has none."""
     if isinstance(error, SyntaxError | struct.error | IndexError):
         return f"it is damaged or cut short ({error})"
     return str(error) or type(error).__name__

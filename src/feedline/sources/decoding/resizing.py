@@ -1,12 +1,12 @@
 """Pictures made smaller or larger: each new pixel is a weighted mean of all old ones it covers (bilinear, antialiased).
 
-Takes: pixels (height, width, channels) of uint8 and a size. Gives: pixels of that size, of their own.
-Promises: Pillow's BILINEAR picture, whichever package does it: they differ by 2 of 255 at most.
+Takes: pixels (height, width, channels) of uint8 and a size. Gives: pixels of that size, in their own memory.
+Promises: the same as Pillow's BILINEAR with either package: they differ by at most 2 of 255.
 Not its job: decoding (pictures).
 
-cykooz-resizer does it with vector instructions: 500×375 to 224×224 takes 0.26 ms on one core, Pillow 1.3 ms
-(benchmarks/images.py), which is more than decoding the JPEG. OpenCV is quicker still (0.12 ms) but looks at 2×2 pixels
-only, so that fine patterns turn into noise, and is 60 MB large.
+cykooz-resizer uses vector instructions: 500×375 to 224×224 takes 0.26 ms on one core, Pillow 1.3 ms
+(benchmarks/images.py), which is more than decoding the JPEG. OpenCV is faster still (0.12 ms) but uses only 2×2 pixels,
+so that fine patterns turn into noise, and it is 60 MB large.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def _own() -> _ThreadResizer:
 
 
 def can_vector() -> bool:
-    """Whether the quick package is installed; found out without importing it."""
+    """Is the fast package installed? Determined without importing it."""
     return find_spec(PACKAGE) is not None
 
 
 def resized(pixels: Array, size: tuple[int, int], vector: bool, of: tuple[float, float] | None = None) -> Array:
-    """The picture in another size (height, width). `of` is how much of it there is, if the last pixels are not whole.
+    """The picture in another size (height, width). `of` is its exact size, if the last pixels are only partly covered.
 
     >>> resized(np.full((4, 4, 3), 7, np.uint8), (2, 3), vector=False)[0].tolist()
     [[7, 7, 7], [7, 7, 7], [7, 7, 7]]

@@ -1,6 +1,6 @@
 """Sound: .wav files, by the standard library.
 
-Takes: the bytes. Gives: a `Sound`: its samples, and how many there are in a second.
+Takes: the bytes. Gives: a `Sound`: its samples, and how many there are per second.
 Promises: 16 bits stay int16; 8, 24 and 32 bits become float32 between -1 and 1. Always two axes: (frames, channels).
 Not its job: compressed sound, floating point files, resampling.
 """
@@ -38,7 +38,7 @@ class Waves:
                 raw = file.readframes(frames)
         except MemoryError:
             raise
-        except Exception as error:  # wave has an error of its own, and raises several others
+        except Exception as error:  # wave has an error class of its own, and raises several others
             told = str(error) or "it ends within its header"
             raise SourceError(
                 f"this .wav cannot be read: {told} (only PCM can; give a decoder of your own: decoders={{'.wav': …}})"
@@ -53,7 +53,7 @@ class Waves:
 def _numbers(raw: bytes, width: int) -> Array:
     if width == 2:
         return np.frombuffer(raw, "<i2").astype(np.int16)
-    if width == 1:  # the only one without a sign
+    if width == 1:  # only this width is unsigned
         wide = (np.frombuffer(raw, np.uint8).astype(np.int32) - 128) << 24
     elif width == 3:
         padded = np.zeros((len(raw) // 3, 4), np.uint8)

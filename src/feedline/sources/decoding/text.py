@@ -1,7 +1,7 @@
 """Text, JSON and class numbers.
 
-Takes: the bytes. Gives: a string; what JSON says; a whole number.
-Promises: what is no UTF-8 or no JSON is an error that says where.
+Takes: the bytes. Gives: a string; what JSON holds; an integer.
+Promises: invalid UTF-8 or JSON is an error that says where.
 Not its job: tokens.
 """
 
@@ -41,7 +41,7 @@ def parsed(data: bytes) -> Any:
 
 
 def whole(data: bytes) -> int:
-    """Decodes .cls, the number of a class as tar shards have it.
+    """Decodes .cls, the number of a class, as used in tar shards.
 
     >>> whole(b"7")
     7

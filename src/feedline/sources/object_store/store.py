@@ -1,9 +1,10 @@
 """A bucket, a container or a web server as a place.
 
-Takes: a URL, credentials and the like (handed on to obstore, which also looks for them in the environment), patience.
+Takes: a URL, credentials and the like (passed on to obstore, which also looks for them in the environment), time
+limits.
 Gives: objects, ranges, many at a time, lists.
-Promises: requests that fail for a passing reason (5xx, throttling, resets, time-outs, bodies that end early) are made
-again with growing pauses, for `retry_for` seconds at most; a host that cannot be reached is an error within seconds;
+Promises: requests that fail for a temporary reason (5xx, throttling, resets, time-outs, bodies that end early) are
+repeated with growing pauses, for at most `retry_for` seconds; a host that cannot be reached is an error within seconds;
 what is read is complete; errors name the URL.
 Not its job: obstore in this process (driver), words for errors (telling), samples (object_dataset).
 """
@@ -29,14 +30,15 @@ from feedline.sources.object_store.store_errors import interrupted, is_busy, tol
 from feedline.sources.places import REMOTE, StoredFile
 
 CONCURRENCY = 64
-"""64 threads that each make one request at a time and are kept took 160 to 400 µs of CPU a request and gave 2,000 a
-second at 20 ms latency; made anew for each batch 380 to 550 µs and 500 to 1,300; as many coroutines on one event
-loop 300 to 520 µs and 1,500. (obstore 0.12, 20 kB each, two busy cores; a sketch of benchmarks/object_store.py.)"""
+"""64 persistent threads with one request at a time each took 160 to 400 µs of CPU per request and gave 2,000 requests a
+second at 20 ms latency; new threads for each batch took 380 to 550 µs and gave 500 to 1,300; as many coroutines on one
+event loop 300 to 520 µs and 1,500. (obstore 0.12, 20 kB each, two busy cores; a sketch of
+benchmarks/object_store.py.)"""
 FIRST = 5.0
-"""Seconds to reach the host for the first time: nobody wants to wait a minute to hear of a typing error."""
+"""Seconds to reach the host for the first time: nobody wants to wait a minute to learn of a typing error."""
 CONNECT = 3.0
 WHOLE = 20
-"""Times `timeout` that one request may take in all: a large object may be long in coming."""
+"""How many times `timeout` one request may take in total: a large object may take long."""
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 TELLING_APART = {
     "endpoint": "endpoint",
@@ -46,20 +48,20 @@ TELLING_APART = {
     "account_name": "account_name",
     "storage_account_name": "account_name",
 }
-"""Options that decide which bucket is meant by its name, without their cloud's prefix, and what we call them."""
+"""Options that decide which bucket a name means, without the cloud's prefix, and our names for them."""
 ATTEMPTS = 3
-"""…at what obstore does not try again by itself: a body that ended early, if the server gives no ETag."""
+"""Attempts for what obstore does not retry itself: a body that ended early, if the server gives no ETag."""
 
 
 class ObjectStore:
     """Objects under a URL: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `https://host/path`.
 
-    `concurrency` requests are in flight at most, in each process. A server that is silent for `timeout` seconds is
-    asked again. What fails for a passing reason is tried again for `retry_for` seconds. Other options go to obstore:
+    At most `concurrency` requests run at a time, in each process. A server that is silent for `timeout` seconds is
+    asked again. What fails for a temporary reason is retried for `retry_for` seconds. Other options go to obstore:
     `region`, `endpoint`, `access_key_id`, `secret_access_key`, `skip_signature` (a public bucket), `account_name`, … ;
-    what is not given is looked for in the environment (`AWS_ACCESS_KEY_ID`, …). `client` has obstore's options for
-    connections (proxies, certificates, headers), and `credential_provider` is a function that gives credentials.
-    Web servers do not list what they have.
+    options that are not given are looked up in the environment (`AWS_ACCESS_KEY_ID`, …). `client` has obstore's options
+    for connections (proxies, certificates, headers), and `credential_provider` is a function that returns credentials.
+    Web servers cannot list their objects.
 
     >>> store = ObjectStore("s3://pictures/train", region="eu-west-1", access_key_id="me", secret_access_key="hush")
     >>> store
@@ -102,16 +104,16 @@ class ObjectStore:
         return self._together(_whole, [(self._checked(name),) for name in names])
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
-        """A part of an object, by a request for just that."""
+        """A part of an object, by a request for that part only."""
         part: bytes = self._together(_part, [(self._checked(name), start, end)])[0]
         return part
 
     def size(self, name: str) -> int:
-        """Of an object, by a request for its header."""
+        """The size of an object, by a request for its header."""
         return int(self._together(_size, [(self._checked(name),)])[0])
 
     def list(self, prefix: str = "") -> list_of[StoredFile]:
-        """All objects whose names begin so."""
+        """All objects whose names begin with `prefix`."""
         if self.url.startswith("http"):
             raise OptionError(f"{self.url}: a web server does not list what it has; give the names")
         found: list_of[StoredFile] = self._together(_listed, [("", prefix)])[0]
@@ -126,18 +128,17 @@ class ObjectStore:
         return masked(f"{self.url}/{name}") if name else self.url
 
     def close(self) -> None:
-        """End this process's threads and connections, as dropping the store does; used again, it opens again."""
+        """End this process's threads and connections, as dropping the store does; the next use opens it again."""
         driver.close(self)
 
     def _together(self, do: Callable[..., Any], each: Sequence[tuple[Any, ...]]) -> list_of[Any]:
-        """`do` for each, at the same time. In threads even for one: a thread that waits in obstore hears no Ctrl-C."""
+        """`do` for each, at the same time. Uses threads even for one: a thread that waits in obstore ignores Ctrl-C."""
         opened = self._opened()
         running = deque(opened.pool.submit(self._ask, opened, do, *one) for one in each)
         answers = []
         try:
-            while (
-                running
-            ):  # under no name: an error would hold on to what holds on to it, and to the caller's variables
+            # The future gets no name: its error would form a reference cycle, and keep the caller's variables.
+            while running:
                 answers.append(running.popleft().result())
         finally:
             for one in running:
@@ -153,7 +154,7 @@ class ObjectStore:
             except Exception as error:
                 busy, failed = is_busy(error), told(error, self.url_of(name))
                 cut_short = interrupted(error) and time.monotonic() - began < self.retry_for
-                if busy:  # the host is the right one: from now on with patience
+                if busy:  # the host is right: from now on the longer time limits apply
                     opened.proven.set()
                 met = busy and first and self.retry_for > 0
                 if attempt == ATTEMPTS or not (cut_short or met):
@@ -162,9 +163,9 @@ class ObjectStore:
                 opened.proven.set()
                 return answer
         try:
-            raise failed  # without obstore's own behind it: that has whole URLs in it, with what is secret in them
+            raise failed  # without obstore's error as its cause: that has whole URLs, with secrets in them
         finally:
-            del failed  # or it would hold on to itself, and to all that it passes
+            del failed  # otherwise the error would refer to itself, and keep all frames it passed alive
 
     def _checked(self, name: str) -> str:
         if not isinstance(name, str):
@@ -191,9 +192,9 @@ class ObjectStore:
             **self._client,
         }
         if any(each.startswith("http://") for each in (self.url, *self._endpoints())):
-            client.setdefault("allow_http", True)  # it was asked for by name
+            client.setdefault("allow_http", True)  # the user asked for http:// explicitly
         retry = {
-            "max_retries": 1000,  # time is what bounds it
+            "max_retries": 1000,  # limited by time only
             "retry_timeout": timedelta(seconds=retry_for),
             "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5)},
         }
@@ -218,7 +219,7 @@ class ObjectStore:
         return self.url.partition("://")[0]
 
     def __repr__(self) -> str:
-        # Nothing else: most options are secret. Two places that look the same hold the same (cached relies on it).
+        # Nothing else: most options are secret. Places with equal reprs hold the same objects (cached needs this).
         return f"ObjectStore({self.url!r}{''.join(f', {key}={value!r}' for key, value in self._where.items())})"
 
 
@@ -232,7 +233,7 @@ def _part(functions: Any, store: Any, name: str, start: int, end: int) -> bytes:
     try:
         return bytes(functions.get_range(store, name, start=start, end=end))
     except Exception as error:
-        if "416 Range Not Satisfiable" in str(error):  # it ends before `start`
+        if "416 Range Not Satisfiable" in str(error):  # the object ends before `start`
             return b""
         raise
 
@@ -242,7 +243,7 @@ def _size(functions: Any, store: Any, name: str) -> int:
 
 
 def _listed(functions: Any, store: Any, _: str, prefix: str) -> list[StoredFile]:
-    # obstore lists whole folders only.
+    # obstore can list only whole folders.
     found = [
         StoredFile(str(each["path"]), int(each["size"]))
         for chunk in functions.list(store, prefix.rpartition("/")[0] or None, chunk_size=1000)
@@ -253,7 +254,7 @@ def _listed(functions: Any, store: Any, _: str, prefix: str) -> list[StoredFile]
 
 
 def _without_folders(found: Sequence[StoredFile]) -> Iterator[StoredFile]:
-    """S3's web pages make an empty object for each folder; it is none of the data."""
+    """S3's web console makes an empty object for each folder, which is no data."""
     if all(entry.size for entry in found):
         yield from found
         return
@@ -262,7 +263,7 @@ def _without_folders(found: Sequence[StoredFile]) -> Iterator[StoredFile]:
 
 
 def _where(scheme: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """What tells this place from another of the same URL, given or found in the environment; nothing that is secret."""
+    """What distinguishes this place from others of the same URL, given or found in the environment; nothing secret."""
     cloud = {"s3": "aws_", "az": "azure_", "gs": "google_"}.get(scheme)
     if cloud is None:
         return {}
@@ -272,7 +273,7 @@ def _where(scheme: str, options: Mapping[str, Any]) -> dict[str, str]:
     for key, value in (*found.items(), *given.items()):
         name = TELLING_APART.get(key.removeprefix(cloud))
         if name is not None and value:
-            where[name] = re.sub(r"//[^/@]*@", "//", address(value))  # who asks does not make it another place
+            where[name] = re.sub(r"//[^/@]*@", "//", address(value))  # another user is not another place
     return {**where, **({"region": given["region"]} if "region" in given else {})}
 
 

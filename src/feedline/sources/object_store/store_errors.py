@@ -1,8 +1,8 @@
-"""What went wrong with a request, in words that help.
+"""What went wrong with a request, in helpful words.
 
-Takes: obstore's exception and the URL that was asked for. Gives: the exception to raise instead.
-Promises: names the URL; says what to look at; has no part of a URL in it in which secrets are (user, password, query).
-Not its job: trying again (obstore does, as store tells it).
+Takes: obstore's exception and the requested URL. Gives: the exception to raise instead.
+Promises: it names the URL and says what to check; it contains no secret part of a URL (user, password, query).
+Not its job: retrying (obstore does it, as store configures it).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ CREDENTIALS = {
     "az": "account_name= and account_key= (or AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY)",
 }
 ASKING_THE_CLOUD = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/")
-"""Where credentials are looked for last: the machine's own, if it runs in that cloud."""
+"""Where credentials are searched last: those of the machine, if it runs in that cloud."""
 
 
 def told(error: Exception, url: str) -> Exception:
-    """The exception to raise in place of obstore's."""
+    """The exception to raise instead of obstore's."""
     full = str(error)
     said = _short(full)
     if isinstance(error, FileNotFoundError):
@@ -60,12 +60,12 @@ def _reason(kind: str, full: str, said: str, scheme: str) -> str:
 
 
 def interrupted(error: Exception) -> bool:
-    """Did the object end too early, so that reading it once more may help?"""
+    """Did the object end too early, so that reading it again may help?"""
     return "response body error" in str(error)
 
 
 def is_busy(error: Exception) -> bool:
-    """Did the server answer, but that it cannot just now?"""
+    """Did the server answer that it cannot serve the request at the moment?"""
     code = _status(str(error))
     return code == "429" or code.startswith("5")
 
@@ -82,14 +82,14 @@ def _tries(full: str) -> str:
 
 
 def _in_brackets(said: str) -> str:
-    """S3's own word for it, if it said one."""
+    """S3's own name for the error, if there is one."""
     code = re.search(r"<Code>(.*?)</Code>", said)
     message = re.search(r"<Message>(.*?)</Message>", said)
     return "" if not code else f" ({code[1]}: {message[1]})" if message else f" ({code[1]})"
 
 
 def _short(text: str) -> str:
-    """Without Rust's structures, and without what may be secret in a URL.
+    """The text without Rust's structures and without possible secrets in URLs.
 
     >>> _short("failed: https://me:pw@host/x?sig=abc in 2 s\\n\\nDebug source: …")
     'failed: https://host/x in 2 s'

@@ -1,8 +1,9 @@
 """Several Parquet or Arrow files as one list of groups of rows.
 
-Takes: files, the columns and filters wanted. Gives: `Groups`: which groups there are, and the rows of one.
-Promises: all files have the wanted columns with the same types, or an error says which has not; groups that the files'
-statistics rule out are not listed. It pickles; files are opened where it arrives, few at a time, and again after forks.
+Takes: files, the requested columns and filters. Gives: `Groups`: the list of groups, and the rows of each.
+Promises: all files have the requested columns with the same types, or an error names the file that does not; groups
+that the files' statistics rule out are not listed. It can be pickled; files are opened where it is used, few at a time,
+and again after forks.
 Not its job: decoding (opening, columns), caching, order.
 """
 
@@ -23,7 +24,7 @@ from feedline.sources.located import locate
 from feedline.sources.parquet.opening import GroupFile, open_file
 
 OPEN = 16
-"""Files a process keeps open: a window of a shuffle seldom has more, and the system's limit is 1024."""
+"""Files that a process keeps open: a shuffle window rarely has more, and the system's limit is 1024."""
 ROW = "__feedline_row__"
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 
@@ -71,7 +72,7 @@ class Groups:
             return
         try:
             self._passed(schema.empty_table(), np.empty(0, np.int64))
-        except Exception as error:  # pyarrow has several for "no text is greater than a number"
+        except Exception as error:  # pyarrow has several errors for "a text cannot be compared with a number"
             kinds = ", ".join(f"{name} is {schema.field(name).type}" for name in self._tested)
             raise OptionError(f"filters do not fit the columns ({kinds}): {error}") from error
 
@@ -108,7 +109,7 @@ class Groups:
         return self._opened[number]
 
     def _looks(self, file: GroupFile) -> str:
-        """What a file must still look like when it is opened again, in few bytes."""
+        """What must be the same when a file is opened again, in few bytes."""
         kinds = [str(file.schema.field(name).type) if name in file.schema.names else "" for name in self._needed]
         return blake2b(repr((file.sizes, kinds)).encode(), digest_size=8).hexdigest()
 
@@ -117,7 +118,7 @@ class Groups:
         return self.file(group.file).read(group.number, self.columns)
 
     def slices(self, group: Group) -> Iterator[tuple[Any, IntArray]]:
-        """The rows of a group that pass the filters, by and by, and the number of each in the group."""
+        """The rows of a group that pass the filters, a few at a time, and the number of each in the group."""
         at = 0
         for table in self.file(group.file).slices(group.number, self._needed):
             numbers = np.arange(at, at + table.num_rows, dtype=np.int64)
@@ -125,7 +126,7 @@ class Groups:
             yield self._passed(table, numbers)
 
     def passing(self, group: Group) -> IntArray:
-        """The numbers of the rows in the group that pass the filters, by reading only what is tested."""
+        """The numbers of the rows in the group that pass the filters; reads only the columns that are tested."""
         numbers = np.arange(group.rows, dtype=np.int64)
         return self._passed(self.file(group.file).read(group.number, self._tested), numbers)[1]
 
@@ -139,7 +140,7 @@ class Groups:
         return kept.select(chosen), kept.column(ROW).to_numpy()
 
     def where(self, group: Group) -> str:
-        """What to call a group in a message."""
+        """The name of a group for messages."""
         return f"{self.files[group.file].url}: rows {group.first} to {group.first + group.rows - 1}"
 
 
@@ -176,7 +177,7 @@ def _some(names: list[str], most: int = 30) -> str:
 
 
 def _checked(filters: Any) -> list[list[tuple[str, str, Any]]] | None:
-    """All of these tests, or all of these others: lists of (column, operator, value), and lists of such lists."""
+    """All tests of one list must hold: (column, operator, value); of a list of such lists, one list must hold."""
     if filters is None:
         return None
     if not isinstance(filters, list | tuple) or not filters:

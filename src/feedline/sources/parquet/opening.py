@@ -1,7 +1,7 @@
 """One Parquet or Arrow file, as groups of rows: row groups, or record batches.
 
-Takes: a `Located` file. Gives: a `GroupFile`: its schema, how many rows each group has, a group's rows as a table, in
-which groups a filter may find something.
+Takes: a `Located` file. Gives: a `GroupFile`: its schema, the number of rows of each group, a group's rows as a table,
+the groups in which a filter may find something.
 Promises: what cannot be read is a `SourceError` that names file and group. Files in a folder are opened by their path,
 Arrow files in a folder are mapped, and others are read by ranges through their place.
 Not its job: several files together (groups), rows as samples (columns).
@@ -22,7 +22,7 @@ from feedline.sources.places import Folder
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 SLICE = 4096
-"""Rows of a stream that are decoded at a time: more was no faster (benchmarks/parquet_rows.py)."""
+"""Rows of a stream decoded at a time: more was no faster (benchmarks/parquet_rows.py)."""
 
 
 class GroupFile(Protocol):
@@ -35,14 +35,14 @@ class GroupFile(Protocol):
         """A group's rows, as a table of those columns."""
 
     def slices(self, group: int, columns: list[str]) -> Iterator[Any]:
-        """The same by and by, as tables of a few thousand rows."""
+        """The same in several tables of a few thousand rows."""
 
     def candidates(self, filters: Any) -> list[int]:
-        """The groups in which the filters may find something, by what the file says of each."""
+        """The groups in which the filters may find something, by the file's statistics."""
 
 
 def open_file(file: Located) -> GroupFile:
-    """A file of either kind, known by its first bytes."""
+    """A file of either kind, recognised by its first bytes."""
     head = file.read(0, 6)
     if head.startswith(ARROW):
         return _ArrowFile(file)
@@ -66,7 +66,7 @@ class _ParquetFile:
     def read(self, group: int, columns: list[str]) -> Any:
         with _named(self._url, f"row group {group} cannot be read"):
             table = self._file.read_row_group(group, columns=columns, use_threads=not is_one_of_many())
-            return table.select(columns)  # "a.b" is also what a field of the column "a" is called
+            return table.select(columns)  # pyarrow also uses "a.b" for a field of the column "a"
 
     def slices(self, group: int, columns: list[str]) -> Iterator[Any]:
         arrow = extra("pyarrow", "arrow", "ParquetStream")
@@ -112,7 +112,7 @@ class _ArrowFile:
         return list(range(len(self.sizes)))
 
     def _batch(self, group: int, fields: tuple[int, ...]) -> Any:
-        """Of those fields only: the others are neither read nor unpacked."""
+        """The batch with those fields only: the others are neither read nor decompressed."""
         with _named(self._url, f"record batch {group} cannot be read"):
             kept, reader = self._fields
             if kept != fields:
@@ -123,19 +123,19 @@ class _ArrowFile:
 
 
 def _shortest(schema: Any) -> int:
-    """The field of which the fewest bytes tell how many rows there are; 0 if there is none."""
+    """The field that gives the number of rows with the fewest bytes; 0 if there is none."""
 
     def bits(field: int) -> float:
         try:
             return int(schema.field(field).type.bit_width)
-        except ValueError:  # texts, lists: as long as they are
+        except ValueError:  # texts and lists have no fixed width
             return inf
 
     return min(range(len(schema)), key=bits, default=0)
 
 
 class _named:
-    """Errors of pyarrow's, as errors of a file."""
+    """Turns pyarrow's errors into errors of a file."""
 
     def __init__(self, url: str, what: str) -> None:
         self._said = f"{url}: {what}"
@@ -157,7 +157,7 @@ def _source(file: Located) -> Any:
 
 
 class PlaceFile(io.RawIOBase):
-    """A file in a place, as Python's file objects are: what pyarrow can read from."""
+    """A file in a place as a Python file object, from which pyarrow can read."""
 
     def __init__(self, file: Located) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class PlaceFile(io.RawIOBase):
         return self._at
 
     def size(self) -> int:
-        """In bytes; pyarrow asks."""
+        """The size in bytes; pyarrow asks for it."""
         return self._size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -1,9 +1,8 @@
-"""Rows of a table as samples: dicts of NumPy numbers and arrays, texts, bytes, or whatever Python has for it.
+"""Rows of a table as samples: dicts of NumPy numbers and arrays, texts, bytes, or other Python values.
 
 Takes: a decoded table. Gives: rows, or whole columns as arrays.
-Promises: numbers keep their type; lists of numbers are arrays (one with a missing number in it stays a list); a missing
-value is None. What is given is a copy: no
-sample keeps the table alive, or can change it.
+Promises: numbers keep their type; lists of numbers are arrays (a list with a missing number stays a list); a missing
+value is None. Samples are copies: no sample keeps the table alive, or can change it.
 Not its job: reading (opening), which rows (dataset, stream).
 """
 
@@ -19,33 +18,33 @@ from feedline.errors.missing_packages import extra
 
 
 class ParquetColumns:
-    """A table, column by column, ready for rows to be taken out of it."""
+    """A table, column by column, from which rows can be taken."""
 
     def __init__(self, table: Any) -> None:
         self._columns = {name: _ArrowColumn(table.column(name)) for name in table.column_names}
         self.bytes: int = sum(column.bytes for column in self._columns.values())
 
     def rows(self, rows: IntArray) -> list[dict[str, Any]]:
-        """Samples. Taken column by column: that is several times as fast as row by row."""
+        """The samples. They are taken column by column: several times as fast as row by row."""
         names, columns = tuple(self._columns), [self._values(name, rows) for name in self._columns]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def _values(self, name: str, rows: IntArray) -> list[Any]:
         try:
             return self._columns[name].values(rows)
-        except Exception as error:  # a text that is no UTF-8, a date that Python does not have
+        except Exception as error:  # invalid UTF-8, a date that Python cannot represent
             raise SourceError(
                 f"a value of the column {name!r} cannot be read: {type(error).__name__}: {error}"
             ) from error
 
     def arrays(self) -> dict[str, Array] | None:
-        """All columns as arrays of one row each, if all are such; these are not copies."""
+        """All columns as arrays with one entry per row, if all can be; these are not copies."""
         found = {name: column.array for name, column in self._columns.items() if column.array is not None}
         return found if len(found) == len(self._columns) else None
 
 
 class _ArrowColumn:
-    """One of them. `array` has it as an array of one row each, if it is one of numbers and nothing is missing."""
+    """One column. `array` is the column as an array, one entry per row, if it has only numbers and none is missing."""
 
     def __init__(self, chunked: Any) -> None:
         types = extra("pyarrow.types", "arrow", "ParquetDataset")
@@ -56,7 +55,7 @@ class _ArrowColumn:
         self._numbers: Array | None = None
         self._items: Array | None = None
         self.array: Array | None = None
-        self.bytes: int = self._values.nbytes  # of a dictionary's words, each as often as it stands there
+        self.bytes: int = self._values.nbytes  # a dictionary's words are counted each time they occur
         kind = self._values.type
         if _is_number(types, kind):
             self._numbers = _as_numpy(self._values)
@@ -76,7 +75,7 @@ class _ArrowColumn:
             self.array = self._items.reshape(len(lengths), int(lengths[0]))
 
     def values(self, rows: IntArray) -> list[Any]:
-        """Of those rows."""
+        """The values of those rows."""
         if self.array is not None:
             picked = self.array[rows]
             return list(picked) if picked.ndim == 1 else [each.copy() for each in picked]  # or one keeps all of them
@@ -105,7 +104,7 @@ def _is_list(types: Any, kind: Any) -> bool:
 
 
 def _as_numpy(array: Any) -> Array:
-    """Of an array with nulls, what stands in their place does not matter: nobody is given it."""
+    """The values under nulls do not matter: they are never returned."""
     if array.null_count:
         types = extra("pyarrow.types", "arrow", "ParquetDataset")
         array = array.fill_null(False if types.is_boolean(array.type) else 0)

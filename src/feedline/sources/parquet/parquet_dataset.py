@@ -1,8 +1,8 @@
 """Rows of Parquet and Arrow files by number, with bounded memory.
 
-Takes: files. Gives: a map-style dataset of dicts, and how many rows each group has, for a sampler.
+Takes: files. Gives: a map-style dataset of dicts, and the number of rows in each group, for a sampler.
 Promises: a row group is decoded whole and kept as long as it fits into `cache_bytes`; a batch's rows are read group by
-group. Any order is right; one that stays in a few groups at a time (`BlockSampler`) is fast.
+group. Any order works; an order that stays in a few groups at a time (`BlockSampler`) is fast.
 Not its job: order (order/blocks), files (groups), values (columns).
 """
 
@@ -29,14 +29,15 @@ from feedline.sources.parquet.parquet_columns import ParquetColumns
 class ParquetDataset(Dataset[Any]):
     """The rows of Parquet files (or Arrow IPC files, also called Feather), by number.
 
-    A sample is a dict: numbers as NumPy has them, lists of numbers as arrays, texts, bytes, and Python's values for the
-    rest; None where one is missing. `columns` chooses some. `filters` keeps the rows for which all tests hold,
-    `[("split", "=", "train"), ("label", "in", [3, 7])]`, or with a list of such lists, one of them: row groups whose
-    statistics rule it out are not read, and of the others the tested columns are read once, when this is made.
-    `transform` gets the dict. `cache_bytes` bounds the decoded row groups that a process keeps (one is always kept).
+    A sample is a dict: NumPy numbers, lists of numbers as arrays, texts, bytes, and Python values for the rest; None
+    for a missing value. `columns` chooses some. `filters` keeps the rows for which all tests hold,
+    `[("split", "=", "train"), ("label", "in", [3, 7])]`; with a list of such lists, the rows for which all tests of
+    one list hold. Row groups that their statistics rule out are not read; in the others the tested columns are read
+    once, when this is made. `transform` gets the dict. `cache_bytes` limits the decoded row groups that a process keeps
+    (one is always kept).
 
     `block_sizes` has the number of rows in each row group, for `feedline.BlockSampler`: shuffled by it, each row
-    group is decoded about once an epoch and process. With `workers="thread"` it is once for all workers.
+    group is decoded about once per epoch and process. With `workers="thread"` it is once for all workers.
 
     >>> import tempfile, pyarrow, pyarrow.parquet
     >>> from feedline import BlockSampler, DataLoader
@@ -76,7 +77,7 @@ class ParquetDataset(Dataset[Any]):
         return [group.rows for group in self._groups.list]
 
     def _passing(self) -> list[npt.NDArray[np.int32]] | None:
-        """For each group the rows that pass the filters; groups without any are left out."""
+        """The rows of each group that pass the filters; groups without such rows are left out."""
         if self._groups.filters is None:
             return None
         found = [(group, self._groups.passing(group).astype(np.int32, copy=False)) for group in self._groups.list]
@@ -135,14 +136,12 @@ class ParquetDataset(Dataset[Any]):
         return batch
 
     def _transformed(self, place: int, indices: list[int], sample: dict[str, Any]) -> Any:
-        enter_one_of(
-            place, indices
-        )  # `feedline.rng()` in transform belongs to the sample, as it does when read one by one
+        enter_one_of(place, indices)  # `feedline.rng()` in transform belongs to the sample
         assert self._transform is not None
         return self._transform(sample)
 
     def describe(self, index: int) -> str:
-        """Its file and row."""
+        """The sample's file and row."""
         if not -len(self) <= index < len(self):
             return f"no row: there are {len(self)}"
         number, row = self._find(position(index, len(self), "ParquetDataset"))
@@ -150,13 +149,13 @@ class ParquetDataset(Dataset[Any]):
         return f"{self._groups.files[group.file].url[-250:]}: row {group.first + row}"
 
     def _find(self, place: int) -> tuple[int, int]:
-        """Its group, and the row in it."""
+        """The group of a sample, and its row in the group."""
         group = int(np.searchsorted(self._ends, place, side="right"))
         row = place - (int(self._ends[group - 1]) if group else 0)
         return group, row if self._rows is None else int(self._rows[group][row])
 
     def _by_group(self, indices: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """For each group the places in the batch, and the rows that stand there."""
+        """For each group: the places in the batch, and the rows at these places."""
         if len(indices) and (indices.min() < -len(self) or indices.max() >= len(self)):
             for index in indices.tolist():
                 position(index, len(self), "ParquetDataset")
@@ -168,9 +167,9 @@ class ParquetDataset(Dataset[Any]):
             yield group, places, rows if self._rows is None else self._rows[group][rows].astype(np.int64)
 
     def _decoded(self, number: int) -> ParquetColumns:
-        if self._pid != os.getpid():  # a thread that held the lock when this process was forked is not in it
+        if self._pid != os.getpid():  # after a fork: the thread that held the lock may not exist in this process
             self._unlock()
-        with self._lock:  # worker threads wait for a group that one of them decodes, instead of decoding it too
+        with self._lock:  # worker threads wait while one of them decodes a group, instead of decoding it too
             if number not in self._kept:
                 columns = ParquetColumns(self._groups.read(self._groups.list[number]))
                 while self._kept and sum(each.bytes for each in self._kept.values()) + columns.bytes > self._most:

@@ -2,8 +2,8 @@
 
 Takes: files. Gives: a stream of dicts, shared out by row groups over ranks and workers.
 Promises: what `sharing` promises; a few thousand rows are decoded at a time; a row group that cannot be read is an
-error that names it, and the next one follows. A place is a row group and a row in it: the rows before it are decoded
-again, those of other groups are not.
+error that names it, and the next one follows. A place is a row group and a row in it: on resuming, the earlier rows of
+that group are decoded again, other groups are not.
 Not its job: shuffling (reading/shuffle_buffer; `shuffle` here is about the order of row groups), files (groups).
 """
 
@@ -26,12 +26,12 @@ Transform = Callable[[dict[str, Any]], Any]
 
 
 class ParquetStream(UnitStream):
-    """The rows of Parquet files (or Arrow IPC files), in the order they lie in.
+    """The rows of Parquet files (or Arrow IPC files), in the order they are stored.
 
-    Samples, `columns`, `filters` and `transform` are those of `ParquetDataset`, but rows are tested as they come.
+    Samples, `columns`, `filters` and `transform` are those of `ParquetDataset`, but rows are tested as they are read.
     `shuffle=True` reads the row groups in another order in each epoch; the loader's `shuffle_buffer` mixes their rows.
-    Over ranks and workers each row comes once: row groups are dealt out whole as far as they go round, and the rest is
-    shared by rows. `num_replicas=1, rank=0` reads everything on every rank.
+    Over ranks and workers each row comes once: as many row groups as possible are given out whole, in equal numbers;
+    the rest is shared by rows. `num_replicas=1, rank=0` reads everything on every rank.
 
     >>> import tempfile, pyarrow, pyarrow.parquet
     >>> from feedline import DataLoader
@@ -74,14 +74,14 @@ class ParquetStream(UnitStream):
 
 
 class _Unread:
-    """In place of a sample: why there is none."""
+    """Takes the place of a sample, and says why there is none."""
 
     def __init__(self, error: SourceError) -> None:
         self.error = error
 
 
 class GroupReader:
-    """One row group, or the part of its rows that a unit has."""
+    """One row group, or the part of its rows that belongs to a unit."""
 
     def __init__(self, groups: Groups, unit: Unit, row: int, transform: Transform | None) -> None:
         self._group: Group = groups.list[unit.number]
@@ -106,7 +106,7 @@ class GroupReader:
             self._next_slice()
 
     def place(self) -> State:
-        """The row from which on nothing has been given."""
+        """The first row that has not been given yet."""
         return {"row": self._row}
 
     def _next_slice(self) -> None:
@@ -121,7 +121,7 @@ class GroupReader:
     def _samples(self, columns: ParquetColumns, rows: IntArray) -> list[Any]:
         try:
             return list(columns.rows(rows))
-        except SourceError:  # one of them: the others are not lost with it
+        except SourceError:  # one row failed: the others are not lost
             return [self._sample(columns, row) for row in rows.tolist()]
 
     def _sample(self, columns: ParquetColumns, row: int) -> Any:

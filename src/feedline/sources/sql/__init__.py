@@ -1,9 +1,9 @@
-"""Rows of a database as samples: `SQLDataset` (one query, kept as columns) and `SQLStream` (read as it is needed).
+"""Rows of a database as samples: `SQLDataset` (one query, kept as columns) and `SQLStream` (read when needed).
 
-Inside, each file imports only those to its left: parameters, database (where it is), mistakes (what went wrong, in
-words), statements (one, that only reads); gathering (a column that grows), columns (rows as Arrow columns), digits
-(lost by ADBC in mixed columns); drivers, dbapi (a connection each), connecting (a query, asked); parts (which keys are
-whose), keyed (a query by its key); dataset, stream.
+Within this package, each file imports only files to its left: parameters, database (where it is), mistakes (what went
+wrong, in words), statements (a single one, which only reads); gathering (a column that grows), columns (rows as Arrow
+columns), digits (lost by ADBC in mixed columns); drivers, dbapi (a connection each), connecting (runs a query); parts
+(which keys belong to which part), keyed (a query by its key); dataset, stream.
 """
 
 from feedline.sources.sql.sql_dataset import SQLDataset

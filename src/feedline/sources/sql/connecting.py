@@ -1,8 +1,8 @@
-"""A query, asked: connected, read batch by batch, closed, and told in words if it fails.
+"""Runs a query: connects, reads batch by batch, closes, and explains an error in words.
 
-Takes: a database, queries and their values. Gives: `SQLSession`, a connection that can be asked; `Asked`, an iterator
-over the record batches of one query, with a connection of its own.
-Promises: closed at the end, at an error, and when it is let go of; nothing of it is kept.
+Takes: a database, queries and their values. Gives: `SQLSession`, a connection for queries; `Asked`, an iterator over
+the record batches of one query, with a connection of its own.
+Promises: closed at the end, at an error, and when it is dropped; nothing of it is kept.
 Not its job: what becomes of the rows (columns, stream).
 """
 
@@ -34,10 +34,10 @@ class SQLSession:
         with telling(database):
             self._connection = connect(database, plainly)
         self.style = self._connection.style
-        """How its placeholders look."""
+        """The style of its placeholders."""
 
     def ask(self, query: str, params: Params, rows: int, shown: str = "") -> Generator[Any, None, None]:
-        """The record batches that a query gives; errors show the user's own words instead, if they are given."""
+        """The record batches of a query; errors show `shown`, the user's own query, if it is given."""
         assert self._connection is not None
         batches = self._connection.batches(query, params, rows)
         try:
@@ -51,7 +51,7 @@ class SQLSession:
             batches.close()
 
     def close(self) -> None:
-        """Nothing is open afterwards."""
+        """Close everything."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -71,7 +71,7 @@ class Asked:
         return self
 
     def __next__(self) -> Any:
-        """The next one. MixedTypes if the query must be asked again, plainly."""
+        """The next batch. MixedTypes if the query must be run again, plainly."""
         try:
             return next(self._batches)
         except BaseException:
@@ -79,7 +79,7 @@ class Asked:
             raise
 
     def close(self) -> None:
-        """Nothing is open afterwards."""
+        """Close everything."""
         session, self._session = self._session, None
         if session is not None:
             self._batches.close()
@@ -92,7 +92,7 @@ class Asked:
 
 
 def connect(database: Database, plainly: bool = False) -> Connection:
-    """A new connection; `plainly` by Python's own sqlite3, which knows no types of columns."""
+    """A new connection; `plainly` uses Python's own sqlite3, which has no column types."""
     if callable(database.where):
         return AnyConnection(database.where())
     database.check_file()
@@ -103,7 +103,7 @@ def connect(database: Database, plainly: bool = False) -> Connection:
 
 
 def check_query(value: Any) -> str:
-    """A query's text, without the semicolon at its end."""
+    """A query's text, without a semicolon at its end."""
     if not isinstance(value, str):
         raise OptionTypeError(f"query must be a text of SQL; got a {type(value).__name__}")
     query = value.strip().rstrip(";").rstrip()
@@ -113,5 +113,5 @@ def check_query(value: Any) -> str:
 
 
 def no_columns(database: Database, query: str) -> OptionError:
-    """The error for a statement that gives nothing."""
+    """The error for a statement that returns no rows."""
     return OptionError(f"{database}: the query gives no columns, so it is no SELECT: {shortened(query)}")

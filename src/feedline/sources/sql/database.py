@@ -1,7 +1,7 @@
-"""Where a database is, and what may be said of that.
+"""Where a database is, and how it may be named in messages.
 
 Takes: a URL, or a function that returns a connection. Gives: its kind and place; its name without the password.
-Promises: pickles; the password is in no text made here. Not its job: connecting (connecting).
+Promises: it can be pickled; no text made here has the password. Not its job: connecting (connecting).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from feedline.errors.masking import MASK, address, masked
 FORMS = "sqlite:///file.db, sqlite:////absolute/file.db, postgresql://user:password@host/name, duckdb:///file.duckdb"
 FILES = ("sqlite", "duckdb")
 SHORTEST_SECRET = 4
-"""A shorter password is taken out of its URL only: it may be part of any word."""
+"""A shorter password is removed only from its URL: it may be part of any word."""
 
 _IN_PLACE = re.compile(r"^[a-z]+://[^:/?#]*:(.*)@", re.IGNORECASE)
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
@@ -27,7 +27,7 @@ _IN_QUERY = re.compile(r"[?&](?:password|sslpassword)=([^&#]*)", re.IGNORECASE)
 
 
 class Database:
-    """One that is known by its URL, or by a function that connects to it.
+    """A database, given by its URL or by a function that connects to it.
 
     >>> Database("postgresql://ann:secret@host/shop")
     postgresql://ann:***@host/shop
@@ -42,12 +42,12 @@ class Database:
         self.where = where
         self.kind = "dbapi" if callable(where) else _kind(where)
         self.path = ""
-        """Of a file, from the root: workers may stand elsewhere."""
+        """The absolute path of a file: workers may have another working directory."""
         if self.kind in FILES:
             self.path = _path(str(where))
 
     def check_file(self) -> None:
-        """Drivers make a file that is missing."""
+        """Refuse a missing file: drivers would create it."""
         if self.path and not Path(self.path).is_file():
             what = "is a folder" if Path(self.path).is_dir() else "is not there"
             raise SourceError(
@@ -56,7 +56,7 @@ class Database:
             )
 
     def check_password(self) -> None:
-        """libpq takes what stands before the first @ for user and password, and shows the rest as the host."""
+        """libpq takes the text before the first @ as user and password, and would show the rest as the host."""
         if self.kind != "postgresql" or not isinstance(self.where, str):
             return
         if _ends_early(self.where.partition("://")[2]):
@@ -82,7 +82,7 @@ class Database:
 
 
 def _ends_early(rest: str) -> bool:
-    """Does the password have an @ or a / as it is?
+    """Does the password contain an unescaped @ or /?
 
     >>> [_ends_early(rest) for rest in ("me:p@ss@host/db", "me:p/ss@host", "me:pw@[::1]:1/db?user=a@b", "host:1/a@b")]
     [True, True, False, False]

@@ -1,7 +1,7 @@
-"""A connection by any driver that follows Python's DB-API: rows as Python's objects, made into columns here.
+"""A connection by any driver that follows Python's DB-API: rows are Python objects, made into columns here.
 
 Takes: a connection; a query with its values. Gives: record batches, as drivers does.
-Promises: a column whose values are of several types is named, with the remedy.
+Promises: a column with values of several types is an error that names it, with the remedy.
 Not its job: speed: each value is a Python object first.
 """
 
@@ -18,7 +18,7 @@ from feedline.sources.sql.parameters import STYLES, Params
 
 
 class AnyConnection:
-    """Of the user's driver; `mixed` for SQLite's own, where a column of numbers and texts (or bytes) is all texts."""
+    """A user's driver; `mixed` for SQLite's own, where a column of numbers and texts (or bytes) becomes all texts."""
 
     def __init__(self, connection: Any, mixed: bool = False) -> None:
         if not callable(getattr(connection, "cursor", None)):
@@ -30,7 +30,7 @@ class AnyConnection:
         self.style = style_of(connection)
 
     def batches(self, query: str, params: Params, rows: int) -> Generator[Any, None, None]:
-        """What the query gives."""
+        """The record batches of the query."""
         pyarrow = extra("pyarrow", "sql", "SQL")
         cursor = self._connection.cursor()
         try:
@@ -48,18 +48,18 @@ class AnyConnection:
             cursor.close()
 
     def close(self) -> None:
-        """Nothing is open afterwards."""
+        """Close everything."""
         self._connection.close()
 
     def _columns(self, pyarrow: Any, names: list[str], rows: list[Any]) -> list[Any]:
-        if rows and isinstance(rows[0], Mapping):  # a driver told to give dicts
+        if rows and isinstance(rows[0], Mapping):  # the driver was configured to return dicts
             rows = [tuple(row.values()) for row in rows]
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
         return [_column(pyarrow, name, values, self._mixed) for name, values in zip(names, columns, strict=True)]
 
 
 def style_of(connection: Any) -> str:
-    """How its driver's placeholders look; "qmark" if it doesn't say.
+    """The style of its driver's placeholders; "qmark" if the driver doesn't say.
 
     >>> import sqlite3
     >>> with sqlite3.connect(":memory:") as connection:
@@ -85,7 +85,7 @@ def _column(pyarrow: Any, name: str, values: tuple[Any, ...], mixed: bool) -> An
 
 
 def _written(value: Any, as_bytes: bool) -> str | bytes:
-    """A number as text, with all its digits; all of it as bytes where there are any.
+    """A number as text, with all its digits; everything as bytes if some values are bytes.
 
     >>> _written(0.1, False), _written("a", True)
     ('0.1', b'a')

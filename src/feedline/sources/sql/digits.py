@@ -1,10 +1,10 @@
-"""SQLite's columns hold values of any type, and ADBC makes one type of them: where that may have cost digits.
+"""SQLite's columns hold values of any type, and ADBC converts them to one type: here lost digits are detected.
 
-Takes: a record batch that ADBC made. Gives: nothing, or MixedTypes: then the query is asked again by Python's own
-sqlite3, which gives each value as it is, and the values are made texts (or bytes) here, in full.
-Promises: no number loses a digit. ADBC writes a fraction among texts with seven of them (1.234568e-01), and a whole
-number among fractions with 53 bits; what looks like one of these is suspected, also where it was a text all along.
-Not its job: numbers among texts that are whole: those ADBC writes in full.
+Takes: a record batch that ADBC made. Gives: nothing, or MixedTypes: then the query is run again by Python's own
+sqlite3, which gives each value unchanged, and the values are converted to texts (or bytes) here, in full.
+Promises: no number loses a digit. ADBC writes a fraction among texts with seven digits (1.234568e-01), and an integer
+among fractions with 53 bits; whatever looks like one of these is suspected, even if it was a text all along.
+Not its job: integers among texts: ADBC writes those in full.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from feedline.sources.sql.gathering import text_parts
 from feedline.sources.sql.mistakes import MixedTypes
 
 EXACT = 2.0**53
-"""From here on float64 leaves whole numbers out…"""
+"""From here on float64 cannot represent every integer…"""
 LARGEST = 2.0**63
-"""…and from here on SQLite has none."""
+"""…and from here on SQLite has no integers."""
 SHORTEST, LONGEST = len("1.000000e+00"), len("-1.000000e+300")
 SIGNS = (ord("+"), ord("-"))
 
 
 def check_digits(batch: Any) -> None:
-    """MixedTypes if a column may have lost some."""
+    """MixedTypes if a column may have lost digits."""
     arrow = extra("pyarrow", "sql", "SQL")
     types = arrow.types
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
@@ -47,7 +47,7 @@ def _may_have_been_whole(values: npt.NDArray[Any]) -> bool:
 
 
 def _may_have_been_fractions(starts: npt.NDArray[Any], content: npt.NDArray[np.uint8]) -> bool:
-    """Does any look as C's %e writes it: a digit, a dot, six digits, e, a sign, two digits or three?"""
+    """Does any text look as if written by C's %e: a digit, a dot, six digits, e, a sign, two or three digits?"""
     sizes = np.diff(starts)
     ends = starts[1:][(sizes >= SHORTEST) & (sizes <= LONGEST)]
     for exponent in (2, 3):

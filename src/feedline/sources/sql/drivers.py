@@ -1,9 +1,9 @@
-"""Connections by drivers that give Arrow: SQLite and PostgreSQL by ADBC, DuckDB by itself.
+"""Connections by drivers that return Arrow: SQLite and PostgreSQL by ADBC, DuckDB by its own package.
 
-Takes: where a database is; a query with its values. Gives: record batches of at most so many rows, one after the other,
-the first also if it is empty (it has the columns).
-Promises: only reading: nothing can be written, and no file is made. PostgreSQL is read through a server-side cursor, so
-that neither side holds more than a batch. Not its job: what goes wrong, in words (mistakes).
+Takes: where a database is; a query with its values. Gives: record batches of at most `rows` rows, one after the other;
+the first even if it is empty (it has the columns).
+Promises: it only reads: nothing can be written, and no file is made. PostgreSQL is read through a server-side cursor,
+so that neither side holds more than a batch. Not its job: explaining errors (mistakes).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from feedline.sources.sql.parameters import Params
 from feedline.sources.sql.statements import check_duckdb, check_sqlite
 
 CONNECT_TIMEOUT = 10
-"""Seconds for a host that does not answer, unless the URL (connect_timeout=) or PGCONNECT_TIMEOUT says otherwise."""
+"""Seconds to wait for a host, unless the URL (connect_timeout=) or PGCONNECT_TIMEOUT says otherwise."""
 
 Batches = Generator[Any, None, None]
 
@@ -37,14 +37,14 @@ class SQLite:
         self._connection = driver.connect(read_only(path))
 
     def batches(self, query: str, params: Params, rows: int) -> Batches:
-        """What the query gives."""
+        """The record batches of the query."""
         check_sqlite(query)
         cursor = self._connection.cursor(adbc_stmt_kwargs={"adbc.sqlite.query.batch_rows": str(rows)})
         try:
             wanted = cursor.adbc_prepare(query).names
             cursor.execute(query, _in_order(wanted, params) if isinstance(params, dict) else params)
             for number, batch in enumerate(_with_columns(cursor.fetch_record_batch())):
-                if number or batch.num_rows > 1:  # one value alone has its own type
+                if number or batch.num_rows > 1:  # a single value has its own type
                     check_digits(batch)
                 yield batch
         except OSError as error:
@@ -55,7 +55,7 @@ class SQLite:
             cursor.close()
 
     def close(self) -> None:
-        """Nothing is open afterwards."""
+        """Close everything."""
         self._connection.close()
 
 
@@ -72,14 +72,14 @@ class PostgreSQL:
             cursor.execute("SET TRANSACTION READ ONLY")
 
     def batches(self, query: str, params: Params, rows: int) -> Batches:
-        """What the query gives."""
+        """The record batches of the query."""
         if isinstance(params, dict):
             raise OptionError("params by name are nothing PostgreSQL knows: write $1, $2, … and give a tuple")
         self._asked += 1
         name = f"feedline_{self._asked}"
         with self._connection.cursor() as cursor:
             cursor.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {query}", params or None)
-        # COPY, which the driver would use by itself, cannot read from a cursor.
+        # COPY, the driver's default, cannot read from a cursor.
         cursor = self._connection.cursor(adbc_stmt_kwargs={"adbc.postgresql.use_copy": "false"})
         try:
             while True:
@@ -94,7 +94,7 @@ class PostgreSQL:
             cursor.close()
 
     def close(self) -> None:
-        """Nothing is open afterwards."""
+        """Close everything."""
         self._connection.close()
 
 
@@ -107,27 +107,27 @@ class DuckDB:
         extra("pyarrow", "sql", "a duckdb:/// URL")
         driver = extra("duckdb", "duckdb", "a duckdb:/// URL")
         self._connection = driver.connect(path, read_only=True)
-        self._connection.execute("SET python_enable_replacements = false")  # our variables are no tables
+        self._connection.execute("SET python_enable_replacements = false")  # our Python variables are no tables
 
     def batches(self, query: str, params: Params, rows: int) -> Batches:
-        """What the query gives."""
+        """The record batches of the query."""
         check_duckdb(query, self._connection.extract_statements(query))
         found = self._connection.sql(query, params=params or None)
-        if found is not None:  # a statement that gives nothing
+        if found is not None:  # None: the statement returns no rows
             yield from _with_columns(found.to_arrow_reader(rows))
 
     def close(self) -> None:
-        """Nothing is open afterwards."""
+        """Close everything."""
         self._connection.close()
 
 
 def read_only(path: str) -> str:
-    """A file as SQLite's URI, which neither makes nor changes it."""
+    """A SQLite URI that opens a file without creating or changing it."""
     return f"file:{quote(path)}?mode=ro"
 
 
 def _with_columns(reader: Any) -> Batches:
-    """Its batches; an empty one if there is none."""
+    """The reader's batches; an empty one if there is none."""
     pyarrow = extra("pyarrow", "sql", "SQL")
     is_empty = True
     for batch in reader:
@@ -139,7 +139,7 @@ def _with_columns(reader: Any) -> Batches:
 
 
 def _in_order(wanted: list[str], params: dict[str, Any]) -> tuple[Any, ...]:
-    """Values by name in the order of the query's placeholders (`:a`, `@a` or `$a`)."""
+    """Values by name, in the order of the query's placeholders (`:a`, `@a` or `$a`)."""
     missing = [name for name in wanted if name[1:] not in params]
     if missing:
         known = ", ".join(params) or "none"

@@ -1,11 +1,12 @@
-"""A column that grows batch by batch, and takes little more memory than it has in the end.
+"""A column that grows batch by batch, and needs little more memory than its final size.
 
 Takes: Arrow arrays. Gives: one Arrow array of all of them.
-Promises: whole numbers are as narrow as they allow; texts that repeat are kept once, with a number a row. A batch may
-widen the type of those before it (all NULL at first; whole numbers, then fractions); what cannot is named.
+Promises: integers are stored as narrow as possible; texts that repeat are stored once, with a number per row. A batch
+may widen the type of earlier ones (all NULL at first; integers, then fractions); other changes are an error that names
+the column.
 Not its job: rows (columns).
 
-Joining the batches at the end would hold everything twice: for 10 M rows 990 MB at the most, and this way 450.
+Joining the batches at the end would hold everything twice: 10 M rows then need up to 990 MB, and this way 450.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from feedline.errors import SourceError
 from feedline.errors.missing_packages import extra
 
 REPEATS = 4
-"""A text that comes this often on average, in each batch, is kept once: a byte or two a row instead of the text."""
+"""A text that comes this often on average, in each batch, is stored once: a byte or two per row instead of the text."""
 NARROW = (np.int8, np.int16, np.int32, np.int64)
 
 
 class ColumnRoom:
-    """Numbers one after the other, in memory that grows where it is."""
+    """Numbers one after the other, in memory that grows in place."""
 
     def __init__(self, least: type[Any] = np.int8) -> None:
         self._array: npt.NDArray[Any] = np.empty(0, least)
@@ -34,7 +35,7 @@ class ColumnRoom:
         return self._used
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """More of them, widening what there is if they need it."""
+        """Add values; the type of all is widened if necessary."""
         if values.dtype.kind == "i":
             values = _narrowed(values)
         end = self._used + len(values)
@@ -42,13 +43,13 @@ class ColumnRoom:
         if wide != self._array.dtype:
             self._array = self._array[: self._used].astype(wide)
         if end > len(self._array):
-            # A large block is moved by the kernel, not copied. A quarter more: what is not used yet is memory too.
+            # The kernel moves a large block without copying it. Growth by a quarter: unused room is memory, too.
             self._array.resize(max(end, len(self._array) * 5 // 4), refcheck=False)
         self._array[self._used : end] = values
         self._used = end
 
     def done(self) -> npt.NDArray[Any]:
-        """All of them, without the room that is left."""
+        """All values, without the unused room."""
         self._array.resize(self._used, refcheck=False)
         return self._array
 
@@ -62,7 +63,7 @@ class Growing:
         self._kept: _Numbers | _Texts | _Codes | _Others | None = None
 
     def add(self, array: Any) -> None:
-        """The next batch's part."""
+        """Add the next batch's part."""
         if self._kept is None:
             self._kept = self._keeper(array)
         elif not self._kept.takes(array):
@@ -76,7 +77,7 @@ class Growing:
             ) from error
 
     def done(self) -> Any:
-        """All of it, as one array."""
+        """The whole column, as one array."""
         assert self._kept is not None
         return self._kept.done()
 
@@ -90,7 +91,7 @@ class Growing:
         return codes if codes.takes(array) else _Texts(self._arrow)
 
     def _instead(self, array: Any, before: Any) -> Any:
-        """What keeps this array too, with what came before it."""
+        """A form that can hold this array too, filled with what came before."""
         types = self._arrow.types
         if not len(before):
             return self._keeper(array)
@@ -102,7 +103,7 @@ class Growing:
 
 
 class _Validity:
-    """Which rows are not NULL; nothing is kept while all are."""
+    """Which rows are not NULL; nothing is stored while all are."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -121,7 +122,7 @@ class _Validity:
 
 
 class _Numbers:
-    """Whole numbers, or fractions."""
+    """Integers, or fractions."""
 
     def __init__(self, arrow: Any, kind: Any) -> None:
         self._arrow, self._kind = arrow, kind
@@ -199,7 +200,7 @@ class _Codes:
 
 
 class _Others:
-    """Anything else: joined in the end."""
+    """Anything else: joined at the end."""
 
     def __init__(self, arrow: Any, name: str) -> None:
         self._arrow, self._name = arrow, name
@@ -248,7 +249,7 @@ def _made(arrow: Any, kind: Any, length: int, valid: _Validity, *parts: npt.NDAr
 
 
 def _narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Whole numbers in as few bytes as they need."""
+    """Integers in as few bytes as possible."""
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     for kind in NARROW:
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:

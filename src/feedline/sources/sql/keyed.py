@@ -1,8 +1,8 @@
-"""A query asked by its key: from which one on, which part, in its order.
+"""A query with a key: its rows from a key on, of one part, in the order of the key.
 
-Takes: a database, a query, its values, the name of its key. Gives: what is known of the key (`About`); the rows from a
-key on, of a part, ordered by it.
-Promises: values are bound; the user's query stays as it is, inside a query of ours.
+Takes: a database, a query, its values, the name of its key. Gives: what is known about the key (`About`); the rows of a
+part from a key on, ordered by it.
+Promises: values are bound; the user's query is used unchanged, inside a query of ours.
 Not its job: keeping the place (stream).
 """
 
@@ -24,15 +24,15 @@ from feedline.sources.sql.sql_parts import KeyRange
 Key = int | float | str
 Ends = tuple[int | None, int | None]
 WRITTEN = str | float | bool | UUID | date | time | Decimal
-"""What PostgreSQL reads again as Python writes it; not so bytea, intervals, arrays, addresses."""
+"""Types that PostgreSQL can read in the form that Python writes; not bytea, intervals, arrays, addresses."""
 
 
 class About(NamedTuple):
-    """What is known of a key."""
+    """What is known about a key."""
 
     is_empty: bool
     bounds: tuple[int, int] | None
-    """The least and the greatest, of whole numbers; None for any other key, which is shared out by hash."""
+    """The smallest and largest key, if keys are integers; None for any other key, which is shared out by hash."""
 
 
 class Keyed:
@@ -42,18 +42,18 @@ class Keyed:
         if not isinstance(key, str) or not key:
             raise OptionTypeError(f"key must be the name of a column that the query gives; got {key!r}")
         self.database, self.query, self.params, self.key = database, query, params, key
-        if database.kind == "dbapi":  # who knows how it quotes
+        if database.kind == "dbapi":  # its way of quoting is unknown
             if re.fullmatch(r"\w+", key) is None:
                 raise OptionError(f"key must be a plain name here; got {key!r}")
             self._column = f"{OURS}.{key}"
-        else:  # with its table's name, or SQLite takes an unknown column in quotes for a text
+        else:  # with the table's name: otherwise SQLite takes an unknown column in quotes for a text
             self._column = '{}."{}"'.format(OURS, key.replace('"', '""'))
         self._style = ""
         self._kind = ""
-        """PostgreSQL's name of the key's type, if it is no whole number."""
+        """PostgreSQL's name for the type of the key, if it is no integer."""
 
     def about(self, bounds: tuple[int, int] | None) -> About:
-        """Look at the key; `bounds` are known already."""
+        """Query the facts about the key; `bounds`, if given, are known already."""
         session = SQLSession(self.database)
         try:
             self._style = session.style
@@ -73,7 +73,7 @@ class Keyed:
             self._kind = ""
             found = self._one(session, self._text(f"MAX({self._column})"))
             most = found[0] if found else key
-            if not isinstance(most, int | float | Decimal):  # SQLite's columns hold anything
+            if not isinstance(most, int | float | Decimal):  # SQLite's columns can hold anything
                 raise self._no_key(key, most)
             return About(False, bounds or (key, int(most)))
         if not isinstance(key, WRITTEN if self._kind else str | float):
@@ -88,7 +88,7 @@ class Keyed:
         )
 
     def rows(self, part: KeyRange, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
-        """Those of a part from a key on, in its order; `ends` of a range, or else by hash."""
+        """The rows of a part from a key on, in its order; the part is the range `ends`, or else decided by hash."""
         bound = Bound(self._style, self.params)
         conditions = []
         for sign, key in ((">=", start), (">=", ends[0] if ends else None), ("<", ends[1] if ends else None)):
@@ -103,7 +103,7 @@ class Keyed:
 
     @property
     def hashes_there(self) -> bool:
-        """Can the server tell whose a row is? Else all are read, and the others' left out."""
+        """Can the server decide to which part a row belongs? Otherwise all rows are read, and some left out."""
         return self.database.kind == "postgresql"
 
     def null(self) -> SourceError:
@@ -127,12 +127,12 @@ class Keyed:
         return f"CAST(CAST({bound.add(str(key))} AS text) AS {self._kind})"
 
     def _text(self, what: str, where: str = "", order: str = "", query: str = "") -> str:
-        # On lines of its own: it may end with a comment.
+        # On lines of its own: the query may end with a comment.
         return f"SELECT {what} FROM (\n{query or self.query}\n) {OURS}{where}{order}"
 
     def _one(self, session: SQLSession, text: str) -> tuple[Any, str] | None:
-        """The first row's value, and PostgreSQL's name of its type."""
-        limit = "" if self.database.kind == "dbapi" else " LIMIT 1"  # not every database has it
+        """The value in the first row, and PostgreSQL's name for its type."""
+        limit = "" if self.database.kind == "dbapi" else " LIMIT 1"  # not every database has LIMIT
         asked = session.ask(text + limit, self.params, 1, shown=self.query)
         batch = next(asked, None)
         del asked  # at once: DuckDB has one result at a time

@@ -1,8 +1,8 @@
-"""What went wrong with a database, in words that help.
+"""What went wrong with a database, in helpful words.
 
-Takes: a driver's exception, the database, the query. Gives: a SourceError (or OptionError, if it is the params) that
-names the table, column, host or user, and the remedy.
-Promises: no password in it, nor in its cause. Not its job: noticing (connecting).
+Takes: a driver's exception, the database, the query. Gives: a SourceError (or OptionError, if the params are wrong)
+that names the table, column, host or user, and the remedy.
+Promises: it has no password, nor has its cause. Not its job: catching errors (connecting).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from feedline.sources.sql.database import Database
 
 LONGEST_QUERY = 300
 OURS = "feedline_rows"
-"""The name that a query has inside one of ours (keyed)."""
+"""The name of the user's query inside one of ours (keyed)."""
 
 _NAMES = "look at its name, and whether this is the database you mean"
 _PARAMS = "give a value for each placeholder, as params=(…,) or params={…}; docs/sql.md has each driver's placeholders"
@@ -54,19 +54,19 @@ _MISSING = re.compile(
 
 
 class MixedTypes(Exception):
-    """SQLite has given a value of another type than the first ones of its column, which its ADBC driver cannot hold."""
+    """SQLite has returned a value of another type than the first ones of its column; its ADBC driver cannot hold it."""
 
 
 @contextlib.contextmanager
 def telling(database: Database, query: str = "") -> Iterator[None]:
-    """Whatever a driver raises meanwhile is told in our words."""
+    """Within the block, whatever a driver raises is explained in our words."""
     try:
         yield
     except (FeedlineError, MixedTypes):
         raise
     except Exception as error:
-        # Its own text may quote the URL: then it is not shown as the cause either. (Under no name of ours: with it, the
-        # error would hold on to itself, and to the connections of all who it passed, until somebody collects garbage.)
+        # The driver's text may quote the URL: then it is not shown as the cause either. (The new error gets no name
+        # here: it would form a reference cycle, and keep all connections it passed open until garbage collection.)
         raise explained(error, database, query) from (error if database.hide(str(error)) == str(error) else None)
 
 
@@ -85,7 +85,7 @@ def explained(error: Exception, database: Database, query: str = "") -> SourceEr
 
 
 def shortened(query: str) -> str:
-    """On one line that can be read.
+    """The query on one line that can be read.
 
     >>> shortened("SELECT id\\n  FROM samples")
     'SELECT id FROM samples'

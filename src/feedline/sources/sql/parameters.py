@@ -1,8 +1,8 @@
 """The values of a query: always bound, never written into its text.
 
-Takes: what the user gives as `params`, the style a driver wants. Gives: the same, checked; further values of our own
-with the placeholders that stand for them.
-Promises: the user's query and values reach the driver as they are. Not its job: binding (drivers, dbapi).
+Takes: the user's `params`, the driver's placeholder style. Gives: the same, checked; values of our own with their
+placeholders.
+Promises: the user's query and values reach the driver unchanged. Not its job: binding (drivers, dbapi).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STYLES = ("qmark", "dollar", "numeric", "named", "format", "pyformat")
 
 
 def check_params(value: Any) -> Params:
-    """A tuple or a dict of values, as the query wants them.
+    """A tuple or a dict of values, as the query needs them.
 
     >>> check_params([1, "train"]), check_params({"split": "train"})
     ((1, 'train'), {'split': 'train'})
@@ -47,7 +47,7 @@ class Bound:
         self.params = params
 
     def add(self, value: Any) -> str:
-        """What stands for the value in the text."""
+        """Add a value; returns its placeholder in the text."""
         if isinstance(self.params, dict) or (self._style == "named" and not self._given):
             name = f"feedline_{len(self.params)}"
             self.params = {**dict(self.params), name: value}
@@ -57,9 +57,9 @@ class Bound:
         return {"dollar": f"${number}", "numeric": f":{number}", "qmark": "?"}.get(self._style, "%s")
 
     def text(self, query: str) -> str:
-        """The user's query as the driver wants it beside these values.
+        """The user's query in the form that the driver needs together with these values.
 
-        Written for no values, it has each % once; with values, these drivers take it for the begin of a placeholder.
+        A query without values has single % signs; with values, these drivers take % as the start of a placeholder.
 
         >>> bound = Bound("format", ())
         >>> f"{bound.add(7)}, {bound.text('id % 2')}"

@@ -1,8 +1,8 @@
-"""Rows as Arrow columns: small in memory, one after the other or many at once, and without Python objects to copy.
+"""Rows as Arrow columns: small in memory, read one by one or many at once, without Python objects to copy.
 
 Takes: record batches. Gives: `SQLColumns`: rows as dicts of plain values; a fingerprint of all of them.
 Promises: a column is one block. It pickles with its blocks out of band (protocol 5), so all workers share them.
-Not its job: where they come from (connecting), how they are made small (gathering).
+Not its job: where the rows come from (connecting), how they are made small (gathering).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SQLColumns:
 
     @classmethod
     def of(cls, batches: Iterable[Any]) -> SQLColumns:
-        """All rows of the batches, of which there is at least one."""
+        """All rows of the batches; there must be at least one batch."""
         growing: dict[str, Growing] = {}
         for batch in batches:
             if not growing:
@@ -44,7 +44,7 @@ class SQLColumns:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns."""
+        """The names of the columns."""
         return list(self._arrays)
 
     @property
@@ -54,24 +54,24 @@ class SQLColumns:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the rows take."""
+        """The memory of the rows, in bytes."""
         return sum(int(array.nbytes) for array in self._arrays.values())
 
     def __len__(self) -> int:
         return self._length
 
     def row(self, place: int) -> dict[str, Any]:
-        """One."""
+        """One row."""
         return {name: array[place].as_py() for name, array in self._arrays.items()}
 
     def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
-        """Many, in the order asked for."""
+        """Many rows, in the requested order."""
         chosen = extra("pyarrow", "sql", "SQL").array(np.asarray(places, np.int64))
         lists = [_plain(array.take(chosen)) for array in self._arrays.values()]
         return [dict(zip(self._arrays, values, strict=True)) for values in zip(*lists, strict=True)]
 
     def fingerprint(self) -> str:
-        """Another one whenever a value, a name, a type or the order of rows is another."""
+        """A text that changes whenever a value, a name, a type or the order of rows changes."""
         digest = hashlib.blake2b(digest_size=12)
         for name, array in self._arrays.items():
             digest.update(f"{name}\0{array.type}\0".encode())
@@ -80,7 +80,7 @@ class SQLColumns:
 
 
 def checked_names(names: list[str]) -> list[str]:
-    """Each once, or OptionError."""
+    """The names, if each occurs once; else OptionError."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise OptionError(
@@ -98,10 +98,10 @@ def _plain(array: Any) -> list[Any]:
 
 
 def _take_down(array: Any, digest: Any) -> None:
-    """All of an array's content. What lies where a NULL is doesn't count."""
+    """Add the whole content of an array. Values under NULLs don't count."""
     arrow = extra("pyarrow", "sql", "SQL")
     types = arrow.types
-    digest.update(f"{len(array)}\0{array.null_count}\0".encode())  # or the bits of NULLs could be taken for values
+    digest.update(f"{len(array)}\0{array.null_count}\0".encode())  # or bits of NULLs could be taken for values
     if array.null_count:
         digest.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
         array = array.drop_null()
@@ -114,6 +114,6 @@ def _take_down(array: Any, digest: Any) -> None:
         starts, content = text_parts(arrow, array)
         digest.update(np.ascontiguousarray(starts - starts[0]))
         digest.update(content[starts[0] : starts[-1]])
-    else:  # rare, and then seldom many
+    else:  # rare, and then rarely many
         for start in range(0, len(array), 65_536):
             digest.update(repr(array[start : start + 65_536].to_pylist()).encode(errors="surrogatepass"))

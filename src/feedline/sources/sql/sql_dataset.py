@@ -1,7 +1,7 @@
-"""SQLDataset: what one query gives, as a dataset.
+"""SQLDataset: the rows of one query, as a dataset.
 
-Takes: where a database is, a query and its values, what makes a sample of a row. Gives: samples by number.
-Promises: one query when it is made, and the connection is closed after it: nothing is kept that does not pickle. All
+Takes: where a database is, a query and its values, a function that makes a sample from a row. Gives: samples by number.
+Promises: one query when it is made; then the connection is closed, and nothing is kept that cannot be pickled. All
 workers share the rows.
 Not its job: data that does not fit into memory (stream).
 """
@@ -24,17 +24,17 @@ from feedline.sources.sql.parameters import check_params
 from feedline.sources.sql.sql_columns import SQLColumns
 
 ROWS = 65_536
-"""Fetched at a time: benchmarks/sql.py, 10 M rows of SQLite took 6.9 s so and 9.2 s with 8,192."""
+"""Rows fetched at a time: in benchmarks/sql.py, 10 M rows of SQLite took 6.9 s with this and 9.2 s with 8,192."""
 LONGEST_VALUE = 60
 
 
 class SQLDataset(Dataset[Any]):
-    """The rows of a query, read once when the dataset is made: ids, paths and labels here, the files by `load`.
+    """The rows of a query, read once when the dataset is made: ids, paths and labels are here, `load` reads the files.
 
     `url`: `sqlite:///file.db`, `postgresql://user:password@host/name`, `duckdb:///file.duckdb`, or a function that
-    returns a DB-API connection. `params` are bound to the query's placeholders by the driver, whose style they have:
-    `?` or `:name` for SQLite, `$1` for PostgreSQL. A row is a dict; `load(row)` makes the sample of it (reads the
-    file, say), `transform(sample)` changes that.
+    returns a DB-API connection. The driver binds `params` to the query's placeholders, in its own style: `?` or `:name`
+    for SQLite, `$1` for PostgreSQL. A row is a dict; `load(row)` makes the sample from it (reads the file, say), and
+    `transform(sample)` changes the sample.
 
     >>> import sqlite3, tempfile
     >>> file = tempfile.NamedTemporaryFile(suffix=".db")
@@ -74,23 +74,23 @@ class SQLDataset(Dataset[Any]):
 
     @property
     def names(self) -> list[str]:
-        """Of the columns."""
+        """The names of the columns."""
         return self._columns.names
 
     @property
     def nbytes(self) -> int:
-        """Memory that the rows take, once for all workers."""
+        """The memory of the rows in bytes, once for all workers."""
         return self._columns.nbytes
 
     @property
     def fingerprint(self) -> str:
-        """Of the rows and their order. It is in a loader's state: resuming with other rows is refused."""
+        """A fingerprint of the rows and their order. It is in a loader's state: resuming with other rows is refused."""
         if self._fingerprint is None:
             self._fingerprint = self._columns.fingerprint()
         return self._fingerprint
 
     def refresh(self) -> bool:
-        """Ask the query again; whether anything has changed. Workers that are running keep the rows they have."""
+        """Run the query again; has anything changed? Workers that are running keep their rows."""
         before = self.fingerprint
         self._columns = self._asked()
         self._fingerprint = None
@@ -108,7 +108,7 @@ class SQLDataset(Dataset[Any]):
         return [self._sample(place, row) for place, row in zip(places, self._columns.rows(places), strict=True)]
 
     def _reads_many(self) -> bool:
-        return self.load is None and self.transform is None  # those may ask for their sample's rng()
+        return self.load is None and self.transform is None  # those may use the sample's rng()
 
     def describe(self, index: int) -> str:
         """The row: its number and its values, shortened."""

@@ -1,8 +1,8 @@
-"""Which keys are whose: a table shared out by ranges of its key, or by a hash of it.
+"""Which keys belong to which part: a table is shared out by ranges of its key, or by a hash of it.
 
-Takes: a part's number, the key's least and greatest value. Gives: a part's parts; a range's ends; its rows.
-Promises: the parts hold every key once, whatever the count; parts of a part make up that part. The first range has
-no lower end and the last no upper one, so rows that are added later are somebody's.
+Takes: a part's number, the smallest and largest key. Gives: parts of a part; the ends of a range; its rows.
+Promises: together the parts have every key once, for any number of parts; parts of a part make up that part. The first
+range has no lower end and the last no upper end, so rows that are added later belong to some part.
 Not its job: asking for them (stream).
 """
 
@@ -19,12 +19,12 @@ from feedline.errors import OptionError
 from feedline.errors.checks import check_whole
 
 SEED = 0x5041525453
-"""Of the hash: apart from those of splits, or a part would hold one split only."""
+"""The seed of the hash: different from that of splits, otherwise a part would hold only one split."""
 
 
 @dataclass(frozen=True)
 class KeyRange:
-    """One of several."""
+    """One of several parts."""
 
     index: int = 0
     count: int = 1
@@ -41,7 +41,7 @@ class KeyRange:
         return KeyRange(self.index * count + index, self.count * count)
 
     def ends(self, least: int, most: int) -> tuple[int | None, int | None]:
-        """Its range of whole numbers, of all that lie from `least` to `most`: first, and first that is not its.
+        """The part's range of integers, if all keys are from `least` to `most`: its first key, and the first after it.
 
         >>> [KeyRange(index, 3).ends(0, 9) for index in range(3)]
         [(None, 3), (3, 6), (6, None)]
@@ -51,6 +51,6 @@ class KeyRange:
         return (first if self.index else None), (end if self.index + 1 < self.count else None)
 
     def keeps(self, keys: Sequence[Any]) -> list[bool]:
-        """Which of these keys are its, by their hash."""
+        """Which of these keys belong to it, by their hash."""
         words = stable_words([str(key) for key in keys], SEED) >> np.uint64(32)
         return [bool(each) for each in (words * np.uint64(self.count) >> np.uint64(32)) == self.index]

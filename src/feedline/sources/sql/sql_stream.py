@@ -1,9 +1,9 @@
-"""SQLStream: what a query gives, row by row in the order of a key, read as it is needed.
+"""SQLStream: the rows of a query in the order of a key, read when needed.
 
 Takes: where a database is, a query and its values, the column that is its key. Gives: samples, one after the other.
-Promises: at most `chunk` rows are held; workers and ranks each read their own range of the key (of whole numbers; by a
-hash of any other), so each row comes once; it resumes after the last row delivered. A key that comes twice, or is NULL,
-is an error that names it.
+Promises: at most `chunk` rows are in memory; each worker and rank reads its own range of keys (if they are integers;
+any other keys are shared out by hash), so each row comes once; it resumes after the last row delivered. A key that
+comes twice, or is NULL, is an error that names it.
 Not its job: shuffling (`shuffle_buffer` of the loader), rows by number (dataset).
 """
 
@@ -36,9 +36,9 @@ CHUNK = 10_000
 class SQLStream(IterableDataset[Any]):
     """The rows of a query in the order of its `key`, through a server-side cursor, a few at a time.
 
-    `key` is a column of the result, unique and best with an index: whole numbers are shared out over workers and ranks
-    by ranges, anything else by hash. A state says after which key to go on. `url`, `params`, `load` and `transform`
-    are as those of `SQLDataset`. Ranks are found by themselves, or given (`num_replicas`, `rank`).
+    `key` is a column of the result, unique and best with an index: integers are shared out over workers and ranks by
+    ranges, anything else by hash. A state holds the key after which to continue. `url`, `params`, `load` and
+    `transform` are those of `SQLDataset`. Ranks are detected, or given (`num_replicas`, `rank`).
 
     >>> import sqlite3, tempfile
     >>> file = tempfile.NamedTemporaryFile(suffix=".db")
@@ -89,12 +89,12 @@ class SQLStream(IterableDataset[Any]):
 
     @property
     def fingerprint(self) -> str:
-        """Of the question, not of the rows: a state is not continued with another query."""
+        """A fingerprint of the query, not of the rows: a state is not continued with another query."""
         asked = repr((self._keyed.query, self._keyed.params, self.key)).encode(errors="surrogatepass")
         return f"query by {self.key}, {hashlib.blake2b(asked, digest_size=8).hexdigest()}"
 
     def shard(self, index: int, count: int) -> SQLStream:
-        """A part of this stream; all of them together are this stream."""
+        """A part of this stream; all parts together are this stream."""
         part = copy.copy(self)
         part.part = self.part.split(index, count)
         return part
@@ -107,7 +107,7 @@ class SQLStream(IterableDataset[Any]):
         return f"SQLStream({str(self._keyed.database)!r}, {shortened(self._keyed.query)!r}, key={self.key!r})"
 
     def ends(self) -> Ends | None:
-        """The range of keys that is this part's; None where a hash decides."""
+        """The range of keys of this part; None if a hash decides."""
         return None if self._bounds is None else self.part.ends(*self._bounds)
 
     def asked(self, ends: Ends | None, start: Key | None, plainly: bool) -> Asked:
@@ -115,18 +115,18 @@ class SQLStream(IterableDataset[Any]):
         return self._keyed.rows(self.part, ends, start, self.chunk, plainly)
 
     def check_names(self, names: list[str]) -> None:
-        """Each once, and the key among them."""
-        if self.key not in checked_names(names):  # which the database has found nevertheless: it may be Id for id
+        """Check that each name occurs once, and that the key is one of them."""
+        if self.key not in checked_names(names):  # the database accepted it: it may be Id instead of id
             raise OptionError(f"key must be one of the names that the query gives, {names}; got {self.key!r}")
 
     def mine(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those that are this part's, where the server could not tell."""
+        """The rows of this part, if the server could not select them."""
         if self._bounds is not None or self.part.count == 1 or self._keyed.hashes_there:
             return rows
         return list(compress(rows, self.part.keeps([row[self.key] for row in rows])))
 
     def checked(self, row: dict[str, Any], before: Key | None) -> Key:
-        """The row's key as json can write it; an error if it has none, or the one of the row before."""
+        """The row's key as a JSON value; an error if it has none, or the same as the row before."""
         key = row[self.key]
         if key is None:
             raise self._keyed.null()
@@ -136,7 +136,7 @@ class SQLStream(IterableDataset[Any]):
         return plain
 
     def sample(self, row: dict[str, Any]) -> Any:
-        """What is made of a row."""
+        """The sample made from a row."""
         try:
             sample = row if self.load is None else self.load(row)
             return sample if self.transform is None else self.transform(sample)
@@ -146,7 +146,7 @@ class SQLStream(IterableDataset[Any]):
 
 
 class CursorReading:
-    """A stream while it is read: one connection, opened by the first row that is wanted."""
+    """A stream while it is read: one connection, opened for the first row."""
 
     def __init__(self, stream: SQLStream) -> None:
         self._stream = stream
@@ -155,7 +155,7 @@ class CursorReading:
         self._asked: Asked | None = None
         self._rows: Iterator[dict[str, Any]] = iter(())
         self._again: Key | None = None
-        """The key after which it went on, whose row comes first again."""
+        """The key after which reading continued; its row comes first again."""
         self._plainly = False
         self._ended = False
 
@@ -186,23 +186,23 @@ class CursorReading:
             self._asked, self._ended = None, True
             raise
         except BaseException:
-            self._asked = None  # whoever goes on reads on after the last key
+            self._asked = None  # if reading continues, it does so after the last key
             raise
         self._stream.check_names(batch.schema.names)
         rows = self._stream.mine(batch.to_pylist())
         if self._again is not None and rows:
             again, self._again = self._again, None
-            # Usually the first. Before it, there are only those that the column's collation takes for the same.
+            # Usually the first row. Before it there are only rows whose keys are equal in the column's collation.
             keys = [row[self._stream.key] for row in rows]
             return rows[next((at + 1 for at, key in enumerate(keys) if key == again or str(key) == again), 0) :]
         return rows
 
     def state_dict(self) -> dict[str, Any]:
-        """After which key to go on, in which part."""
+        """The key after which to continue, and the part."""
         return {"after": self._after, "ends": self._ends, "part": [self._stream.part.index, self._stream.part.count]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on there. The range is the one it was begun with, whatever was added to the table meanwhile."""
+        """Continue there. The range is the one it began with, even if rows were added to the table since."""
         part = self._stream.part
         if tuple(state["part"]) != (part.index, part.count):
             then, now = "part {} of {}".format(*state["part"]), f"part {part.index} of {part.count}"
@@ -216,7 +216,7 @@ class CursorReading:
         self._rows, self._ended = iter(()), False
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         asked, self._asked = self._asked, None
         if asked is not None:
             asked.close()

@@ -1,9 +1,9 @@
-"""One statement, which only reads: what drivers do not see to by themselves.
+"""A single statement that only reads: checks that drivers do not do themselves.
 
-Takes: a query, as it goes to SQLite or DuckDB. Gives: nothing, or an error that says what to give instead.
-Promises: a second statement is an error (ADBC's SQLite would ask the first alone, DuckDB would give the last one's
-rows), and so is one that makes files: SQLite attaches a database by making it, also to one that is read-only, and
-DuckDB copies tables to files. Not its job: what the server or the file refuses by itself (PostgreSQL: both).
+Takes: a query, as it is sent to SQLite or DuckDB. Gives: nothing, or an error that says what to write instead.
+Promises: a second statement is an error (ADBC's SQLite would run only the first, DuckDB would return the rows of the
+last), and so is one that makes files: in SQLite, attaching a database creates it, even from a read-only connection, and
+DuckDB copies tables to files. Not its job: what the server or the file refuses itself (PostgreSQL refuses both).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _NOTHING = r"(?:[\s;\ufeff]|--[^\n]*(?:\n|$)|/\*.*?(?:\*/|$))*"
 _EMPTY = re.compile(_NOTHING, re.DOTALL)
 _MAKES_FILES = re.compile(_NOTHING + r"(?:ATTACH|DETACH|VACUUM)\b", re.DOTALL | re.IGNORECASE)
 _READS = ("SELECT", "PRAGMA", "CALL", "MULTI")
-"""DuckDB's names of statements; "MULTI" is PIVOT. EXPLAIN is none of them: with ANALYZE it does what it explains."""
+"""DuckDB's names of statements; "MULTI" is PIVOT. EXPLAIN is not in the list: with ANALYZE it does what it explains."""
 
 
 def check_sqlite(query: str) -> None:
-    """Asked of Python's own SQLite, which knows where a statement ends and needs no database for it.
+    """Uses Python's own SQLite, which knows where a statement ends and needs no database for that.
 
     >>> check_sqlite("SELECT ';' AS a -- ; that is all")
     >>> check_sqlite("SELECT 1; SELECT 2")
@@ -37,11 +37,11 @@ def check_sqlite(query: str) -> None:
         if _EMPTY.fullmatch(query, 0, end) is None and sqlite3.complete_statement(query[:end]):
             if _EMPTY.fullmatch(query, end) is None:
                 raise _several(query)
-            return  # the first one ends here, and there is no other
+            return  # the first statement ends here, and there is no other
 
 
 def check_duckdb(query: str, statements: list[Any]) -> None:
-    """Of the statements that DuckDB itself has found in the query."""
+    """Checks the statements that DuckDB itself has found in the query."""
     if len(statements) > 1:
         raise _several(query)
     for statement in statements:

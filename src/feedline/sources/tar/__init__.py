@@ -1,6 +1,6 @@
 """Tar shards in WebDataset's layout: read by number (TarDataset) or from front to back (TarStream), and written.
 
-Inside, each file imports only those to its left: bytes_of, members, samples, values, unfinished, index,
+Within this package, each file imports only files to its left: bytes_of, members, samples, values, unfinished, index,
 dataset, stream, writer.
 """
 

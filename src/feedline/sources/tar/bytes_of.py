@@ -1,8 +1,9 @@
-"""A shard's bytes from front to back, in large pieces, plain or unzipped on the way.
+"""A shard's bytes from front to back, in large pieces, plain or decompressed.
 
-Takes: a `Located` file. Gives: `take(n)` and `skip(n)`, at a place that is known.
-Promises: what is skipped is not read where it lies beyond the piece at hand; no more is held than a piece, or what was
-asked for; a file that ends too early is a `Cut`. Gzip has to be unzipped from its beginning to be anywhere.
+Takes: a `Located` file. Gives: `take(n)` and `skip(n)`, at a known position.
+Promises: bytes that are skipped are not read if they are beyond the current piece; at most a piece, or what was
+requested, is in memory; a file that ends too early is a `Cut`. Gzip must be decompressed from its beginning to reach
+any position.
 Not its job: tar itself (members).
 """
 
@@ -18,15 +19,15 @@ from feedline.sources.places import Folder
 PIECE = 1 << 20
 """Bytes read at a time: from a local disk 1 MB was as fast as 4 and 16 (benchmarks/tar_shards.py)."""
 FAR_PIECE = 8 << 20
-"""…from anywhere else: at 20 ms a request and 100 MB/s a fifth of the time is waiting, and with 1 MB two thirds."""
+"""…from anywhere else: at 20 ms a request and 100 MB/s a fifth of the time is waiting; with 1 MB it is two thirds."""
 UNZIPPED = 1 << 20
-"""Most bytes unzipped at a time: a few zipped ones may mean any number."""
+"""The most bytes decompressed at a time: a few compressed bytes may become any number."""
 GZIP = b"\x1f\x8b"
 OTHER_PACKING = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 
 
 class Cut(Exception):
-    """The file ends before what should come."""
+    """The file ends too early."""
 
 
 class Bytes(Protocol):
@@ -35,16 +36,16 @@ class Bytes(Protocol):
     at: int
 
     def take(self, count: int) -> bytes:
-        """The next so many bytes; none at the end of the file; a `Cut` if it ends between."""
+        """The next `count` bytes; none at the end of the file; a `Cut` if it ends in between."""
 
     def skip(self, count: int) -> None:
-        """Go on so many bytes further."""
+        """Go forward by `count` bytes."""
 
 
 def opened(file: Located, at: int = 0) -> Bytes:
-    """A shard, from a place on (counted in what is unzipped)."""
+    """A shard from a position on (counted in decompressed bytes)."""
     plain = Plain(file)
-    head = file.read(0, 6) if at else plain.peek(6)  # further on, the first piece is not wanted
+    head = file.read(0, 6) if at else plain.peek(6)  # further on, the first piece is not needed
     if head.startswith(GZIP):
         try:
             return Unzipped(plain, at)
@@ -62,7 +63,7 @@ def opened(file: Located, at: int = 0) -> Bytes:
 
 
 class Plain:
-    """The bytes as they are."""
+    """The bytes of an uncompressed shard."""
 
     def __init__(self, file: Located) -> None:
         self.file = file
@@ -70,12 +71,12 @@ class Plain:
         self.at = 0
         self._least = PIECE if isinstance(file.place, Folder) else FAR_PIECE
         self._piece = b""
-        self._begin = 0  # of the piece
+        self._begin = 0  # the position of the piece
 
     def take(self, count: int) -> bytes:
         at, end = self.at, self.at + count
         if end > self._begin + len(self._piece):
-            if end > self.size:  # seen before memory is taken: a damaged header may ask for anything
+            if end > self.size:  # checked before memory is allocated: a damaged header may ask for any size
                 if at >= self.size:
                     return b""
                 raise Cut
@@ -84,14 +85,14 @@ class Plain:
         return self._piece[at - self._begin : end - self._begin]
 
     def rest(self) -> bytes:
-        """Whatever comes next, some of it."""
+        """Some of what comes next."""
         return self.take(min(self._least, max(0, self.size - self.at)))
 
     def skip(self, count: int) -> None:
         self.at += count
 
     def peek(self, count: int) -> bytes:
-        """The next bytes, to be taken later; fewer at the end."""
+        """The next bytes, without going forward; fewer at the end."""
         found = self.take(min(count, self.size - self.at))
         self.at -= len(found)
         return found
@@ -103,7 +104,7 @@ class Plain:
 
 
 class Held:
-    """A stretch of a shard that has been read already."""
+    """A stretch of a shard that has already been read."""
 
     def __init__(self, data: bytes, begin: int) -> None:
         self._data = data
@@ -153,13 +154,13 @@ class Unzipped:
                 raise Cut
 
     def _more(self) -> bool:
-        """Unzip some more; False at the end."""
+        """Decompress some more; False at the end."""
         self._input = self._input or self._zipped.rest()
         if not self._input:
             if self._unzip.eof:
                 return False
-            raise Cut  # the last member of the gzip file has no end
-        if self._unzip.eof:  # another gzip file behind the first one: as gzip does, go on with it
+            raise Cut  # the last member of the gzip file is incomplete
+        if self._unzip.eof:  # another gzip file follows the first: continue with it, as gzip does
             self._unzip = zlib.decompressobj(wbits=31)
         try:
             self._ready += self._unzip.decompress(self._input, UNZIPPED)

@@ -1,9 +1,9 @@
-"""Where in a shard each sample is: made by reading its headers, kept in a file beside it.
+"""Where each sample is in a shard: found by reading its headers, stored in a file next to it.
 
 Takes: a shard. Gives: an `Index`: keys, suffixes, offsets and sizes as arrays; `shard.tar.idx`, which holds them.
-Promises: the file appears whole or not at all, and says how long the shard was and where it ended: for another
-one it is stale, and not used. What it says is compared with the headers whenever a sample is read (dataset), so that
-one of the same length, but changed, is noticed too.
+Promises: the file appears complete or not at all. It has the length of the shard and the position of its end mark: for
+any other shard it is stale, and not used. Whenever a sample is read (dataset), the index is compared with the headers,
+so that a changed shard of the same length is noticed, too.
 Not its job: reading samples (dataset), headers (samples, members).
 """
 
@@ -35,22 +35,22 @@ COLUMNS = ("ends", "first", "starts", "stops", "suffix")
 
 
 class Index(NamedTuple):
-    """Of one shard. Sample i has the key `keys[ends[i-1]:ends[i]]` and the members `first[i]` to `first[i+1]`."""
+    """One shard's index. Sample i has the key `keys[ends[i-1]:ends[i]]` and the members `first[i]` to `first[i+1]`."""
 
     size: int
-    """Of the shard, in bytes."""
+    """The size of the shard in bytes."""
     end: int
-    """Where its end mark is: behind it there may be room, into which a member is added without making it longer."""
+    """The position of its end mark: there may be room after it for another member, at the same file size."""
     keys: bytes
     ends: IntArray
     first: IntArray
     starts: IntArray
-    """Of each member: where its first header is."""
+    """For each member: where its first header is."""
     stops: IntArray
-    """Where its data end."""
+    """For each member: where its data ends."""
     suffixes: tuple[str, ...]
     suffix: IntArray
-    """Of each member: which of the suffixes it has."""
+    """For each member: the number of its suffix."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -68,7 +68,7 @@ class Building:
         self._suffix: list[int] = []
 
     def add(self, parts: TarParts) -> None:
-        """The next sample."""
+        """Add the next sample."""
         self._keys.append(parts.key.encode("utf-8", "surrogateescape"))
         for suffix, member, data in parts.members:
             self._starts.append(member.start)
@@ -77,7 +77,7 @@ class Building:
         self._first.append(len(self._starts))
 
     def finish(self, size: int, end: int) -> Index:
-        """The index of a shard of that many bytes, whose end mark is there."""
+        """The index of a shard of that many bytes, with its end mark at `end`."""
         ends = np.cumsum([len(key) for key in self._keys], dtype=np.int64)
         first, starts, stops, suffix = (
             np.asarray(each, np.int64) for each in (self._first, self._starts, self._stops, self._suffix)
@@ -103,9 +103,9 @@ def made(shard: Located) -> Index:
 
 
 def write_index(urls: Any) -> list[Path]:
-    """Write the index of each shard beside it, as `shard.tar.idx`, and say where.
+    """Write the index of each shard next to it, as `shard.tar.idx`; returns the paths.
 
-    A shard in a folder only: for those in object storage, write it before you upload both.
+    Only for shards in a folder: for object storage, write the index before you upload both.
 
     >>> import tempfile
     >>> from feedline.sources import TarWriter
@@ -127,7 +127,7 @@ def write_index(urls: Any) -> list[Path]:
 
 
 def save(index: Index, path: Path) -> None:
-    """The file appears whole or not at all."""
+    """Write an index; the file appears complete or not at all."""
     stream = io.BytesIO()
     np.savez(
         stream,
@@ -140,7 +140,7 @@ def save(index: Index, path: Path) -> None:
 
 
 def replace_with(path: Path, data: bytes) -> None:
-    """Write a file that appears whole or not at all."""
+    """Write a file that appears complete or not at all."""
     file, where = unfinished(path)
     try:
         with file:
@@ -154,7 +154,7 @@ def replace_with(path: Path, data: bytes) -> None:
 
 
 def index_of(shard: Located) -> Index:
-    """The one beside the shard if it is there and fits; else it is made, in memory."""
+    """The index next to the shard if it exists and fits; else it is made, in memory."""
     found = _kept(shard)
     size = shard.size()
     if found is not None and found.size == size and _still_ends(shard, found.end):
@@ -174,7 +174,7 @@ def index_of(shard: Located) -> Index:
 
 
 def _still_ends(shard: Located, end: int) -> bool:
-    """Is the end mark where it was? Asked of a disk only: elsewhere nobody adds to a file, and asking takes long."""
+    """Is the end mark where it was? Checked on a disk only: elsewhere files do not grow, and reading takes long."""
     return not isinstance(shard.place, Folder) or not any(shard.read(end, end + BLOCK))
 
 
@@ -188,7 +188,7 @@ def _kept(shard: Located) -> Index | None:
         raise SourceError(f"{file.url}: cannot be read: {error}") from error
     try:
         return _loaded(data)
-    except Exception as error:  # whatever a damaged zip file or array makes NumPy raise
+    except Exception as error:  # a damaged zip file or array makes NumPy raise anything
         raise SourceError(
             f"{file.url} is no index of a tar shard, or a damaged one ({type(error).__name__}: {error}): remove it, or "
             "write it anew with feedline.sources.write_index"

@@ -1,8 +1,8 @@
-"""The members of a tar archive, one header after the other: ustar, GNU's and POSIX's (PAX) ways of writing it.
+"""The members of a tar archive, one header after the other: in the formats of ustar, GNU and POSIX (PAX).
 
 Takes: a shard's `Bytes`. Gives: `TarMember`s: name, kind, where it begins, how long its data is; and the data.
-Promises: nothing is written anywhere, and no name is taken for a path. Each header's checksum is compared. What cannot
-be right is a `Damage` with the offset: no tar archive, a damaged header, an archive that is cut off, one without end.
+Promises: nothing is written anywhere, and no name is used as a path. Each header's checksum is checked. Anything wrong
+is a `Damage` with the offset: no tar archive, a damaged header, an archive that is cut off, or one without an end.
 Not its job: which members make a sample (samples). Python's tarfile does the same, at five times the cost per member.
 """
 
@@ -19,7 +19,7 @@ _ZEROS = bytes(BLOCK)
 _PLAIN = (b"0", b"\0", b"7")
 _KINDS = {b"1": "hard link", b"2": "link", b"3": "device", b"4": "device", b"6": "pipe"}
 _LONGEST_EXTENSION = 1 << 20
-"""Of a name, or of a PAX header: more is damage (Linux allows paths of 4096)."""
+"""The longest name or PAX header in bytes: a longer one is damage (Linux allows paths of 4096)."""
 _SPARSE = "a sparse file (GNU tar's --sparse), which is not supported: pack it without"
 
 
@@ -28,18 +28,18 @@ class Damage(SourceError):
 
 
 class TarMember(NamedTuple):
-    """Something in an archive."""
+    """An entry of an archive."""
 
     name: str
     kind: str
-    """"file", "folder", or what else it is."""
+    """"file", "folder", or another kind."""
     start: int
     """Where its first header is: that of its long name, if it has one."""
     size: int
 
 
 class Members:
-    """A shard's members, from where its bytes are. Each one's data is taken (`data`) or passed over (`leave`)."""
+    """A shard's members from the current position on. The data of each is read (`data`) or skipped (`leave`)."""
 
     def __init__(self, stream: Bytes, url: str) -> None:
         self._stream = stream
@@ -47,11 +47,11 @@ class Members:
 
     @property
     def at(self) -> int:
-        """Where the next header is, between members."""
+        """Where the next header is; valid between members."""
         return self._stream.at
 
     def next(self) -> TarMember | None:
-        """The next one; None at the end of the archive."""
+        """The next member; None at the end of the archive."""
         start, name, size = self._stream.at, "", -1
         while True:
             at = self._stream.at
@@ -88,7 +88,7 @@ class Members:
         return found
 
     def leave(self, member: TarMember) -> None:
-        """Pass over it."""
+        """Skip its data."""
         try:
             self._stream.skip(member.size)
         except Cut:
@@ -122,7 +122,7 @@ class Members:
         return self.data(TarMember("a long name", FILE, at, length))
 
     def _pax(self, text: bytes, name: str, size: int, at: int) -> tuple[str, int]:
-        """Name and size, where a PAX header says them: lines of `length key=value`."""
+        """Name and size, if a PAX header has them: lines of `length key=value`."""
         try:
             while text:
                 length = int(text[: text.index(b" ")])
@@ -142,10 +142,10 @@ class Members:
 
     def _number(self, field: bytes, at: int) -> int:
         try:
-            if field[0] & 0x80:  # 8 GiB and more, GNU's way: binary
+            if field[0] & 0x80:  # 8 GiB and more, in GNU's format: binary
                 return int.from_bytes(field[1:], "big")
             digits = field.strip(b" \0")
-            if digits.strip(b"01234567"):  # int() would also take a sign, and go back with it
+            if digits.strip(b"01234567"):  # int() would also accept a sign, and a negative size would go backwards
                 raise ValueError
             return int(digits or b"0", 8)
         except ValueError:
@@ -156,7 +156,7 @@ class Members:
 
 
 def _is_sound(block: bytes) -> bool:
-    """Does the checksum fit? It is the sum of all bytes, with the checksum itself taken for spaces."""
+    """Is the checksum right? It is the sum of all bytes, with spaces in place of the checksum itself."""
     try:
         said = int(block[148:156].strip(b" \0"), 8)
     except ValueError:
@@ -166,7 +166,7 @@ def _is_sound(block: bytes) -> bool:
 
 def _name(block: bytes) -> str:
     name = block[:100].partition(b"\0")[0]
-    if block[257:263] == b"ustar\0":  # POSIX; GNU has other things there
+    if block[257:263] == b"ustar\0":  # POSIX; GNU uses these bytes for something else
         prefix = block[345:500].partition(b"\0")[0]
         if prefix:
             name = prefix + b"/" + name

@@ -1,9 +1,9 @@
-"""WebDataset's layout: members of one key that lie side by side are a sample.
+"""WebDataset's layout: consecutive members with the same key are a sample.
 
 Takes: a shard's `Members`. Gives: `TarParts` of one sample after the other: its key, and each member by suffix.
-Promises: the key is the path up to the first dot of the base name, the suffix the rest in lower case; what is no file,
-has no suffix, or is called `__…__` is left out. A suffix that comes twice in a sample, or a key that comes again after
-another one, is an error of that sample, and the next one follows; so is a sample that has more bytes than it may have.
+Promises: the key is the path up to the first dot of the base name, the suffix the rest in lower case; a member that is
+no file, has no suffix, or is named `__…__` is left out. A suffix that comes twice in a sample, or a key that comes
+again after another one, is an error of that sample, and the next one follows; so is a sample with too many bytes.
 Not its job: headers (members), what the data mean (values).
 """
 
@@ -19,15 +19,15 @@ from feedline.errors import SourceError
 from feedline.sources.tar.members import FILE, FOLDER, Members, TarMember
 
 MAX_BYTES = 2**30
-"""Of a sample, unless the user says otherwise: as of a file (decoding)."""
+"""The largest sample in bytes by default: the same as for a file (decoding)."""
 OWN_FIELDS = ("__key__", "__url__")
-"""What a sample says of itself: no member may say otherwise."""
+"""Fields that we add to a sample: no member may have these names."""
 _NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
 _META = re.compile(r"__[^/]*__(?:$|/)")
 
 
 def key_and_suffix(name: str) -> tuple[str, str] | None:
-    """Of a member's name; None if it has none and is no part of a sample.
+    """Key and suffix of a member's name; None if it is no part of a sample.
 
     >>> key_and_suffix("images/cat.v1/0001.seg.PNG")
     ('images/cat.v1/0001', 'seg.png')
@@ -48,26 +48,26 @@ class TarParts:
     start: int
     """Where its first header is."""
     members: list[tuple[str, TarMember, int]] = field(default_factory=list)
-    """By suffix, and where the data begin."""
+    """For each member: suffix, member, and where its data begins."""
     data: list[bytes] = field(default_factory=list)
-    """Of each, if it is wanted; else none."""
+    """The data of each member, if the sample is wanted; else empty."""
     problem: str = ""
 
 
 Named = tuple[str, str, TarMember]
-"""A member, and before it its key and its suffix."""
+"""Key, suffix and member."""
 
 
 class TarTerms(NamedTuple):
     """What is read of a sample."""
 
     suffixes: tuple[str, ...] | None = None
-    """The members that are wanted; None for all."""
+    """The suffixes of the wanted members; None for all."""
     max_bytes: int = MAX_BYTES
-    """That these may have together."""
+    """The most bytes that these may have together."""
 
     def excess(self, name: str, size: int, before: int) -> str:
-        """What is wrong with one more member, after so many bytes of others; "" if nothing is."""
+        """What is wrong with one more member, after `before` bytes of others; "" if nothing is."""
         if before + size <= self.max_bytes:
             return ""
         others = f" beside {before:,} of others" if before else ""
@@ -81,7 +81,7 @@ ALL = TarTerms()
 
 
 class TarSamples:
-    """The samples of a shard, in order, from where its bytes are."""
+    """The samples of a shard, in order, from the current position on."""
 
     def __init__(self, members: Members, number: int = 0, terms: TarTerms = ALL) -> None:
         self._members = members
@@ -90,21 +90,21 @@ class TarSamples:
         self._end: int | None = None
         self._seen: set[str] = set()
         self.number = number
-        """Of the sample that comes next."""
+        """The number of the next sample."""
         self.broken = False
-        """Can nothing more be read of the shard?"""
+        """Is it impossible to read any more of the shard?"""
         self.left_out: dict[str, str] = {}
-        """What was no part of a sample: for each kind the first one's name."""
+        """Members that were no part of a sample: for each kind, the name of the first."""
 
     @property
     def at(self) -> int:
-        """Where the next sample begins, or where to look for it."""
+        """Where the next sample begins, or where to search for it."""
         if self._ahead is not None:
             return self._ahead[2].start
         return self._members.at if self._end is None else self._end
 
     def next(self, wanted: Callable[[int], bool]) -> TarParts | None:
-        """The next sample, with its data if the function says so of its number; None at the end of the shard."""
+        """The next sample, with its data if `wanted(number)` is true; None at the end of the shard."""
         parts: TarParts | None = None
         try:
             ahead = self._ahead or self._file()
@@ -158,7 +158,7 @@ class TarSamples:
 
 
 def warn_of(left_out: dict[str, str], url: str) -> None:
-    """One warning for all that was no part of a sample."""
+    """One warning for everything that was no part of a sample."""
     if left_out:
         named = ", ".join(f"{kind} ({name!r})" for kind, name in sorted(left_out.items()))
         warnings.warn(f"{url}: left out, because they are no files of a sample: {named}", stacklevel=3)

@@ -1,8 +1,8 @@
-"""Tar shards by index: any sample of any shard, so a shuffle is one over all of them.
+"""Tar shards by index: any sample of any shard, so a shuffle covers all of them.
 
-Takes: shards, whose indices lie beside them or are made by reading headers. Gives: a map-style dataset of dicts.
-Promises: a sample is one range read; what is read is compared with what the index says, name and size, so that a shard
-that changed is an error and never another sample's data.
+Takes: shards, whose indices are next to them or are made by reading headers. Gives: a map-style dataset of dicts.
+Promises: a sample is one range read; name and size are compared with the index, so a changed shard is an error and
+never gives another sample's data.
 Not its job: the index itself (index), what members mean (values), order (line).
 """
 
@@ -28,23 +28,23 @@ from feedline.sources.tar.samples import MAX_BYTES, TarTerms, key_and_suffix
 from feedline.sources.tar.tar_values import Decode, decode_plain
 
 NEAR = 64 << 10
-"""Bytes between two samples that are rather read along than asked for twice: at 20 ms a request and 100 MB/s it pays up
-to 2 MB, but from a fast disk not at all."""
+"""Two samples with at most this many bytes between them are read in one request: at 20 ms a request and 100 MB/s that
+is faster for up to 2 MB, but never from a fast disk."""
 BETWEEN = 2 << 20
-"""…between two members of one sample: who asks for a picture and its label does not want the film that lies between."""
+"""The same for two members of one sample: a film between a wanted picture and its label should not be read."""
 Range = tuple[int, int, int]
 """A shard's number, and where in it to start and stop."""
 Stretch = tuple[Range, list[int]]
-"""…and the members, by number, that lie in it."""
+"""…and the numbers of the members in it."""
 
 
 class TarDataset(Dataset[dict[str, Any]]):
     """The samples of tar shards in WebDataset's layout, by number.
 
-    Each is a dict: `__key__`, `__url__` (its shard), and a value for each suffix. `suffixes` chooses some of them; of a
-    sample that lacks one it is an error. `decode(data, suffix)` makes values of bytes; by default txt, json, cls and
-    npy are decoded and everything else stays bytes, and with None everything does. A sample whose members have more
-    than `max_bytes` together is an error: a few zipped bytes, or a damaged header, may mean any number.
+    Each is a dict: `__key__`, `__url__` (its shard), and a value for each suffix. `suffixes` chooses some of them; a
+    sample that lacks one is an error. `decode(data, suffix)` makes values from bytes; by default txt, json, cls and npy
+    are decoded and everything else stays bytes; with None everything stays bytes. A sample whose members together have
+    more than `max_bytes` is an error: a few compressed bytes, or a damaged header, may mean any number.
 
     `block_sizes` has the number of samples in each shard, for `feedline.BlockSampler`.
 
@@ -112,11 +112,11 @@ class TarDataset(Dataset[dict[str, Any]]):
         return found
 
     def _reads_many(self) -> bool:
-        """Is there something to gain? Not from a disk, which answers at once."""
+        """Is reading many at once faster? Not from a disk, which answers at once."""
         return not all(isinstance(shard.place, Folder) for shard in self._shards)
 
     def describe(self, index: int) -> str:
-        """Its shard and key."""
+        """The sample's shard and key."""
         if not -len(self) <= index < len(self):
             return f"no sample: there are {len(self)}"
         place = position(index, len(self), "TarDataset")
@@ -130,7 +130,7 @@ class TarDataset(Dataset[dict[str, Any]]):
         return self._keys[start : int(self._key_ends[place])].tobytes().decode("utf-8", "surrogateescape")
 
     def _members(self, place: int) -> list[int]:
-        """Those that are wanted, by number, in the order they lie in."""
+        """The numbers of the wanted members, in the order they are stored."""
         members = list(range(int(self._first[place - 1]) if place else 0, int(self._first[place])))
         wanted = self._terms.suffixes
         if wanted is None:
@@ -144,7 +144,7 @@ class TarDataset(Dataset[dict[str, Any]]):
         return sorted(has[name] for name in wanted)
 
     def _stretches(self, place: int) -> list[Stretch]:
-        """Where the members that are wanted lie: together, but for those with much between them."""
+        """Where the wanted members are: in one range, except for those with many bytes between them."""
         members, shard = self._members(place), self._shard(place)
         self._check_sizes(place, members)
         found: list[tuple[list[int], list[int]]] = []
@@ -204,7 +204,7 @@ class TarDataset(Dataset[dict[str, Any]]):
         )
 
     def _read(self, ranges: Sequence[Range]) -> dict[Range, bytes]:
-        """The bytes of each, with those close together read at once."""
+        """The bytes of each range; ranges close together are read at once."""
         found: dict[Range, bytes] = {}
         together: list[Range] = []
         for each in [*sorted(set(ranges)), (-1, 0, 0)]:
@@ -218,16 +218,16 @@ class TarDataset(Dataset[dict[str, Any]]):
 
 
 def undecoded(where: str, suffix: str, error: Exception) -> SourceError:
-    """The error of a member that `decode` could not make a value of."""
-    # Decoders of ours say what it is not ("is no JSON: …"); anybody else's exception needs its name.
+    """The error for a member that `decode` could not decode."""
+    # Our decoders say what it is not ("is no JSON: …"); any other exception needs its class name.
     what = f"cannot be decoded: {type(error).__name__}: {error}"
     if isinstance(error, SourceError):
-        what = str(error).removeprefix("*.").removeprefix(f"{suffix}: ")  # which `Decoders` takes for its name
+        what = str(error).removeprefix("*.").removeprefix(f"{suffix}: ")  # `Decoders` takes the suffix for the name
     return SourceError(f"{where}: its {suffix!r} {what}")
 
 
 def checked_suffixes(suffixes: Iterable[str] | None) -> tuple[str, ...] | None:
-    """The suffixes that are wanted; None if all are."""
+    """The wanted suffixes; None if all are."""
     if suffixes is None:
         return None
     if isinstance(suffixes, str):
@@ -239,7 +239,7 @@ def checked_suffixes(suffixes: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _behind(columns: list[IntArray], lengths: list[int]) -> IntArray:
-    """Numbers of one shard after those of another, counted on."""
+    """The numbers of all shards in one array; those of each shard continue after the one before."""
     before = np.cumsum([0, *lengths[:-1]])
     return np.concatenate([column + begin for column, begin in zip(columns, before, strict=True)]).astype(np.int64)
 

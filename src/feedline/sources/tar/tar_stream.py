@@ -2,8 +2,8 @@
 
 Takes: shards, plain or gzipped. Gives: a stream of dicts, shared out over ranks and workers.
 Promises: what `sharing` promises; a sample that cannot be read or decoded is an error that names shard, key and offset,
-and the next sample follows, or the next shard if nothing more can be read of this one. A place is a shard's number and
-an offset in it, so that nothing before it is read again; a gzipped shard is unzipped again up to there.
+and the next sample follows, or the next shard if nothing more of this one can be read. A place is a shard's number and
+an offset in it, so nothing before it is read again; a gzipped shard is decompressed again up to there.
 Not its job: shuffling (reading/shuffle_buffer; `shuffle` here is about the order of shards), what members mean.
 """
 
@@ -24,13 +24,13 @@ from feedline.sources.tar.tar_values import Decode, decode_plain
 
 
 class TarStream(UnitStream):
-    """The samples of tar shards in WebDataset's layout, in the order they lie in.
+    """The samples of tar shards in WebDataset's layout, in the order they are stored.
 
     Samples, `suffixes`, `decode` and `max_bytes` are those of `TarDataset`. `shuffle=True` reads the shards in another
-    order in each epoch; the loader's `shuffle_buffer` mixes their samples. Over ranks (torchrun's and others'
-    environment variables, torch.distributed, or `num_replicas` and `rank`) and workers each sample comes once: shards
-    are dealt out whole as far as they go round, and the rest is shared by samples. `num_replicas=1, rank=0` reads
-    everything on every rank.
+    order in each epoch; the loader's `shuffle_buffer` mixes their samples. Over ranks (environment variables of
+    torchrun and others, torch.distributed, or `num_replicas` and `rank`) and workers each sample comes once: as many
+    shards as possible are given out whole, in equal numbers; the rest is shared by samples. `num_replicas=1, rank=0`
+    reads everything on every rank.
 
     >>> import tempfile
     >>> from feedline import DataLoader
@@ -74,7 +74,7 @@ class TarStream(UnitStream):
 
 
 class ShardReader:
-    """One shard, or the part of its samples that a unit has."""
+    """One shard, or the part of its samples that belongs to a unit."""
 
     def __init__(self, shard: Located, unit: Unit, place: State | None, terms: TarTerms, decode: Decode | None) -> None:
         place = place or {"offset": 0, "sample": 0, "size": None}
@@ -105,7 +105,7 @@ class ShardReader:
 
     @property
     def ended(self) -> bool:
-        """Is there nothing more to come, because of an error?"""
+        """Has it ended because of an error?"""
         return self._samples.broken
 
     def place(self) -> State:

@@ -1,8 +1,9 @@
-"""What members of a sample mean, by suffix: txt, json, cls and npy, both ways.
+"""The values of a sample's members, by suffix: decodes and encodes txt, json, cls and npy.
 
-Takes: bytes and a suffix (only what follows its last dot counts), or a value and a suffix. Gives: the other.
-Promises: nothing is ever unpickled; an array's header is compared with its data before memory is taken. What is not
-known stays bytes. Not its job: pictures and sounds (`decode=Decoders(…)`).
+Takes: bytes and a suffix (only what follows its last dot counts), or a value and a suffix. Gives: the value, or the
+bytes.
+Promises: nothing is ever unpickled; an array's header is compared with its data before memory is allocated. Members of
+unknown suffixes stay bytes. Not its job: pictures and sounds (`decode=Decoders(…)`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Decode = Callable[[bytes, str], Any]
 
 
 def decode_plain(data: bytes, suffix: str) -> Any:
-    """The value of a member, if its suffix is `txt`, `json`, `cls` (a whole number) or `npy`; else the bytes.
+    """The value of a member, if its suffix is `txt`, `json`, `cls` (an integer) or `npy`; else the bytes.
 
     >>> decode_plain(b"7", "cls"), decode_plain(b'{"a": 1}', "meta.json"), decode_plain(b"...", "jpg")
     (7, {'a': 1}, b'...')
@@ -32,7 +33,7 @@ def decode_plain(data: bytes, suffix: str) -> Any:
 
 
 def encode_plain(value: Any, suffix: str) -> bytes:
-    """The other way round; bytes stay as they are.
+    """The reverse of `decode_plain`; bytes stay unchanged.
 
     >>> encode_plain(7, "cls"), encode_plain("héllo", "txt"), encode_plain([1, 2], "json")
     (b'7', b'h\\xc3\\xa9llo', b'[1, 2]')

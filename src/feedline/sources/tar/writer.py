@@ -1,9 +1,9 @@
 """Writes tar shards in WebDataset's layout.
 
-Takes: samples as dicts. Gives: shards, and beside each its index.
-Promises: a shard appears whole or not at all, with the rights that the umask gives; the same samples give the same
-bytes, whoever writes them and when.
-What could not be read back as it is (a dot in a key, a key twice in a shard) is refused.
+Takes: samples as dicts. Gives: shards, and an index next to each.
+Promises: a shard appears complete or not at all, with the permissions that the umask gives; the same samples always
+give the same bytes.
+A sample that could not be read back unchanged (a dot in a key, a key twice in a shard) is refused.
 Not its job: object storage: write into a folder and upload it.
 """
 
@@ -29,12 +29,12 @@ _NUMBER = re.compile(r"%0?\d*d")
 
 
 class TarWriter:
-    """Writes samples into one tar shard, or into as many as it takes.
+    """Writes samples into one tar shard, or into as many as are needed.
 
-    `path` is a file, or a pattern with a number in it (`train-%06d.tar`) if there may be several: a new shard is begun
+    `path` is a file, or a pattern with a number in it (`train-%06d.tar`) if there may be several: a new shard begins
     before one would have more than `max_count` samples or `max_size` bytes. A sample is a dict: `__key__`, and a field
-    for each suffix: bytes, or what txt (text), json, cls (a whole number) and npy (an array) are made of. Use it in
-    `with`: what is unfinished when an error leaves the block is removed. `shards` lists what has been finished.
+    for each suffix: bytes, or the value for txt (text), json, cls (an integer) and npy (an array). Use it in `with`: if
+    an error leaves the block, the unfinished shard is removed. `shards` lists the finished ones.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ class TarWriter:
         self._shard.add(key, blocks)
 
     def close(self) -> None:
-        """Finish the last shard. Without any sample written there is one shard, without samples."""
+        """Finish the last shard. If no sample was written, there is one empty shard."""
         if self._closed:
             return
         if self._shard is None and not self.shards:
@@ -106,7 +106,7 @@ class TarWriter:
         return too_many or (self._max_size is not None and shard.size + more + len(END) > self._max_size)
 
     def _next_path(self) -> Path:
-        # Only the number: there may be other percent signs in a path.
+        # Only the number is replaced: a path may have other percent signs.
         return Path(_NUMBER.sub(lambda found: found[0] % len(self.shards), self._pattern))
 
     def _finish(self) -> None:
@@ -117,7 +117,7 @@ class TarWriter:
 
 
 class _Shard:
-    """One shard under way."""
+    """One shard being written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -152,7 +152,7 @@ class _Shard:
         if index:
             save(self._building.finish(self.size + len(END), self.size), beside)
         else:
-            beside.unlink(missing_ok=True)  # of a shard that was there before
+            beside.unlink(missing_ok=True)  # the index of an earlier shard of that name
 
     def discard(self) -> None:
         self._file.close()
@@ -160,7 +160,7 @@ class _Shard:
 
 
 def _header(name: str, size: int) -> bytes:
-    """A member's header, in which nothing depends on who writes it and when."""
+    """A member's header; nothing in it depends on who writes it and when."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = size, 0o444
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
