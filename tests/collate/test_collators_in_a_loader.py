@@ -317,6 +317,7 @@ def test_a_loader_takes_one_of_the_two_options():
 
 
 def test_the_names_are_public():
-    for name in ("stack", "keep", "pad", "pack", "detection", "drop_invalid", "compose", "Padded", "CollateStats"):
-        assert name in feedline.__all__
+    for name in ("stack", "keep", "pad", "pack", "detection", "drop_invalid", "compose", "Padded"):
+        assert name in feedline.collate.__all__
+    assert "CollateStats" in feedline.__all__
     assert stack([1, 2]).tolist() == [1, 2]

@@ -271,8 +271,8 @@ def test_a_huge_message_is_shortened() -> None:
 
 
 def test_a_loader_that_raises_has_no_errors_and_a_copy_begins_anew() -> None:
-    assert feedline.DataLoader(Damaged(2, ())).errors == []
+    assert feedline.DataLoader(Damaged(2, ())).errors() == []
     loader = feedline.DataLoader(Damaged(2, {1}), on_error="skip")
     list(loader)
     assert len(loader.errors()) == 1
-    assert pickle.loads(pickle.dumps(loader)).errors == []
+    assert pickle.loads(pickle.dumps(loader)).errors() == []
