@@ -2,7 +2,7 @@
 
 Takes: the user's options (checked by options). Gives: batches, epoch after epoch.
 Promises: the same options and seed give the same batches.
-Not its job: the loop (loop), anything a stop on the line does (see docs/design.md).
+Not its job: the loop (engine), and the work of the other packages (docs/design.md).
 """
 
 from __future__ import annotations

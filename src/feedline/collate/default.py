@@ -5,7 +5,8 @@ sample, whose leaves are stacked along a new first axis.
 Promises: torch's rules — arrays and numbers become arrays, strings and bytes lists, mappings and sequences keep
 their types if those can be rebuilt — and an error that names field, sample and both shapes. The batch never
 shares memory with a sample.
-Not its job: where the memory is (arena), reading samples (fetch), padding and other ways to collate (collators).
+Not its job: where the memory is (arena), reading samples (fetch), padding and other ways to collate (padding,
+packing_rows, …).
 """
 
 from __future__ import annotations

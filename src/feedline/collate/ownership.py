@@ -7,7 +7,7 @@ object that was in two places still is one object. Plain lists, tuples and dicts
 class is rebuilt from its parts, as pickle would do it, if it holds an array, and passed on unchanged otherwise. What
 cannot be copied in this way (a generator, a lock, an object with `__del__`, a class written in C that does not pickle)
 is passed on too, with the arrays it holds.
-Not its job: stacking (collate); another process's copy (arena.packing does this by pickling).
+Not its job: stacking (default); another process's copy (arena.packing does this by pickling).
 """
 
 from __future__ import annotations

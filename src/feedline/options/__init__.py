@@ -1,4 +1,4 @@
-"""The loader's options. Each is declared once (table), checked alone (values) and with the others (together, core).
+"""A loader's options. Each is declared once (table), checked alone (single_values) and with others (together, core).
 
 The names that other packages need are here; code that makes a front imports from the files.
 """

@@ -4,7 +4,7 @@ Takes: classes whose body is a table: `batch_size: int | None = option(1, check,
 `Option` values; objects that have checked options as attributes.
 Promises: a class derived from a table has its options as attributes that type checkers and editors know; the value is
 looked up in the object itself or in its `options`.
-Not its job: which options there are (table), what a value must be (values).
+Not its job: which options there are (table), what a value must be (single_values).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Takes: an option's name and value. Gives: the value to use, or an `OptionError` that names the option and what would be
 right.
-Not its job: which check an option has (table), options that exclude each other (together), plain values (checks).
+Not its job: which check an option has (table), options that exclude each other (together), plain values
+(errors.checks).
 """
 
 from __future__ import annotations

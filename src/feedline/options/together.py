@@ -2,7 +2,7 @@
 
 Takes: options, each of which is right by itself. Gives: nothing, or an `OptionError` that says which do not fit and
 what to do.
-Not its job: single values (values), what torch refuses by itself (core says the same for feedline.DataLoader).
+Not its job: single values (single_values), what torch refuses by itself (core says the same for feedline.DataLoader).
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Takes: the user's options `ranks` and `uneven`, and the number of this rank. Gives: `Turns`.
 Promises: batches are numbered over all ranks, so batch g is the same for any number of ranks. The batches of a step are
 the next R. What happens at the end is named as in DistributedSampler, which shares out batches in the same way.
-Not its job: reading (stream), finding the rank (world), noticing that a stream asks for it (rank_questions).
+Not its job: reading (reading), finding the rank (machine.this_rank), noticing that a stream asks for it
+(rank_questions).
 """
 
 from __future__ import annotations

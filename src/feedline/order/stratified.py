@@ -3,7 +3,7 @@
 Takes: a label per sample, a batch size, and how a batch is shared between the classes.
 Gives: `StratifiedBatchSampler`. Promises: each class in each batch; each sample of a class comes once, in shuffled
 order, before any of them comes again; any batch can be made without the earlier ones.
-Not its job: telling labels apart (labels), how many of each class go into which batch (shares).
+Not its job: telling labels apart (labels), how many of each class go into which batch (class_shares).
 """
 
 from __future__ import annotations

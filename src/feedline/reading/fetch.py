@@ -3,8 +3,8 @@
 Takes: a dataset and a task. Gives: the task's samples, or the finished batch if the dataset can gather it by itself.
 Promises: `__getbatch__` (when the batch is collated by default), else `__getitems__`, else `__getitem__` one by one;
 `feedline.rng()` belongs to the sample being read; an exception says which sample it was.
-Not its job: continuing without a sample that fails (salvage), streams (stream), collating (collate), seeding the global
-generators (randomness).
+Not its job: continuing without a sample that fails (salvage), streams (stream_reader), collating (collate), seeding the
+global generators (randomness).
 """
 
 from __future__ import annotations

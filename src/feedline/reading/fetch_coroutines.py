@@ -4,7 +4,7 @@ Takes: a `ConcurrentReading`. Gives: its samples; at most `count` of them are aw
 Promises: one loop for all tasks of a worker, so what the dataset opens on it (a client's session) stays open. The loop
 never runs between tasks, and it works where another loop is running already (a notebook). Samples that are useless
 because an earlier one failed are cancelled before the next task begins.
-Not its job: which sample is next (concurrent). asyncio takes long to import, so this file is imported when needed.
+Not its job: which sample is next (fetch_threads). asyncio takes long to import, so this file is imported when needed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: a dataset, a task and the samples wanted from it. Gives: the samples in order, and the errors.
 Promises: samples are begun in order, and at most `limit` are read at a time; each draws its own random numbers, in any
 reader; the row shows which sample is waited for; no sample is still being read when the next task begins.
-Not its job: coroutines (coroutines), what to do about an error (fetch, salvage), which samples (fetch).
+Not its job: coroutines (fetch_coroutines), what to do about an error (fetch, salvage), which samples (fetch).
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Takes: a fetcher and a task. Gives: the samples (or the batch the dataset gathered by itself) and the bad ones.
 Promises: a sample that raises is left out, or replaced by its nearest good neighbour. Which samples fail, and what
 replaces them, depends on the task alone. A dataset is read in its fastest way until that fails.
-Not its job: streams (stream), counting and logging failures (bad_samples), errors of collating (body raises them).
+Not its job: streams (stream_reader), counting and logging failures (bad_samples), errors of collating (body raises
+them).
 """
 
 from __future__ import annotations

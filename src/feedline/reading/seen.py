@@ -4,7 +4,7 @@ Takes: the first element of each batch, one after the other. Gives: a checksum o
 equals the one in a record of that place.
 Promises: no user code runs: only plain values, NumPy's arrays and torch's tensors have a checksum. Of a large value
 only the beginning is read, so a batch costs a few microseconds.
-Not its job: what happens if the checksums differ (stream).
+Not its job: what happens if the checksums differ (stream_reader).
 """
 
 from __future__ import annotations

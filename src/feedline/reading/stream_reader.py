@@ -10,7 +10,8 @@ middle continues where a record says it stood; without a state the earlier batch
 what they were. A dataset that begins a later epoch from a state that was loaded for an earlier one is not read:
 `Otherwise` is raised.
 Not its job: collating, seeding (a callback does it), counting and logging what failed (bad_samples), what the dataset
-says about its place (stream_source), the state of the shuffle buffer (shuffle_buffer), an untouched dataset (parts).
+says about its place (stream_source), the state of the shuffle buffer (shuffle_buffer), an untouched dataset
+(workers.stream_parts).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ nothing is read again. A dataset with a state besides that of its iterator gets 
 plain data and does not change afterwards; a dataset that fails to give its state is not asked again, and the record
 says why. After a worker's death only a complete state is used: that of a foreign dataset may lack something (Hugging
 Face's lacks its shuffle buffer), so its part is read again from where the epoch began, and compared.
-Not its job: sharing and batches (stream), the shuffle buffer (shuffle_buffer).
+Not its job: sharing and batches (stream_reader), the shuffle buffer (shuffle_buffer).
 
 What a record holds: `read`, the elements read so far; `own`, whether this part was a share that the dataset made itself
 (with several parts); `next`, the number of the next batch; `of`, whose state it is ("iterator" or "dataset"); `state`,

@@ -1,6 +1,6 @@
 """Messages about a stream that is read in a way its user may not have meant, or that cannot be continued.
 
-Gives: sentences, each with the remedy. Not its job: when they are shown (stream, engine.streams).
+Gives: sentences, each with the remedy. Not its job: when they are shown (stream_reader, engine.streams).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Promises, for every source here (tested by tests/sources/contract.py): its drive
 never before; it can be pickled at any moment, and what is open (connections, files) is opened again in the process that
 unpickles it; `describe(index)` names a sample by the name its owner uses (a path, a key, a row), and so do errors; the
 samples are the same with any number and kind of workers; bad input is an error that names it, within seconds.
-Not its job: batches, order, workers (line, workers). A source imports datasets, checks, extras and errors and, from
+Not its job: batches, order, workers (order, reading, workers). A source imports datasets and errors and, from
 this package, `places`, `located` (many files by few words) and `sharing` (streams made of units), but no other source.
 """
 

@@ -3,7 +3,7 @@
 Takes: what the user passed. Gives: names within a place, checked; labels as an array; suffixes as a tuple.
 Promises: when the dataset is made, there is an error that names the path for each path without a known decoder, outside
 the root, or in another bucket.
-Not its job: reading (files), packing (names).
+Not its job: reading (files_dataset), packing (names).
 """
 
 from __future__ import annotations

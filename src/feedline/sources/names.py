@@ -3,7 +3,7 @@
 Takes: strings, bytes or Path objects, in a list, an array, a column of a table. Gives: `Names`, a read-only sequence.
 Promises: about the length of a path plus 8 bytes for each, and no Python object: reading changes no page that forked
 workers share; both arrays pickle out of band. File names that are not UTF-8 are returned unchanged.
-Not its job: what is read under these names (files), other records (SharedList).
+Not its job: what is read under these names (files_dataset), other records (SharedList).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Takes: a URL or a place, which objects, labels, a decoder of the bytes. Gives: d
 Promises: when it is made, the names are known and no object has been read; errors name the object's URL; if one object
 of a batch fails, `on_error="skip"` drops only that one; a `transform` that draws from `feedline.rng()` gives the same
 augmentation everywhere.
-Not its job: requests (object_store), decoding by suffix (files), keeping objects on disk (cached).
+Not its job: requests (object_store), decoding by suffix (decoding), keeping objects on disk (cached).
 """
 
 from __future__ import annotations

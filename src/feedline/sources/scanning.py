@@ -4,7 +4,7 @@ Takes: a place with one folder for each class. Gives: `FolderClasses`: their nam
 Promises: sorted by name, as bytes, so the order depends on no file system and no locale; hidden files and folders
 (those with a leading dot) are ignored; links are followed, but not in circles; on a disk no single file is queried,
 only its folder.
-Not its job: reading files (files).
+Not its job: reading files (files_dataset).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ iterator, whose state is plain data.
 Promises: over all ranks and workers each sample comes once, whatever their number. As many units as possible are given
 out whole, in equal numbers; each unit left over is read by several workers, who take its samples in turn. So all parts
 have the same number of units, including fractions. A unit that fails raises once, and the next one follows.
-Not its job: what a unit is, and reading it (tar, parquet); the shuffle buffer and batches (line).
+Not its job: what a unit is, and reading it (tar, parquet); the shuffle buffer and batches (reading).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: a torch DataLoader (its public attributes only) and feedline's own options. Gives: iterators over batches.
 Promises: torch's draws from the generator at torch's moments; a resumed epoch does not draw again. All our state is
 here, under one name of the loader: subclasses have attributes and methods of their own, which must not clash with ours.
-Not its job: torch's options and their checks (loader), the order (orders), the loop (loop).
+Not its job: torch's options and their checks (loader), the order (orders), the loop (engine.loop).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Takes: the loop's iterator, or a function that begins one. Gives: iterators of the same batches.
 Promises: a profiler sees the waiting; a postponed epoch draws nothing before its first batch; a framework that takes
 one batch ahead can have the place before that batch.
-Not its job: the loop (loop), which of these is used when (engine).
-Not its job: the loop (loop), when which of them is used (engine).
+Not its job: the loop (engine.loop), which of these is used when (engine).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: tensors. Gives: tensors on memory of the arena, without a copy after collation; reducers for arena.packing.
 Promises: every dtype that has bytes, zero-size tensors, strides of dense tensors kept; anything else (sparse, nested,
 quantised, subclasses, other devices) takes a slower way; a dataset's shared tensors stay shared.
-Not its job: stacking (collate).
+Not its job: stacking (collation).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Promises: pinning happens in a thread of its own. A copy to the device runs on a
 for it, the CPU does not, and its source memory is kept until the copy's event has passed. At most one batch is being
 transferred. It counts neither as delivered (`settle`) nor as making room for another (`hold`): workers get the same
 tasks as without pinning. Without an accelerator: torch's warning, and unchanged batches.
-Not its job: the batches (loop). Tested only with a stand-in for torch.cuda: there was no GPU.
+Not its job: the batches (engine.loop). Tested only with a stand-in for torch.cuda: there was no GPU.
 """
 
 from __future__ import annotations

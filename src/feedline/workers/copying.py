@@ -3,7 +3,7 @@
 Takes: a dataset. Gives: a deep copy that shares only certain objects with it; a shallow copy if that is impossible.
 Promises: a dataset that changes when it is first read (a Hugging Face dataset fills a cache of file systems) is copied
 too.
-Not its job: deciding who needs a copy (parts, threads), saying that none can be made (carried).
+Not its job: deciding who needs a copy (stream_parts, threads), saying that none can be made (carried).
 """
 
 from __future__ import annotations

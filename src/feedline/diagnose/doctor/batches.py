@@ -1,7 +1,7 @@
 """Batches that cannot be made, that end in a single sample, or that are mostly padding.
 
 Takes: evidence. Gives: findings "collate-fails", "last-batch-of-one", "padding".
-Not its job: shapes as such (values), collating that is slow (speed).
+Not its job: shapes as such (sample_values), collating that is slow (speed).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Samples that cannot be read: they raise, hang, or kill their worker.
 
 Takes: evidence. Gives: findings "empty-dataset", "failing-samples", "stuck-samples", "deadly-samples".
-Not its job: samples that can be read but are odd (values).
+Not its job: samples that can be read but are odd (sample_values).
 """
 
 from __future__ import annotations

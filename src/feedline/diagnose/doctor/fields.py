@@ -3,7 +3,7 @@
 Takes: a sample of any kind. Gives: its `Field`s, its arrays, digests of the whole sample and of its inputs.
 Runs in worker processes.
 Promises: nothing is written to; a value of an unknown kind is a field like any other.
-Not its job: judging (values), reading samples (probe).
+Not its job: judging (sample_values), reading samples (probe).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Takes: evidence. Gives: findings "constant-label", "labels-all-zero", "sorted-by-label", "class-imbalance".
 Promises: silent about what may be chance, and about samples without a field that looks like a label.
-Not its job: the rest of a sample (values).
+Not its job: the rest of a sample (sample_values).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: a database, a query, its values, the name of its key. Gives: what is known about the key (`About`); the rows of a
 part from a key on, ordered by it.
 Promises: values are bound; the user's query is used unchanged, inside a query of ours.
-Not its job: keeping the place (stream).
+Not its job: keeping the place (sql_stream).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: where a database is, a query and its values, a function that makes a sample from a row. Gives: samples by number.
 Promises: one query when it is made; then the connection is closed, and nothing is kept that cannot be pickled. All
 workers share the rows.
-Not its job: data that does not fit into memory (stream).
+Not its job: data that does not fit into memory (sql_stream).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: a part's number, the smallest and largest key. Gives: parts of a part; the ends of a range; its rows.
 Promises: together the parts have every key once, for any number of parts; parts of a part make up that part. The first
 range has no lower end and the last no upper end, so rows that are added later belong to some part.
-Not its job: asking for them (stream).
+Not its job: asking for them (sql_stream).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Takes: a shard's `Members`. Gives: `TarParts` of one sample after the other: its
 Promises: the key is the path up to the first dot of the base name, the suffix the rest in lower case; a member that is
 no file, has no suffix, or is named `__…__` is left out. A suffix that comes twice in a sample, or a key that comes
 again after another one, is an error of that sample, and the next one follows; so is a sample with too many bytes.
-Not its job: headers (members), what the data mean (values).
+Not its job: headers (members), what the data mean (tar_values).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: shards, whose indices are next to them or are made by reading headers. Gives: a map-style dataset of dicts.
 Promises: a sample is one range read; name and size are compared with the index, so a changed shard is an error and
 never gives another sample's data.
-Not its job: the index itself (index), what members mean (values), order (line).
+Not its job: the index itself (index), what members mean (tar_values), order (order).
 """
 
 from __future__ import annotations
