@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-sources test-diagnose \
-	test-core lint bench bench-peers bench-growth bench-before-after pictures pins soak clean
+	test-core lint bench bench-grid bench-peers bench-growth bench-before-after pictures pins soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -89,6 +89,10 @@ bench-peers: .venv-peers/peers.done .venv-peers/ffmpeg.done
 
 bench-growth: .venv/test.done
 	PYTHONPATH=src:benchmarks $(BIN)/python benchmarks/growth.py $(ARGS)
+
+# Whole epochs of ordinary loading beside torch, cell by cell: docs/grid.md.
+bench-grid: .venv/test.done
+	$(BIN)/python benchmarks/grid.py $(ARGS)
 
 # Is anything slower than it was? BEFORE and AFTER are folders of checkouts (git worktree add /tmp/before main). ARGS="--only text".
 BEFORE ?= $(error BEFORE=… is missing: the folder of the checkout to compare with)

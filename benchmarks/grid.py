@@ -66,6 +66,30 @@ TENSORS = torch.from_numpy(VECTORS)
 WORDS = [f"the text of sample {number} is {'very ' * (number % 7)}short" for number in range(512)]
 
 
+def numbers(index: int) -> Any:
+    return index, index + 0.5, float(index), index * 2, 1.0
+
+
+def array(index: int) -> Any:
+    return VECTORS[index % 512], index
+
+
+def tensor(index: int) -> Any:
+    return TENSORS[index % 512], index
+
+
+def picture(index: int) -> Any:
+    return PICTURES[index % 64], index % 10
+
+
+def large(index: int) -> Any:
+    return LARGE[index % 16], index % 10
+
+
+def text(index: int) -> Any:
+    return WORDS[index % 512]
+
+
 def tokens(index: int) -> Any:
     return TENSORS[index % 512, : 16 + index % 80]
 
@@ -103,14 +127,14 @@ class Kind:
 
 
 KINDS = {
-    "numbers": Kind("5 numbers", lambda i: (i, i + 0.5, float(i), i * 2, 1.0), 40),
-    "array": Kind("an array of 96 floats and a label", lambda i: (VECTORS[i % 512], i), 400),
-    "tensor": Kind("a tensor of 96 floats and a label", lambda i: (TENSORS[i % 512], i), 400, core=False),
-    "picture": Kind("3×88×88 bytes", lambda i: (PICTURES[i % 64], i % 10), 23_232),
-    "large": Kind("3×176×176 floats, a tensor", lambda i: (LARGE[i % 16], i % 10), 371_712, core=False),
+    "numbers": Kind("5 numbers", numbers, 40),
+    "array": Kind("an array of 96 floats and a label", array, 400),
+    "tensor": Kind("a tensor of 96 floats and a label", tensor, 400, core=False),
+    "picture": Kind("3×88×88 bytes", picture, 23_232),
+    "large": Kind("3×176×176 floats, a tensor", large, 371_712, core=False),
     "dict": Kind("a dict of six fields", fields, 120),
     "tokens": Kind("tokens, padded by a collate_fn", tokens, 220, padded, core=False),
-    "text": Kind("texts, a collate_fn that returns them", lambda i: WORDS[i % 512], 40, as_given),
+    "text": Kind("texts, a collate_fn that returns them", text, 40, as_given),
     "work": Kind("0.4 ms of Python", work, 8),
 }
 

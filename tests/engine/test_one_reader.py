@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -343,6 +344,12 @@ def test_of_two_threads_that_begin_at_once_one_has_all_batches(
     assert [each for each in found if isinstance(each, list)] == [[*range(80)]]
 
 
+def is_in(thread: threading.Thread, function: Any) -> bool:
+    """Does the thread wait in that very function?"""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is function.__code__
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_are_not_ended_while_they_are_started(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     loader = DataLoader(list(range(80)), 4, persistent_workers=persistent, **FORK)
@@ -354,7 +361,8 @@ def test_workers_are_not_ended_while_they_are_started(persistent: bool, monkeypa
             if not persistent:
                 threads[0] = threading.Thread(target=crew.end)  # as when another thread closes the iterator
             threads[0].start()
-            time.sleep(0.2)  # to be ended here
+            while not is_in(threads[0], Crew.end):  # it waits there until all are started
+                time.sleep(0.001)
         hire(crew, number, *rest)
 
     monkeypatch.setattr(Crew, "_hire_one", slowly)

@@ -330,6 +330,8 @@ def test_a_stream_that_cannot_be_copied_is_warned_of_before_its_threads_draw_fro
         loaded(NotCopied(np.random.default_rng(0)), **THREADS)
 
 
+# Which is said, too, if both workers happen to have made two batches.
+@pytest.mark.filterwarnings("ignore:dataset.rng is a random generator that samples draw from")
 @pytest.mark.parametrize("kind", [{}, FORK])
 def test_whoever_goes_on_in_an_epoch_is_told_that_no_state_holds_it(kind: dict[str, Any]) -> None:
     def loader() -> DataLoader[Any, Any]:
