@@ -19,14 +19,15 @@ def loader_in_words(loader: Any, kind: str) -> str:
 
     >>> from feedline import DataLoader
     >>> DataLoader(range(100), batch_size=8, num_workers=2, workers="thread")
-    <feedline.loader.DataLoader: range of 100 samples, 13 batches of 8, 2 worker threads>
+    <feedline.DataLoader: range of 100 samples, 13 batches of 8, 2 worker threads>
     """
     dataset = ask(loader, "dataset")
     samples, batches, size = _length(dataset), _length(loader), ask(loader, "batch_size")
     what = type(dataset).__name__ + ("" if samples is None else f" of {counted(samples, 'sample')}")
     many = "batches" if batches is None else counted(batches, "batch")
     of = f" of {size}" if isinstance(size, int) else ""
-    return f"<{type(loader).__module__}.{type(loader).__qualname__}: {what}, {many}{of}, {_workers(loader, kind)}>"
+    name = f"{type(loader).__module__.removesuffix('.loader')}.{type(loader).__qualname__}"  # as users import it
+    return f"<{name}: {what}, {many}{of}, {_workers(loader, kind)}>"
 
 
 def _workers(loader: Any, kind: str) -> str:
