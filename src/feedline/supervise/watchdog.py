@@ -136,7 +136,9 @@ def _run(orders: queue.SimpleQueue[bool]) -> None:
         # A copy, because an allocation may start the garbage collector, which may remove entries.
         _awake_at = min([_looked_at(entry, began, stood_still) for entry in _entries.copy()], default=math.inf)
         idle = math.isinf(_awake_at)
-        seconds = IDLE_SECONDS if idle else max(0.0, _awake_at - time.monotonic())
+        if idle:  # an entry added meanwhile is seen then, so it need not wake this thread
+            _awake_at = time.monotonic() + IDLE_SECONDS
+        seconds = max(0.0, _awake_at - time.monotonic())
         began, stood_still = time.monotonic(), 0.0
         try:
             wanted = orders.get(timeout=seconds)

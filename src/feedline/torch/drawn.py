@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from feedline.errors import StateError
+from feedline.randomness.global_generators import numpy_state, python_state
 
 GLOBAL = ("torch", "python", "numpy")
 
@@ -45,8 +46,12 @@ class _Torchs:
 
 class _Pythons:
     _form = struct.Struct("<625I?d")
+    _rest = struct.Struct("<?d")
 
     def get(self) -> bytes:
+        if (known := python_state()) is not None:  # in 1 µs instead of 30: each epoch asks four times
+            gauss = known.normal
+            return known.words[4:] + known.words[:4] + self._rest.pack(gauss is not None, gauss or 0.0)
         _, numbers, gauss = random.getstate()
         return self._form.pack(*numbers, gauss is not None, gauss or 0.0)
 
@@ -57,12 +62,16 @@ class _Pythons:
 
 class _NumPys:
     _form = struct.Struct("<624IIId")
+    _rest = struct.Struct("<Id")
 
     def get(self) -> bytes:
-        state: Any = np.random.get_state()
-        kind, numbers, *rest = state
-        # The user may have installed another kind of generator, which is then left out.
-        return self._form.pack(*numbers.tolist(), *rest) if kind == "MT19937" else b""
+        if (known := numpy_state()) is not None:  # in 2 µs instead of 90
+            return known.words + self._rest.pack(known.normal is not None, known.normal or 0.0)
+        state: Any = np.random.get_state(legacy=False)
+        if state["bit_generator"] != "MT19937":  # the user has installed another kind of generator: it is left out
+            return b""
+        words = state["state"]
+        return self._form.pack(*words["key"].tolist(), words["pos"], state["has_gauss"], state["gauss"])
 
     def set(self, state: bytes) -> None:
         if state:

@@ -132,8 +132,10 @@ class Repeats:
 
 def not_in_a_state(job: Job, batch: int) -> str | None:
     """The warning for an epoch that resumes in its middle: its generators are not restored to their state then."""
-    found = [] if job.stream else list(dict.fromkeys(each.path for each in generators(job)))
-    if not batch or not found:
+    if not batch or job.stream:  # nobody looks through the dataset of an epoch that begins at its beginning
+        return None
+    found = list(dict.fromkeys(each.path for each in generators(job)))
+    if not found:
         return None
     return NOT_IN_A_STATE.format(batch=batch, names=_named(found))
 
