@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kinds import few
 from made_datasets import Count
@@ -31,6 +31,7 @@ class ById(IterableDataset[int]):
 @pytest.mark.filterwarnings("ignore:several workers:UserWarning")
 @given(lengths=st.lists(st.integers(0, 30), min_size=2, max_size=3), size=st.integers(1, 5), drop=st.booleans())
 @settings(max_examples=few(200), deadline=None)
+@example(lengths=[0, 1], size=1, drop=False)  # an empty one, which was asked twice, counted one element
 def test_other_lengths_in_each_worker_are_an_error(lengths: list[int], size: int, drop: bool) -> None:
     options: dict[str, Any] = {"batch_size": size, "drop_last": drop, "workers": "thread"}
     with DataLoader(ById(lengths), num_workers=len(lengths), **options) as loader:

@@ -58,6 +58,7 @@ class StreamSource:
         self._problem: Record = {}
         self.tell_first: Callable[[bytes | Unsaid], None] | None = None
         """Called once with the dataset's state after its first element."""
+        self._is_over = False
         self.number = -1
         """The number of the element read last."""
         self.died = False
@@ -89,6 +90,8 @@ class StreamSource:
         try:
             element = next(self._elements)
         except StopIteration:
+            self.number -= self._is_over  # asked again after its end, it has not given one more
+            self._is_over = True
             raise
         except Exception:
             self.died = self.is_generator
