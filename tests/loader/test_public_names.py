@@ -15,7 +15,8 @@ def names_of(module: str) -> list[str]:
     found = import_module(module)
     given = getattr(found, "__all__", None)
     if given is None:  # errors: all classes of the tree
-        given = [name for name, value in vars(found).items() if isinstance(value, type) and not name.startswith("_")]
+        classes = {name: value for name, value in vars(found).items() if isinstance(value, type)}
+        given = [name for name, value in classes.items() if value.__module__ == module and not name.startswith("_")]
     return [f"{module}.{name}" for name in sorted(given)]
 
 
