@@ -290,7 +290,8 @@ def test_what_a_batch_has_drawn_that_failed_was_for_no_sample() -> None:
                     except ValueError:
                         failed += 1
                 assert failed == 3
-    assert [str(each.message) for each in told] == []
+    # From Python 3.12 on it warns of forks itself, by a DeprecationWarning.
+    assert [str(each.message) for each in told if issubclass(each.category, UserWarning)] == []
 
 
 class Told(Files):
