@@ -44,7 +44,9 @@ def test_it_is_as_if_python_had_been_started(host: Host, name: str, tmp_path: Pa
     here = host.run(SCRIPTS[name], **where)
     alone = subprocess.run([sys.executable, *SCRIPTS[name]], capture_output=True, text=True, **where)
     assert (here.returncode, here.stdout) == (alone.returncode, alone.stdout)
-    assert here.stderr.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
+    said, expected = here.stderr.splitlines(), alone.stderr.splitlines()
+    # Python 3.13 keeps the text of -c, and shows the line below a warning.
+    assert said[-1:] == expected[-1:] or (sys.version_info >= (3, 13) and said[-1:] == expected[-2:-1])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
