@@ -26,9 +26,9 @@ from feedline.observe.recorder import Recorder
 from feedline.observe.stats import Stats
 from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options
+from feedline.options.loader_line import loader_in_words
 from feedline.options.option import picked
 from feedline.options.table import CoreOptions
-from feedline.options.wording import loader_in_words
 from feedline.order.last_batch import lone_sample
 from feedline.order.plan import IterablePlan, OrderPlan, Plan, StreamPlan, plan_of_batch_sampler
 from feedline.order.rank_turns import ONE_RANK, Turns, turns_for, unshared_ranks

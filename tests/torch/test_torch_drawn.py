@@ -43,7 +43,6 @@ def test_a_state_is_the_same_however_it_is_read_and_reading_changes_nothing(many
     quick = _Pythons().get(), _NumPys().get()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(drawn, "python_state", lambda: None)
-        patched.setattr(drawn, "numpy_state", lambda: None)
         assert (_Pythons().get(), _NumPys().get()) == quick
         random.random()
         np.random.randn(3)

@@ -219,22 +219,6 @@ def python_state() -> PythonState | None:
     return PythonState(bytes(_memory), _PYTHON.gauss_next)
 
 
-def numpy_state() -> NumPyState | None:
-    """The state of `numpy.random`'s generator, copied in memory; None if only `get_state` can say it here."""
-    owner: Any = getattr(np.random.get_state, "__self__", None)
-    if switch.holders or owner is not _NUMPY or (words := _words(generator := mtrand.get_bit_generator())) is None:
-        return None
-    kept = bytes(words)
-    source, state = NumPyGenerator(), NumPyState(generator, kept, None)
-    try:
-        normal = _NUMPY.standard_normal()  # only a request shows whether a normal number is stored
-        if words[-4:] == kept[-4:]:
-            state = NumPyState(generator, kept, normal)
-    finally:
-        source.restore(state)
-    return state
-
-
 class TorchGenerator:
     """torch's default generator, if this process has loaded torch (we never import it). So a dataset of the core's
     loader that draws from `torch.rand` is reproducible too. Worker threads share this generator."""

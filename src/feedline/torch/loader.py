@@ -25,7 +25,7 @@ from feedline.collate.composing import check_collate
 from feedline.messages.outcome import BadSample
 from feedline.observe.recorder import Recorder
 from feedline.observe.stats import Stats
-from feedline.options.wording import loader_in_words
+from feedline.options.loader_line import loader_in_words
 from feedline.options.worker_count import as_number
 from feedline.resume.endless import Forever
 from feedline.torch.collate import compose

@@ -64,7 +64,7 @@ class ThreadWorkers:
         self._lanes: list[Lane] = []
         self._answers: Answers = queue.SimpleQueue()
         self._now = _Now()
-        self._threads: dict[int, _Worker] = {}
+        self._threads: dict[int, _ThreadWorker] = {}
         self._rows: list[Row] = []  # including those of threads that were given up
         self.traits = Traits(self._pool, partial(spent_by, self._rows))
 
@@ -159,7 +159,7 @@ class ThreadWorkers:
 
     def revive(self, number: int, elsewhere: bool) -> None:
         lane = self._lanes[number % len(self._lanes)]
-        worker = self._threads[number] = _Worker(self._job, number, lane, self._answers, self._pool, self._now)
+        worker = self._threads[number] = _ThreadWorker(self._job, number, lane, self._answers, self._pool, self._now)
         self._rows.append(worker.row)
 
     def _check_owner(self) -> None:
@@ -207,7 +207,7 @@ class _Now:
     stopping = False
 
 
-class _Worker:
+class _ThreadWorker:
     """One thread, and what it is doing."""
 
     def __init__(self, job: Job, number: int, lane: Lane, answers: Answers, pool: SlotPool | None, now: _Now) -> None:
@@ -241,7 +241,7 @@ class _Worker:
 
 
 def _work(
-    worker: _Worker, job: Job, number: int, lane: Lane, answers: Answers, pool: SlotPool | None, now: _Now
+    worker: _ThreadWorker, job: Job, number: int, lane: Lane, answers: Answers, pool: SlotPool | None, now: _Now
 ) -> None:
     # A function, not a method: a running thread must not keep a dropped loader alive.
     generators = ThreadGenerators()
