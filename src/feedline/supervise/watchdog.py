@@ -2,7 +2,7 @@
 
 Takes: entries, each with the current task, its start, and a function to call if it takes long. Gives: calls of it.
 Promises: a watched loop only writes a few attributes and wakes no thread, so a batch costs nothing extra. There is one
-thread for the whole process, only while something is watched, and never during a fork: a forked child begins without
+thread for the whole process, only while something is watched (and a second longer), and never during a fork: a forked child begins without
 it, and Python has no reason to warn about threads. It starts again with the next batch. Watching an object does not
 keep it alive.
 Not its job: the sentences (telling), ending a batch (interrupt).
@@ -28,6 +28,9 @@ NAME = "feedline-watchdog"
 IDLE_SECONDS = 0.2
 """The thread stays this long after nothing is watched any more, so that short epochs do not start one thread each (0.2
 ms on a busy machine, as long as a few dozen trivial samples)."""
+LONGEST_SLEEP = 0.5
+"""Seconds. The thread looks this often whether anything is still watched: telling it so at the end of each epoch took
+as long as 20 trivial batches (benchmarks/grid, epochs of 25 batches)."""
 OVERSLEPT = 1.0
 """Seconds; if the thread wakes up this much too late, the whole process had been stopped (Ctrl-Z)."""
 JOIN_SECONDS = 0.5
@@ -56,7 +59,7 @@ class WatchedLoop:
         `period` seconds do not matter."""
         self.period = period
         # Weak, because a cycle through the set would keep a dropped loader alive.
-        self._look = weakref.WeakMethod(look, partial(_forget, self, _entries, _orders))
+        self._look = weakref.WeakMethod(look, partial(_forget, self, _entries))
         _entries.add(self)
         if not _is_there() or resting:
             wake()
@@ -66,7 +69,7 @@ class WatchedLoop:
     def leave(self) -> None:
         """Stop watching this loop."""
         self._look = _nobody
-        _forget(self, _entries, _orders, None)
+        _entries.discard(self)
 
     def look(self, now: float, stood_still: float) -> float:
         """Called in the watchdog's thread. Returns when to look again."""
@@ -81,11 +84,9 @@ def _nobody() -> None:
 
 
 @undisturbed
-def _forget(entry: WatchedLoop, entries: set[WatchedLoop], orders: queue.SimpleQueue[bool], look: object) -> None:
+def _forget(entry: WatchedLoop, entries: set[WatchedLoop], look: object) -> None:
     # All objects are arguments, because this module's globals may be gone when the interpreter exits.
     entries.discard(entry)
-    if not entries:
-        orders.put(True)  # else the thread would sleep on for nothing
 
 
 _entries: set[WatchedLoop] = set()
@@ -136,8 +137,8 @@ def _run(orders: queue.SimpleQueue[bool]) -> None:
         # A copy, because an allocation may start the garbage collector, which may remove entries.
         _awake_at = min([_looked_at(entry, began, stood_still) for entry in _entries.copy()], default=math.inf)
         idle = math.isinf(_awake_at)
-        if idle:  # an entry added meanwhile is seen then, so it need not wake this thread
-            _awake_at = time.monotonic() + IDLE_SECONDS
+        # An entry added meanwhile is seen then, so it need not wake this thread.
+        _awake_at = min(_awake_at, time.monotonic() + (IDLE_SECONDS if idle else LONGEST_SLEEP))
         seconds = max(0.0, _awake_at - time.monotonic())
         began, stood_still = time.monotonic(), 0.0
         try:

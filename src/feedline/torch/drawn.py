@@ -61,20 +61,20 @@ class _Pythons:
 
 
 class _NumPys:
-    _form = struct.Struct("<624IIId")
+    _rest = struct.Struct("<IId")
 
     def get(self) -> bytes:
         # Not from memory: a stored normal number shows only if it is drawn, and another thread may draw meanwhile.
         state: Any = np.random.get_state(legacy=False)
         if state["bit_generator"] != "MT19937":  # the user has installed another kind of generator: it is left out
             return b""
-        words = state["state"]
-        return self._form.pack(*words["key"].tolist(), words["pos"], state["has_gauss"], state["gauss"])
+        key = state["state"]["key"].astype("<u4", copy=False)
+        return key.tobytes() + self._rest.pack(state["state"]["pos"], state["has_gauss"], state["gauss"])
 
     def set(self, state: bytes) -> None:
         if state:
-            *numbers, place, has_gauss, gauss = self._form.unpack(state)
-            np.random.set_state(("MT19937", np.array(numbers, np.uint32), place, has_gauss, gauss))
+            key = np.frombuffer(state, "<u4", 624).astype(np.uint32)
+            np.random.set_state(("MT19937", key, *self._rest.unpack(state[key.nbytes :])))
 
 
 class TorchGenerators:
@@ -108,9 +108,12 @@ class TorchGenerators:
                 self._all[name].set(state)
 
     @contextmanager
-    def watched(self, into: dict[str, bytes], only_users: bool = False) -> Iterator[None]:
-        """Within the block: record in `into` the earlier states of the generators that are drawn from."""
-        before = self.states(self.users if only_users else self._all)
+    def watched(self, into: dict[str, bytes], only_torchs: bool) -> Iterator[None]:
+        """Within the block: record in `into` the earlier states of the generators that are drawn from.
+
+        `only_torchs`: is the block known to draw from torch's generators and from no other?
+        """
+        before = self.states(("torch", *self.users) if only_torchs else self._all)
         try:
             yield
         finally:

@@ -63,6 +63,7 @@ class Asking:
         self._place = place
         self._drawn = drawn
         self._generators = generators
+        self._is_stock = type(index_sampler) is BatchSampler and _is_stock(index_sampler.sampler)
         self._indices: Indices | None = None
 
     def ask(self) -> None:
@@ -72,7 +73,7 @@ class Asking:
         if own_plan(self._index_sampler, self._batched, 0) is None:
             drawn.by_hand = [list(each.by_hand) for each in self._iterated_by_hand()]
             drawn.asked = {}
-            with self._generators.watched(drawn.asked):
+            with self._generators.watched(drawn.asked, self._is_stock):
                 found = self._ask()
             self._indices = found._replace(batches=self._taken(found.batches))
 
@@ -118,7 +119,7 @@ class Asking:
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
         drawn = self._drawn
         taken: dict[str, bytes] = {}
-        with self._generators.watched(taken):
+        with self._generators.watched(taken, self._is_stock):
             first = list(islice(batches, 1))
         if drawn.seed is not None:
             taken.pop("torch", None)  # the seed holds the same in fewer bytes
