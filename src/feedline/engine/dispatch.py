@@ -38,7 +38,7 @@ class Dispatch:
         foresee: Foresee | None,
         places: StreamPlaces | None = None,
     ) -> None:
-        self._tasks = tasks
+        self.tasks = tasks
         self._passed = passed
         self._crew = crew
         self._ledger, self._splitting = crew.ledger, crew.splitting
@@ -62,13 +62,11 @@ class Dispatch:
         if not self._begun:
             self._begin()
         room = crew.room - self.held
-        while len(queue) < room and (task := self._next_task()) is not None:
-            if self._quarantine:
-                task = self._recovery.careful(task)
+        while len(queue) < room and (task := self.next_task()) is not None:
             if self._splitting is None or self._splitting.idle:
-                crew.workers.send(ledger.plan(task, self._tasks.sampler_state()))
+                crew.workers.send(ledger.plan(task, self.tasks.sampler_state()))
             else:
-                self._send(ledger.add(task, self._tasks.sampler_state()))
+                self._send(ledger.add(task, self.tasks.sampler_state()))
         # Places that become free from now on are used for the next epoch.
         if not self._more and self._foresee is not None and crew.works_ahead:
             while len(queue) + len(ledger.early) < room:
@@ -93,8 +91,8 @@ class Dispatch:
         self._recovery.tell_of_early_deaths(self._crew.untold)
         tasks: list[tuple[Task, Any]] = []
         if not self._passed.came_ahead:  # else it resumes in its middle, which was not predicted
-            while len(tasks) < len(early) and (task := self._next_task()) is not None:
-                tasks.append((self._recovery.careful(task), self._tasks.sampler_state()))
+            while len(tasks) < len(early) and (task := self.next_task()) is not None:
+                tasks.append((task, self.tasks.sampler_state()))
         if self._next_epoch.is_right([entry.task for entry in early], [task for task, _ in tasks]):
             self._adopt(early, tasks)
             return
@@ -110,10 +108,11 @@ class Dispatch:
         for entry in reversed(self._ledger.unsent()):  # their worker died; each goes before those sent so far
             self._recovery.send_first(entry)
 
-    def _next_task(self) -> Task | None:
+    def next_task(self) -> Task | None:
+        """The next task that was not delivered before the place where this epoch began; None if there are no more."""
         while self._more:
             try:
-                task = next(self._tasks)
+                task = next(self.tasks)
             except StopIteration:
                 self._more = False
             except Exception as error:  # raised after the batches before it
@@ -121,7 +120,9 @@ class Dispatch:
                 self.sampler_error, self._more = error, False
             else:
                 passed = self._passed
-                if not passed.came_ahead or not passed.has(task, self._tasks.sampler_state(), self._ledger.oldest()):
+                if not passed.came_ahead or not passed.has(task, self.tasks.sampler_state(), self._ledger.oldest()):
+                    if self._quarantine:
+                        task = self._recovery.careful(task)
                     return task if self._places is None else self._places.placed(task)
         return None
 
@@ -165,6 +166,6 @@ class Dispatch:
         assert entry.outcome is not None
         if self._ends is not None:
             self._recovery.note(entry.outcome)
-            self._ends.note(entry.outcome, self._tasks)
+            self._ends.note(entry.outcome, self.tasks)
         elif self._recovery.died_unborn:
             self._recovery.note(entry.outcome)

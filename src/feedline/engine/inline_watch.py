@@ -9,16 +9,16 @@ Not its job: the thread (supervise.watchdog), the sentences (supervise.telling).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
 
-from feedline.engine.ledger import Part
 from feedline.errors import WorkerTimeout
+from feedline.messages.outcome import Outcome
+from feedline.messages.task import Task
 from feedline.options import ErrorPolicy
 from feedline.supervise import telling
 from feedline.supervise.interrupt import Interrupt, TimeIsUp
 from feedline.supervise.policy import Patience, Step
-from feedline.supervise.watch import Death
 from feedline.supervise.watchdog import WatchedLoop
 from feedline.workers.inline import InlineWorkers
 
@@ -47,13 +47,13 @@ class InlineWatch:
         self._error = ""
         workers.entry.watch(self.look, min(filter(None, (error_policy.stall_warning, timeout))))
 
-    def receive(self) -> Sequence[Part | Death]:
+    def make(self, task: Task) -> Outcome:
         """Have a batch made within `timeout`. Only called if there is a timeout."""
         interrupt, outcome = self._interrupt, None
         try:
             try:
                 interrupt.open()
-                outcome = self._workers.receive(None)
+                outcome = self._workers.make(task)
             finally:
                 interrupt.close()
         except TimeIsUp:
@@ -110,14 +110,10 @@ class InlineWatch:
 
 
 def watch_for(
-    workers: object, error_policy: ErrorPolicy, timeout: float, describe: telling.Describe, warn: Warn
+    workers: InlineWorkers, error_policy: ErrorPolicy, timeout: float, describe: telling.Describe, warn: Warn
 ) -> InlineWatch | None:
     """The watch for these workers; None if they do not need one or the user does not want one."""
-    if (
-        not isinstance(workers, InlineWorkers)
-        or not workers.may_be_stuck
-        or not (error_policy.stall_warning or timeout)
-    ):
+    if not workers.may_be_stuck or not (error_policy.stall_warning or timeout):
         return None
     return InlineWatch(workers, error_policy, timeout, describe, warn)
 

@@ -20,7 +20,7 @@ from feedline.collate.counted import nothing_valid
 from feedline.datasets import described
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.engine.dispatch import Dispatch
-from feedline.engine.inline_watch import watch_for
+from feedline.engine.inline_watch import InlineWatch, watch_for
 from feedline.engine.next_epoch import Foresee
 from feedline.engine.one_reader import Inside, enter, is_used_elsewhere
 from feedline.engine.recovery import Recovery
@@ -38,6 +38,7 @@ from feedline.options import Options
 from feedline.order.plan import Tasks
 from feedline.resume.passed import Passed
 from feedline.supervise.worker_memory import MemorySetting
+from feedline.workers.inline import InlineWorkers
 
 if TYPE_CHECKING:
     from feedline.engine.session import Session
@@ -84,11 +85,15 @@ class BatchIterator(Iterator[B]):
         self._run = 0 if self._recording is None else len(self._recording.meters)
         describe = partial(described, options.dataset)
         workers, error_policy, timeout = crew.workers, options.error_policy, options.timeout
+        self._works_ahead = crew.works_ahead
         self._places = StreamPlaces(crew.count, crew.runs == 1) if options.stream else None
         known = session.say, session.quarantine, self._meter, self._places
         self._recovery = Recovery(workers, crew.ledger, error_policy, describe, *known)
         self._waiting = Waiting(self._recovery, error_policy, timeout, describe, session.say)
-        self._watch = watch_for(workers, error_policy, timeout, describe, session.say)
+        self._watch: InlineWatch | None = None
+        if isinstance(workers, InlineWorkers):
+            self._watch = watch_for(workers, error_policy, timeout, describe, session.say)
+            self._make = workers.make if self._watch is None or not timeout else self._watch.make
         self._ends = StreamEnds(options, passed) if options.stream else None
         following = session.next_epoch, foresee
         self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
@@ -123,7 +128,7 @@ class BatchIterator(Iterator[B]):
                 self._refuse()
             self._meter.asked(self._ledger.back)
             try:
-                outcome = self._next_outcome()
+                outcome = self._next_outcome() if self._works_ahead else self._make_next()
             except BaseException as error:  # Ctrl-C, a timeout, no memory: the state is unknown, so drop it
                 was_running = self._state is State.RUNNING
                 self._abandon(error)
@@ -168,26 +173,39 @@ class BatchIterator(Iterator[B]):
             if self._says_more or outcome.notice is not None:
                 self._note(outcome)
             if outcome.size > 0 or outcome.failure is not None:
-                if self._crew.works_ahead:
-                    fill()  # the place just freed is used while the user computes
+                fill()  # the place just freed is used while the user computes
                 return outcome
+
+    def _make_next(self) -> Outcome | None:
+        """The same without workers: nothing is out, so a batch needs no entry in the ledger."""
+        dispatch = self._dispatch
+        while (task := dispatch.next_task()) is not None:
+            outcome = self._make(task)
+            if self._state is not State.RUNNING:
+                raise WorkerError(CLOSED_MEANWHILE)
+            if self._ends is not None:
+                self._ends.note(outcome, dispatch.tasks)
+            self._passed.made(task, dispatch.tasks.sampler_state(), outcome)
+            if self._says_more or outcome.notice is not None:
+                self._note(outcome)
+            if outcome.size > 0 or outcome.failure is not None:
+                return outcome
+        if self._state is not State.RUNNING:
+            raise WorkerError(CLOSED_MEANWHILE)
+        return None
 
     def fill(self) -> None:
         """Send out batches while there is room; `next()` does this itself."""
-        self._dispatch.fill()
+        if self._works_ahead:
+            self._dispatch.fill()
 
     def _receive(self) -> None:
-        """Wait for workers and take in their answers; without workers, make the batch."""
+        """Wait for workers and take in their answers."""
         began = clock()
-        if self._crew.works_ahead:
-            self._look_at_memory()
-            if self._crew.splitting is not None:
-                self._crew.splitting.rest()
-            self._dispatch.take(self._waiting.receive(self._ledger.awaited))
-        elif self._watch is not None and self._options.timeout:
-            self._dispatch.take(self._watch.receive())
-        else:
-            self._dispatch.take(self._crew.workers.receive(None))
+        self._look_at_memory()
+        if self._crew.splitting is not None:
+            self._crew.splitting.rest()
+        self._dispatch.take(self._waiting.receive(self._ledger.awaited))
         self._meter.blocked += clock() - began
 
     def _note(self, outcome: Outcome) -> None:
@@ -222,7 +240,7 @@ class BatchIterator(Iterator[B]):
 
     def is_ready(self) -> bool:
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
-        if self._state is not State.RUNNING or not self._crew.works_ahead:
+        if self._state is not State.RUNNING or not self._works_ahead:
             return False
         with self._abandoned_by_errors():
             self.fill()

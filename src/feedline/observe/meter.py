@@ -49,7 +49,7 @@ class Meter:
 
     def __init__(self, epoch: int, workers: int, spent: Spent) -> None:
         self.blocked = 0
-        """Nanoseconds that the user waited for a worker (or, without workers, for the batch to be made)."""
+        """Nanoseconds that the user waited for a worker. Without workers it stays 0: `spent` says how long it took."""
         self.restarts = 0
         """The number of workers that had to be replaced."""
         self.starting = 0
@@ -113,6 +113,7 @@ class Meter:
     def flow(self) -> EpochStats:
         """What has been counted, up to the latest batch."""
         used = self._spent.minus(self._before)
+        blocked = self.blocked if self._workers else self.blocked + sum(used)
         return EpochStats(
             number=self._epoch,
             num_workers=self._workers,
@@ -125,7 +126,7 @@ class Meter:
             collating=used.collating / 1e9,
             sending=used.sending / 1e9,
             transferring=self._transferring / 1e9,
-            delivering=max(0, self._waiting - self.blocked - self._transferring) / 1e9,
+            delivering=max(0, self._waiting - blocked - self._transferring) / 1e9,
             queued=self._queued / self._batches if self._batches else 0.0,
             restarts=self.restarts,
             staffed=self._worker_seconds(),

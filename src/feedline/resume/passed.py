@@ -77,6 +77,7 @@ class Passed:
         self._oldest = math.inf  # the first batch still in the loop after the latest delivery
         self._begin = begin
         self._sharing = sharing
+        self._is_alone = sharing.ranks == 1 and not sharing.whole_batches
         # Delivered although earlier batches were not; None if that was before a resume, and its task comes again.
         self._ahead: dict[int, tuple[Task, Any] | None] = dict.fromkeys(begin.ahead)
         self.came_ahead = bool(begin.ahead)
@@ -101,16 +102,24 @@ class Passed:
             self._held.append(entry)
         elif self._ahead or self.shards or oldest < entry.task.seq:
             self._count([entry])
-        elif self._sharing is ALONE and (indices := entry.task.indices) is not None:
-            # The same as `_take`, but faster: most loaders do this for each batch.
-            seq, samples = entry.task.seq, self._counted[1] + len(indices)
-            self._counted = seq + self._step, samples, entry.sampler_state, indices
         else:
             self._take(entry.task, entry.sampler_state)
 
+    def made(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
+        """The same for a batch that the loop has made itself: no other batch is out."""
+        if self._held is None and not self._ahead and not self.shards:
+            self._take(task, sampler_state)
+            return
+        entry = Entry(task, 0, sampler_state)
+        entry.outcome = outcome
+        self.delivered(entry, math.inf)
+
     def _take(self, task: Task, sampler_state: Any) -> None:
-        # How much of the order the task is: its indices, or one whole batch; not known for a stream.
         sharing, indices = self._sharing, task.indices
+        if self._is_alone and indices is not None:  # the same as below, but faster: most loaders do this for each batch
+            self._counted = task.seq + self._step, self._counted[1] + len(indices), sampler_state, indices
+            return
+        # How much of the order the task is: its indices, or one whole batch; not known for a stream.
         size = 0 if indices is None else 1 if sharing.whole_batches else len(indices)
         samples = self._counted[1] + size if sharing.ranks == 1 else sharing.after(self._counted[1], size)
         self._counted = task.seq + self._step, samples, sampler_state, indices

@@ -1,6 +1,6 @@
-"""No workers: `receive` makes the batch, in the caller's thread.
+"""No workers: `make` makes a batch, in the caller's thread.
 
-Takes: a `Job`, the ledger's parts. Gives: their outcomes.
+Takes: a `Job`, tasks. Gives: their outcomes. (As a kind of worker it also takes the ledger's parts.)
 Promises: the same batches as any other kind; after every batch the user's own random state is as it was before; another
 thread can see which sample it is reading.
 Not its job: prefetching, watching (engine.inline_watch).
@@ -21,7 +21,9 @@ from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.engine.contract import Traits
 from feedline.engine.ledger import Part
 from feedline.machine.worker_info import in_worker
+from feedline.messages.outcome import Outcome
 from feedline.messages.progress import INDEX, PLACE, PREPARING, SINCE, clock, unwatched
+from feedline.messages.task import Task
 from feedline.observe.meter import spent_by
 from feedline.randomness.global_generators import BorrowedGenerators
 from feedline.reading.fetch_threads import Readers
@@ -66,23 +68,27 @@ class InlineWorkers:
     def receive(self, timeout: float | None) -> Sequence[Part | Death]:
         if not self._sent:
             return ()
-        part, row, memory = self._sent.popleft(), self._row, self._memory
-        if part.entry.run < self._oldest:
-            return (part,)
+        part = self._sent.popleft()
+        if part.entry.run >= self._oldest:
+            part.outcome = self.make(part.task)
+        return (part,)
+
+    def make(self, task: Task) -> Outcome:
+        """Make a batch now. The loop calls this directly: nothing has to be sent."""
+        row, memory, entry = self._row, self._memory, self.entry
         if self.may_be_stuck:
-            row[SINCE], row[PLACE] = clock(), PREPARING
-            entry = self.entry
-            entry.task, entry.thread, entry.began = part.task, get_ident(), row[SINCE]
+            row[PLACE] = PREPARING
+            row[SINCE] = now = clock()
+            entry.task, entry.thread, entry.began = task, get_ident(), now
             if watchdog.resting:
                 watchdog.wake()
         try:
-            part.outcome = self._body.run(part.task, memory.empty)
-            return (part,)
+            return self._body.run(task, memory.empty)
         except BaseException:  # Ctrl-C, which may have come while they were put back
             self._generators.leave()
             raise
         finally:
-            self.entry.began = 0
+            entry.began = 0
             if memory.slot is not None:
                 memory.finish()
 
