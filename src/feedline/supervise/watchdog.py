@@ -2,9 +2,9 @@
 
 Takes: entries, each with the current task, its start, and a function to call if it takes long. Gives: calls of it.
 Promises: a watched loop only writes a few attributes and wakes no thread, so a batch costs nothing extra. There is one
-thread for the whole process, only while something is watched (and a second longer), and never during a fork: a forked child begins without
-it, and Python has no reason to warn about threads. It starts again with the next batch. Watching an object does not
-keep it alive.
+thread for the whole process, only while something is watched (and half a second longer), and never during a fork: a
+forked child begins without it, and Python has no reason to warn about threads. It starts again with the next batch.
+Watching an object does not keep it alive.
 Not its job: the sentences (telling), ending a batch (interrupt).
 """
 
