@@ -47,4 +47,5 @@ def test_nothing_else_is_asked_of_them(kind: type) -> None:
     asked = {*Workers.__annotations__, *(name for name in vars(Workers) if not name.startswith("_"))}
     assert len(asked) == 10
     offered = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
-    assert offered <= asked
+    by_the_loop = {"make"} if kind is InlineWorkers else set()  # which sends nothing if there are no workers
+    assert offered <= asked | by_the_loop

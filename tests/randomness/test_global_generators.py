@@ -23,10 +23,8 @@ from feedline.randomness.global_generators import (
     GLOBAL_SOURCES,
     BorrowedGenerators,
     NumPyGenerator,
-    NumPyState,
     OwnedGenerators,
     PythonGenerator,
-    PythonState,
     TaskGenerators,
 )
 from feedline.randomness.redirection import (
@@ -37,6 +35,7 @@ from feedline.randomness.redirection import (
     being_read,
     switch,
 )
+from feedline.randomness.twister import Words, seed_python
 
 NUMBERS = st.integers(0, 2**64 - 1)
 
@@ -106,6 +105,18 @@ def drawn_under(generators: TaskGenerators, number: int, draw: Callable[[], Any]
         generators.leave()
 
 
+def words_of(number: int) -> Words:
+    words = Words()
+    words.seed(number)
+    return words
+
+
+def python_of(number: int) -> random.Random:
+    generator = random.Random()
+    seed_python(generator, None, words_of(number))
+    return generator
+
+
 def in_thread(work: Callable[[], Any]) -> Any:
     results: list[Any] = []
     errors: list[BaseException] = []
@@ -167,13 +178,13 @@ def test_what_was_drawn_before_does_not_matter(make: Callable[[], TaskGenerators
 
 
 @pytest.mark.parametrize("make", [OwnedGenerators, BorrowedGenerators, ThreadGenerators])
-def test_numbers_that_differ_in_any_of_64_bits_draw_differently(make: Callable[[], TaskGenerators]) -> None:
+def test_numbers_that_differ_in_any_of_the_lower_32_bits_draw_differently(make: Callable[[], TaskGenerators]) -> None:
     numbers = [0, *(1 << bit for bit in range(64))]
     with opened(make()) as generators:
         pairs = [drawn_under(generators, number, lambda: (random.random(), np.random.rand())) for number in numbers]
-    assert len({python for python, _ in pairs}) == len(numbers)
-    # NumPy gets the lower half, which rng.task_seed makes differ by itself
-    assert len({numpy for _, numpy in pairs}) == len({number & 0xFFFFFFFF for number in numbers})
+    # Both get the lower half, which rng.task_seed makes differ by itself.
+    lower = {number & 0xFFFFFFFF for number in numbers}
+    assert len({python for python, _ in pairs}) == len({numpy for _, numpy in pairs}) == len(lower)
 
 
 # --- BorrowedGenerators ---
@@ -204,7 +215,7 @@ def test_borrowed_generators_are_put_back_after_an_error_and_after_several_entri
 @pytest.mark.parametrize("late", [False, True])
 def test_generators_are_put_back_after_ctrl_c_between_them(late: bool) -> None:
     class Interrupted:
-        def borrow(self, value: int, saved: list[Any]) -> None:
+        def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
             if late:
                 saved.append("mine")
             raise KeyboardInterrupt
@@ -540,17 +551,18 @@ def test_while_other_threads_have_their_own_the_shared_ones_are_kept_the_short_w
     visiting.open()
     try:
         for source in GLOBAL_SOURCES[:2]:
-            source.borrow(3, saved)
-        assert [type(each) for each in saved] == [PythonState, NumPyState]
-        assert random.random() == random.Random(3).random()
+            source.borrow(3, words_of(3), saved)
+        assert [type(each) for each in saved] == [tuple, tuple]
+        assert list(map(len, saved)) == [2, 3]  # the quick way
+        assert random.random() == python_of(3).random()
         some_draws()
         visiting.enter(5)  # now this thread has its own, too: they are what is seeded and saved
         for source in GLOBAL_SOURCES[:2]:
-            source.seed(6)
+            source.seed(6, words_of(6))
             own: list[Any] = []
-            source.borrow(7, own)
+            source.borrow(7, words_of(7), own)
             source.restore(own[0])
-        assert visiting.draw() == (random.Random(6).getrandbits(64), np.random.RandomState(6).bytes(8))
+        assert visiting.draw() == (python_of(6).getrandbits(64), np.random.RandomState(6).bytes(8))
         visiting.leave()
         for source, each in zip(GLOBAL_SOURCES, saved, strict=False):
             source.restore(each)
@@ -604,10 +616,10 @@ def test_a_thread_draws_from_the_shared_generators_after_its_loader_was_closed_i
 
     saved: list[Any] = []
     for source in GLOBAL_SOURCES:
-        source.borrow(7, saved)
+        source.borrow(7, words_of(7), saved)
     expected = some_draws()
     for source in GLOBAL_SOURCES:
-        source.seed(7)
+        source.seed(7, words_of(7))
     try:
         assert in_thread(read) == expected
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -11,13 +12,16 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data as torchs
-from kinds import FORK, INLINE, THREADS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import FORK, INLINE, THREADS, few
 from sameness import Trees, assert_same
-from torch.utils.data import _utils
+from torch.utils.data import _utils, default_collate
 
 import feedline
 import feedline.torch as ours
 from feedline.arena.slots import SMALL_LEAF
+from feedline.torch.collation import collate_into
 
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
 fn_map: dict[Any, Any] = _utils.collate.default_collate_fn_map
@@ -238,3 +242,42 @@ def test_sparse_tensors_are_refused_in_torchs_words() -> None:
     samples: Any = [torch.eye(3).to_sparse()] * 2
     wanted = str(error_of(torchs.DataLoader(samples, batch_size=2)))
     assert str(error_of(ours.DataLoader(samples, batch_size=2))) == wanted
+
+
+SINGLES: list[Any] = [
+    *(1, -3, 2**62, 2**63, 2**70, True, False, 0.5, 1e300, float("nan"), 2 + 1j, "a", b"b", None),
+    *(np.int64(5), np.float32(0.5), np.float64(0.25), np.bool_(True), np.uint8(7), np.str_("s"), np.array(3)),
+    *(torch.tensor(2), torch.tensor(0.5), torch.zeros(2), np.zeros(2), [1], (), Fraction(1, 2)),
+]
+singles = st.sampled_from(SINGLES)
+nested = st.one_of(
+    singles,
+    st.tuples(singles, singles),
+    st.lists(singles, max_size=2),
+    st.fixed_dictionaries({"a": singles, "b": st.tuples(singles)}),
+)
+
+
+@settings(max_examples=few(400))
+@given(st.lists(nested, min_size=1, max_size=4))
+def test_samples_of_any_mixture_become_what_torch_makes_of_them(samples: list[Any]) -> None:
+    def outcome(collate: Any) -> Any:
+        try:
+            return collate(list(samples))
+        except Exception as error:
+            return error
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs, mine = outcome(default_collate), outcome(lambda them: collate_into(them, np.empty, None))
+    if isinstance(theirs, Exception):
+        assert isinstance(mine, type(theirs))
+    else:
+        assert_same(mine, theirs)
+
+
+@pytest.mark.parametrize("first", [1, 0.5, True])
+def test_numbers_go_to_the_default_device_as_torchs_do(first: Any) -> None:
+    with torch.device("meta"):
+        assert default_collate([first, first]).device == collate_into([first, first], np.empty, None).device
+    assert collate_into([first, first], np.empty, None).device.type == "cpu"

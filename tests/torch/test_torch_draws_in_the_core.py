@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from kinds import PROCESSES
 
 from feedline import DataLoader, Dataset
+from feedline.randomness import global_generators
+from feedline.randomness.global_generators import TorchGenerator
+from feedline.randomness.twister import Words
 
 COUNT = 200
 
@@ -39,3 +44,28 @@ def test_the_users_own_draws_go_on_as_if_nothing_had_been() -> None:
     torch.manual_seed(5)
     epochs()
     assert torch.equal(torch.rand(4), expected)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_torchs_generator_is_seeded_as_by_manual_seed(value: int) -> None:
+    before, words = torch.get_rng_state(), Words()
+    saved: list[Any] = []
+    words.seed(value & 0xFFFFFFFF)
+    source = TorchGenerator()
+    torch.randn(3)
+    source.borrow(value, words, saved)
+    alike = torch.Generator().manual_seed(value & 0x7FFFFFFFFFFFFFFF)
+    assert torch.equal(torch.get_rng_state(), alike.get_state())
+    assert torch.initial_seed() == alike.initial_seed()
+    assert source._made is not None
+    assert source._made[0] is not None  # the quick way
+    source.restore(saved[0])
+    torch.set_rng_state(before)
+
+
+def test_a_torch_whose_states_look_different_is_seeded_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(global_generators, "_torch_state", lambda: (None, None, None))
+    before, words = torch.get_rng_state(), Words()
+    TorchGenerator().seed(5, words)
+    assert torch.initial_seed() == 5
+    torch.set_rng_state(before)

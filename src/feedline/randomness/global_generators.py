@@ -1,11 +1,12 @@
 """The global generators (`random`, `numpy.random`, torch's default): every worker seeds them for each task.
 
-Takes: a 64-bit number per task (rng.task_seed); NumPy gets its lower half. Gives: generators that a worker process
-owns, and generators that are borrowed while a batch is made in the user's own thread.
+Takes: a 64-bit number per task (rng.task_seed); Python's and NumPy's get its lower half. Gives: generators that a
+worker process owns, and generators that are borrowed while a batch is made in the user's own thread.
 Promises: what a batch draws depends on the number alone; the user's own random numbers continue exactly as if nothing
 had been drawn, including the stored second value of a pair of normal draws. Ctrl-C may come at any moment: the state to
 restore is saved before anything changes.
-Not its job: deriving the number (rng), worker threads (redirection), generators that a dataset holds.
+Not its job: deriving the number (rng), where generators keep their words (twister), worker threads (redirection),
+generators that a dataset holds.
 
 States are copied directly in memory: `random.getstate` and `setstate` take 15 µs together and NumPy's 80, because they
 move 624 words one by one, while a small batch without workers takes 20 (benchmarks/peers, workload "text"). If the
@@ -14,11 +15,8 @@ memory layout is not the known one, or the modules' functions have been replaced
 
 from __future__ import annotations
 
-import _random
-import ctypes
 import pickle
 import random
-import sys
 import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
@@ -28,10 +26,8 @@ from numpy.random import mtrand
 
 from feedline.machine import loaded_torch
 from feedline.randomness.redirection import SampleGenerators, VisitingGenerators, being_read, reached, switch
+from feedline.randomness.twister import WORDS, Words, found_in_numpy, found_in_python, seed_python
 
-_WORDS = 625
-"""A Mersenne Twister's 624 words, and its position in them."""
-_Block = ctypes.c_uint32 * _WORDS
 _PYTHON: Any = random._inst
 """The hidden instance; `random`'s functions are its methods."""
 _NUMPY = mtrand._rand
@@ -41,12 +37,15 @@ _NUMPY = mtrand._rand
 class GeneratorSource(Protocol):
     """A global generator: how to seed it, and how to restore it."""
 
-    def seed(self, value: int) -> None: ...
-    def borrow(self, value: int, saved: list[Any]) -> None:
-        """Seed it. The state to restore is added to `saved` before anything changes."""
+    def seed(self, value: int, words: Words) -> None:
+        """Seed it; `words` are those of the value's lower half."""
+
+    def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
+        """Seed it. The state to restore is added to `saved` before anything changes; it is a value, which does not
+        change while the generator is used."""
 
     def restore(self, state: Any) -> None:
-        """Restore a saved state. The state is a value: it does not change while the generator is used."""
+        """Restore a saved state."""
 
     def draw(self) -> Any:
         """A number of at least 63 bits: it shows in which state the generator was."""
@@ -55,46 +54,35 @@ class GeneratorSource(Protocol):
         """A value that changes with each draw, whatever function or caller draws."""
 
 
-class PythonState(NamedTuple):
-    """The memory of Python's generator, and its stored normal number, if any."""
-
-    words: bytes
-    normal: float | None
-
-
 class PythonGenerator:
     """The generator of `random`.
 
-    >>> source, saved = PythonGenerator(), []
+    >>> source, words, saved = PythonGenerator(), Words(), []
     >>> random.seed(5)
-    >>> source.borrow(7, saved); source.restore(saved[0])
+    >>> source.borrow(7, words, saved); source.restore(saved[0])
     >>> random.random() == random.Random(5).random()
     True
     """
 
-    def seed(self, value: int) -> None:
-        by = reached(random.seed, "python") if switch.holders else random.seed
-        owner: Any = getattr(by, "__self__", None)
-        if owner is _PYTHON:  # the module's own: skip its checks of the seed's type
-            _random.Random.seed(_PYTHON, value)
-            _PYTHON.gauss_next = None
+    def seed(self, value: int, words: Words) -> None:
+        if _is_of(_PYTHON, random.getstate, "python"):
+            seed_python(_PYTHON, _memory, words)
         else:
-            by(value)
+            random.setstate((3, (*words.python.tolist(), WORDS), None))
 
-    def borrow(self, value: int, saved: list[Any]) -> None:
-        by = reached(random.getstate, "python") if switch.holders else random.getstate
-        owner: Any = getattr(by, "__self__", None)
-        saved.append(
-            by() if owner is not _PYTHON or _memory is None else PythonState(bytes(_memory), _PYTHON.gauss_next)
-        )
-        self.seed(value)
+    def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
+        if _memory is None or not _is_of(_PYTHON, random.getstate, "python"):
+            saved.append(random.getstate())
+            self.seed(value, words)
+        else:
+            saved.append((bytes(_memory.bytes), _PYTHON.gauss_next))
+            seed_python(_PYTHON, _memory, words)
 
     def restore(self, state: Any) -> None:
-        if type(state) is PythonState and _memory is not None:
-            _memory[:] = state.words
-            _PYTHON.gauss_next = state.normal
+        if len(state) == 2 and _memory is not None:
+            _memory.bytes[:], _PYTHON.gauss_next = state
         else:
-            (reached(random.setstate, "python") if switch.holders else random.setstate)(state)
+            random.setstate(state)
 
     def draw(self) -> Any:
         return random.getrandbits(64)
@@ -103,31 +91,26 @@ class PythonGenerator:
         return _PYTHON.getstate()
 
 
-def _found_in_python() -> memoryview | None:
-    """The words of Python's generator, inside CPython's object; None if they are not found there."""
-    start = object.__basicsize__
-    if sys.implementation.name != "cpython" or type(_PYTHON) is not random.Random:
+_memory = found_in_python(_PYTHON)
+
+
+def _is_of(instance: Any, function: Any, own: str) -> bool:
+    """Is the module's function the hidden instance's, and has this thread no generator of its own behind it?"""
+    if switch.holders:
+        function = reached(function, own)
+    return getattr(function, "__self__", None) is instance
+
+
+def python_state() -> tuple[bytes, float | None] | None:
+    """The memory of `random`'s generator and its stored normal number, if any; None if only `random.getstate` can say
+    them here."""
+    if _memory is None or switch.holders or not _is_of(_PYTHON, random.getstate, "python"):
         return None
-    if _random.Random.__basicsize__ < start + ctypes.sizeof(_Block):
-        return None
-    block = _Block.from_address(id(_PYTHON) + start)
-    _, state, _ = random.Random.getstate(_PYTHON)
-    return memoryview(block).cast("B") if [*block[1:], block[0]] == list(state) else None
-
-
-_memory = _found_in_python()
-
-
-class NumPyState(NamedTuple):
-    """NumPy's generator, its memory, and its stored normal number, if any."""
-
-    generator: Any
-    words: bytes
-    normal: float | None
+    return bytes(_memory.bytes), _PYTHON.gauss_next
 
 
 class OtherState(NamedTuple):
-    """Any other generator behind NumPy's functions, and its state from NumPy."""
+    """Any generator but a Mersenne Twister behind NumPy's functions, and its state from NumPy."""
 
     generator: Any
     state: Any
@@ -136,45 +119,53 @@ class OtherState(NamedTuple):
 class NumPyGenerator:
     """The generator of `numpy.random`.
 
-    >>> source, saved = NumPyGenerator(), []
+    >>> source, words, saved = NumPyGenerator(), Words(), []
     >>> np.random.seed(5)
-    >>> source.borrow(7, saved); source.restore(saved[0])
+    >>> source.borrow(7, words, saved); source.restore(saved[0])
     >>> float(np.random.rand()) == float(np.random.RandomState(5).rand())
     True
     """
 
-    def seed(self, value: int) -> None:
-        by = reached(np.random.get_state, "numpy") if switch.holders else np.random.get_state
-        if getattr(by, "__self__", None) is _NUMPY and _words(generator := mtrand.get_bit_generator()) is None:
-            mtrand.set_bit_generator(generator)  # seeding clears the stored normal number only for a Mersenne Twister
-        np.random.seed(value & 0xFFFFFFFF)
-
-    def borrow(self, value: int, saved: list[Any]) -> None:
-        by = reached(np.random.get_state, "numpy") if switch.holders else np.random.get_state
-        if getattr(by, "__self__", None) is not _NUMPY:
-            saved.append(by(legacy=False))
-        elif (words := _words(generator := mtrand.get_bit_generator())) is None:
-            saved.append(OtherState(generator, np.random.get_state(legacy=False)))
-        else:
-            kept = bytes(words)
-            saved.append(NumPyState(generator, kept, None))
-            # Only drawing one shows whether a normal number was stored.
-            normal = _NUMPY.standard_normal()
-            if words[-4:] == kept[-4:]:  # it was the stored one: nothing new was drawn
-                saved[-1] = NumPyState(generator, kept, normal)
+    def seed(self, value: int, words: Words) -> None:
+        if not _is_of(_NUMPY, np.random.get_state, "numpy"):
             np.random.seed(value & 0xFFFFFFFF)
             return
-        self.seed(value)
+        generator = mtrand.get_bit_generator()
+        mtrand.set_bit_generator(generator)  # this clears a stored normal number
+        if (memory := _memory_of(generator)) is None:
+            np.random.seed(value & 0xFFFFFFFF)
+        else:
+            memory[:] = words.block
+
+    def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
+        if not _is_of(_NUMPY, np.random.get_state, "numpy"):
+            saved.append(np.random.get_state(legacy=False))
+            self.seed(value, words)
+            return
+        generator = mtrand.get_bit_generator()
+        if (memory := _memory_of(generator)) is None:
+            saved.append(OtherState(generator, np.random.get_state(legacy=False)))
+            self.seed(value, words)
+            return
+        kept = bytes(memory)
+        saved.append((generator, kept, None))
+        # Only drawing one shows whether a normal number was stored.
+        normal = _NUMPY.standard_normal()
+        if memory[-4:] == kept[-4:]:  # it was the stored one: nothing new was drawn
+            saved[-1] = generator, kept, normal
+        mtrand.set_bit_generator(generator)  # this clears a stored normal number
+        memory[:] = words.block
 
     def restore(self, state: Any) -> None:
-        if type(state) is NumPyState:
-            mtrand.set_bit_generator(state.generator)  # also if it is the same: this clears a stored normal number
-            words = _words(state.generator)
-            assert words is not None
-            words[:] = state.words
-            if state.normal is not None:  # rare, and only NumPy itself can restore it
-                key = np.frombuffer(state.words, np.uint32)
-                np.random.set_state(("MT19937", key[:-1], int(key[-1]), 1, state.normal))
+        if type(state) is tuple:
+            generator, kept, normal = state
+            mtrand.set_bit_generator(generator)  # also if it is the same: this clears a stored normal number
+            memory = _memory_of(generator)
+            assert memory is not None
+            memory[:] = kept
+            if normal is not None:  # rare, and only NumPy itself can restore it
+                key = np.frombuffer(kept, np.uint32)
+                np.random.set_state(("MT19937", key[:-1], int(key[-1]), 1, normal))
         elif type(state) is OtherState:
             mtrand.set_bit_generator(state.generator)
             np.random.set_state(state.state)
@@ -185,56 +176,54 @@ class NumPyGenerator:
         return np.random.bytes(8)
 
     def glimpse(self) -> Any:
-        words = _words(mtrand.get_bit_generator())
-        return pickle.dumps(_NUMPY.get_state(legacy=False)) if words is None else bytes(words)
+        memory = _memory_of(mtrand.get_bit_generator())
+        return pickle.dumps(_NUMPY.get_state(legacy=False)) if memory is None else bytes(memory)
 
 
 _known: tuple[Any, memoryview | None] = (None, None)
 
 
-def _words(generator: Any) -> memoryview | None:
-    """The generator's words in memory; None if they are not found."""
+def _memory_of(generator: Any) -> memoryview | None:
+    """The generator's memory; None if it is not found."""
     global _known
-    known, words = _known
+    known, memory = _known
     if known is not generator:
-        words = _found_in_numpy(generator)
-        _known = (generator, words)  # one store: another thread may ask for another generator
-    return words
-
-
-def _found_in_numpy(generator: Any) -> memoryview | None:
-    if type(generator) is not np.random.MT19937:
-        return None
-    block = _Block.from_address(generator.ctypes.state_address)  # NumPy offers this address for C code
-    state = generator.state["state"]
-    agrees = block[_WORDS - 1] == state["pos"] and np.array_equal(block[: _WORDS - 1], state["key"])
-    return memoryview(block).cast("B") if agrees else None
-
-
-def python_state() -> PythonState | None:
-    """The state of `random`'s generator, copied in memory; None if only `random.getstate` can say it here."""
-    owner: Any = getattr(random.getstate, "__self__", None)
-    if _memory is None or switch.holders or owner is not _PYTHON:
-        return None
-    return PythonState(bytes(_memory), _PYTHON.gauss_next)
+        memory = found_in_numpy(generator)
+        _known = (generator, memory)  # one store: another thread may ask for another generator
+    return memory
 
 
 class TorchGenerator:
     """torch's default generator, if this process has loaded torch (we never import it). So a dataset of the core's
     loader that draws from `torch.rand` is reproducible too. Worker threads share this generator."""
 
-    def seed(self, value: int) -> None:
-        if (generator := loaded_torch.default_generator()) is not None:
-            # torch.manual_seed would also seed every device's generator and costs 270 µs. 63 bits, so that
-            # initial_seed() fits an int64, as with torch's own seeds.
-            generator.manual_seed(value & 0x7FFFFFFFFFFFFFFF)
+    def __init__(self) -> None:
+        self._made: tuple[Any, Any, Any] | None = None
 
-    def borrow(self, value: int, saved: list[Any]) -> None:
+    def seed(self, value: int, words: Words) -> None:
+        if (generator := loaded_torch.default_generator()) is not None:
+            self._seed(generator, value, words)
+
+    def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
         if (generator := loaded_torch.default_generator()) is None:
             saved.append(None)
         else:
             saved.append((generator, generator.get_state()))
-            generator.manual_seed(value & 0x7FFFFFFFFFFFFFFF)
+            self._seed(generator, value, words)
+
+    def _seed(self, generator: Any, value: int, words: Words) -> None:
+        """The same as `generator.manual_seed`, in half the time: it has the same words as NumPy's."""
+        # torch.manual_seed would also seed every device's generator and costs 270 µs. 63 bits, so that
+        # initial_seed() fits an int64, as with torch's own seeds.
+        value &= 0x7FFFFFFFFFFFFFFF
+        if self._made is None:
+            self._made = _torch_state()
+        state, seed, places = self._made
+        if state is None:
+            generator.manual_seed(value)
+        else:
+            seed[0], places[...] = value, words.numpy
+            generator.set_state(state)
 
     def restore(self, state: Any) -> None:
         if state is not None:  # else torch was loaded meanwhile, and stays as the batch left it
@@ -252,6 +241,24 @@ class TorchGenerator:
         return None if generator is None else generator.get_state().numpy().tobytes()
 
 
+def _torch_state() -> tuple[Any, Any, Any]:
+    """A state of torch's generator, with views on its seed and words; nothing if it does not look as it is known to."""
+    try:
+        generator, words = loaded_torch.module().Generator(), Words()
+        state = generator.manual_seed(5).get_state()
+        numbers = state.numpy()[: 8 * (WORDS + 3)].view(np.uint64)
+        seed, places = numbers[:1], numbers[3:]
+        words.seed(7)
+        seed[0], places[...] = 7 << 32 | 7, words.numpy
+        if state.equal(generator.manual_seed(7 << 32 | 7).get_state()):
+            return state, seed, places
+    except Exception:  # another torch than is known here
+        pass
+    return None, None, None
+
+
+_words = Words()
+"""For the main thread of this process, which has one task at a time."""
 GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator(), TorchGenerator())
 
 
@@ -277,8 +284,9 @@ class OwnedGenerators:
         pass
 
     def enter(self, value: int) -> None:
+        _words.seed(value & 0xFFFFFFFF)
         for source in self._sources:
-            source.seed(value)
+            source.seed(value, _words)
 
     def draw(self) -> Any:
         return [source.draw() for source in self._sources]
@@ -314,13 +322,15 @@ class BorrowedGenerators:
             being_read.set(None)
         if threading.current_thread() is not threading.main_thread():
             self._visit(value)
-        elif self._saved is None:
-            self._visits, self._saved = False, []
-            for source in self._sources:
-                source.borrow(value, self._saved)
         else:
-            for source in self._sources:
-                source.seed(value)
+            _words.seed(value & 0xFFFFFFFF)
+            if self._saved is None:
+                self._visits, self._saved = False, []
+                for source in self._sources:
+                    source.borrow(value, _words, self._saved)
+            else:  # it is seeded again, to be read in another way
+                for source in self._sources:
+                    source.seed(value, _words)
 
     def _visit(self, value: int) -> None:
         if self._visiting is None:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from feedline.randomness.rng import mix
+from feedline.randomness.twister import Words, found_in_python, seed_python
 
 
 class SampleGenerators:
@@ -72,6 +73,21 @@ class _ThreadState(threading.local):
     numpy: np.random.RandomState | None = None
 
 
+class _Pair:
+    """A generator of each module, both seeded from one number."""
+
+    def __init__(self) -> None:
+        self.python = random.Random()
+        self.numpy = np.random.RandomState()
+        self._memory = found_in_python(self.python)
+        self._words = Words()
+
+    def seed(self, value: int) -> None:
+        self._words.seed(value & 0xFFFFFFFF)
+        seed_python(self.python, self._memory, self._words)
+        self.numpy.seed(value & 0xFFFFFFFF)
+
+
 _of_thread = _ThreadState()
 
 
@@ -83,21 +99,18 @@ class ThreadGenerators:
     earlier (`from random import random`) still uses the shared generator: use `feedline.rng()` there.
     """
 
+    def __init__(self) -> None:
+        self._pair = _Pair()
+
     def open(self) -> None:
-        _of_thread.python = random.Random()
-        _of_thread.numpy = np.random.RandomState()
+        _of_thread.python, _of_thread.numpy = self._pair.python, self._pair.numpy
         switch.hold(self)
 
     def enter(self, value: int) -> None:
-        assert _of_thread.python is not None
-        assert _of_thread.numpy is not None
-        _of_thread.python.seed(value)
-        _of_thread.numpy.seed(value & 0xFFFFFFFF)
+        self._pair.seed(value)
 
     def draw(self) -> Any:
-        assert _of_thread.python is not None
-        assert _of_thread.numpy is not None
-        return _of_thread.python.getrandbits(64), _of_thread.numpy.bytes(8)
+        return self._pair.python.getrandbits(64), self._pair.numpy.bytes(8)
 
     def leave(self) -> None:
         pass
@@ -114,8 +127,7 @@ class VisitingGenerators(ThreadGenerators):
     """
 
     def __init__(self) -> None:
-        self._python = random.Random()
-        self._numpy = np.random.RandomState()
+        super().__init__()
         self._before: tuple[Any, Any] | None = None
         self._task = object()  # holds the switch for the task that is under way
 
@@ -126,7 +138,7 @@ class VisitingGenerators(ThreadGenerators):
         if self._before is None:  # none, or a worker thread's: a sample may be read by loading from another loader
             switch.hold(self._task)
             self._before = _of_thread.python, _of_thread.numpy
-        _of_thread.python, _of_thread.numpy = self._python, self._numpy
+        _of_thread.python, _of_thread.numpy = self._pair.python, self._pair.numpy
         super().enter(value)
 
     def leave(self) -> None:

@@ -83,19 +83,33 @@ def _keys(seed: int, epoch: int) -> tuple[int, int]:
 class SamplePlace:
     """Which sample is being read. Its generator is made only if the dataset asks for it."""
 
-    __slots__ = ("generators", "many", "sample", "task")
+    __slots__ = ("_latest", "find", "generators", "many", "sample", "task")
 
     def __init__(self, task: Key | None = None, sample: Key = ()) -> None:
         self.task = task
         self.sample = sample
         self.generators: dict[Key, np.random.Generator] | None = None
+        self.find: Callable[[], tuple[int, Key]] | None = None
+        """Returns the place and the key of the sample being read, while samples are read one after the other: most
+        never ask, so the loop that reads them need not say so at each of them."""
+        self._latest = -1
         self.many: tuple[int, Callable[[int], Key]] | None = None
         """How many samples are being read at once, and a function from a sample's place to its key."""
 
     def enter(self, key: Key) -> None:
-        """From now on `rng()` belongs to that sample. (The loop that reads samples one by one sets both directly.)"""
-        self.sample = key
-        self.generators = None
+        """From now on `rng()` belongs to that sample."""
+        self.sample, self.generators, self.find = key, None, None
+
+    def follow(self, find: Callable[[], tuple[int, Key]]) -> None:
+        """From now on `rng()` belongs to the sample that this function finds, to the end of the task."""
+        self.find, self._latest = find, -1
+
+    def look(self) -> None:
+        """Find out which sample is being read now."""
+        if self.find is not None:
+            place, key = self.find()
+            if place != self._latest:
+                self._latest, self.sample, self.generators = place, key, None
 
 
 class _OfThread(threading.local):
@@ -143,6 +157,7 @@ def enter_in_coroutine(task: Key, sample: Key) -> None:
 def place_of_thread() -> SamplePlace:
     """A copy of this thread's place, for a coroutine that continues from there."""
     now = _thread.place
+    now.look()
     place = SamplePlace(now.task, now.sample)
     place.many = now.many
     return place
@@ -186,6 +201,7 @@ def enter_one_of(place: int, indices: Sequence[int]) -> None:
     It goes by place, not by index: an index may be different in a dataset that wraps this one, or come twice.
     """
     here = _here()
+    here.look()
     if here.many is not None and here.many[0] == len(indices):
         here.sample = here.many[1](place)
     elif len(indices) > 1:  # a user's dataset around it reads other samples than it was asked for
@@ -212,9 +228,10 @@ def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     True
     """
     here = _coroutine.get() or _thread.place
-    task, generators = here.task, here.generators
-    if task is None:
+    if (task := here.task) is None:
         return np.random.default_rng()
+    here.look()
+    generators = here.generators
     key = task + (here.sample if index is None else (operator.index(index),))
     if generators is None:
         generators = here.generators = {}

@@ -119,7 +119,7 @@ class Fetcher:
     def samples(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The samples of the task, one by one or all at once; `indices` are those of `index_list(task)`."""
         if not self._at_once or task.alone:
-            return self.one_by_one(task, enumerate(indices))
+            return self._one_after_the_other(task, indices)
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
@@ -130,19 +130,34 @@ class Fetcher:
             self._explain(error, f"dataset.__getitems__({brief(indices)})")
             raise
 
+    def _one_after_the_other(self, task: Task, indices: Sequence[Any]) -> list[Any]:
+        """The same as `one_by_one` for all samples. This is the loop in which small samples spend their time."""
+        if self._readers is not None:
+            return self._several(self._readers, task, enumerate(indices), None)
+        dataset, row, samples, here = self._single, self._row, [], thread_place()
+        position, index = -1, None
+        here.follow(lambda: (position, _key(task, index, position)))  # the loop's variables, also after its end
+        try:
+            for position, index in enumerate(indices):
+                row[PLACE] = position
+                row[SINCE] = clock()
+                samples.append(dataset[index])
+        except Exception as error:
+            self._explain_one(error, index)
+            raise
+        return samples if not samples or type(samples[0]) is not CoroutineType else _refused(self.dataset, samples)
+
     def one_by_one(
         self, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None = None
     ) -> list[Any]:
         """The samples at those positions and indices; those that fail go into `bad`, if it is given."""
         if self._readers is not None:
             return self._several(self._readers, task, wanted, bad)
-        dataset, row, samples, once = self._single, self._row, [], task.first < 0
-        here = thread_place()
+        dataset, row, samples, here = self._single, self._row, [], thread_place()
         for position, index in wanted:
             row[PLACE] = position
             row[SINCE] = clock()
-            here.sample = (index,) if once else _key(task, index, position)
-            here.generators = None
+            here.enter(_key(task, index, position))
             try:
                 samples.append(dataset[index])
             except Exception as error:

@@ -50,8 +50,8 @@ class _Pythons:
 
     def get(self) -> bytes:
         if (known := python_state()) is not None:  # in 1 µs instead of 30: each epoch asks four times
-            gauss = known.normal
-            return known.words[4:] + known.words[:4] + self._rest.pack(gauss is not None, gauss or 0.0)
+            words, gauss = known
+            return words[4:] + words[:4] + self._rest.pack(gauss is not None, gauss or 0.0)
         _, numbers, gauss = random.getstate()
         return self._form.pack(*numbers, gauss is not None, gauss or 0.0)
 
@@ -68,8 +68,8 @@ class _NumPys:
         state: Any = np.random.get_state(legacy=False)
         if state["bit_generator"] != "MT19937":  # the user has installed another kind of generator: it is left out
             return b""
-        key = state["state"]["key"].astype("<u4", copy=False)
-        return key.tobytes() + self._rest.pack(state["state"]["pos"], state["has_gauss"], state["gauss"])
+        key: bytes = state["state"]["key"].astype("<u4", copy=False).tobytes()
+        return key + self._rest.pack(state["state"]["pos"], state["has_gauss"], state["gauss"])
 
     def set(self, state: bytes) -> None:
         if state:
