@@ -71,12 +71,14 @@ def test_workers_that_are_kept_go_when_none_are_needed_any_more() -> None:
     data = torch.utils.data.TensorDataset(torch.arange(40))
     with DataLoader(data, batch_size=4, num_workers="auto", persistent_workers=True, timeout=60) as loader:
         batches = told(loader)
-        (worker,) = loader.stats().workers
+        workers = loader.stats().workers  # one, or two if the machine was so busy that batches were waited for
+        assert workers
         loader.timeout = 0
         assert told(loader) == batches
         assert (loader.stats().auto_workers.workers, loader.stats().kind) == (0, "")
-        with pytest.raises(ProcessLookupError):
-            os.kill(worker.pid, 0)
+        for worker in workers:
+            with pytest.raises(ProcessLookupError):
+                os.kill(worker.pid, 0)
 
 
 def test_num_workers_is_an_int_that_a_loader_made_again_takes_for_auto() -> None:
