@@ -89,7 +89,8 @@ class BatchIterator(Iterator[B]):
         self._places = StreamPlaces(crew.count, crew.runs == 1) if options.stream else None
         known = session.say, session.quarantine, self._meter, self._places
         self._recovery = Recovery(workers, crew.ledger, error_policy, describe, *known)
-        self._waiting = Waiting(self._recovery, error_policy, timeout, describe, session.say)
+        if self._works_ahead:
+            self._waiting = Waiting(self._recovery, error_policy, timeout, describe, session.say)
         self._watch: InlineWatch | None = None
         if isinstance(workers, InlineWorkers):
             self._watch = watch_for(workers, error_policy, timeout, describe, session.say)

@@ -97,8 +97,8 @@ class Session:
         """Start an iteration; it replaces one that still runs on the same persistent workers."""
         began = clock()
         options, job = self._scale(options, job)
-        loaded = None if job.num_workers else self._loaded
-        job = replace(job, marked=self.recording is not None, loaded=loaded)
+        if (marked := self.recording is not None) or (job.stream and not job.num_workers):
+            job = replace(job, marked=marked, loaded=None if job.num_workers else self._loaded)
         if self.kept is None:
             self._kind = options.workers if job.num_workers else ""
             for message in warnings_about(job, self._kind, options.multiprocessing_context):

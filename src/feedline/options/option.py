@@ -99,5 +99,10 @@ class Checked:
 
 def picked(kind: type[V], values: Mapping[str, Any], **settled: Any) -> V:
     """A dataclass's fields, or a table's options, taken from `values`; `settled` adds or replaces some of them."""
-    names = [each.name for each in fields(kind)] if hasattr(kind, "__dataclass_fields__") else rows(kind)  # type: ignore[arg-type]
+    names: tuple[str, ...] = _names(kind)  # type: ignore[arg-type]
     return kind(**{**{name: values[name] for name in names if name in values}, **settled})
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind)) if hasattr(kind, "__dataclass_fields__") else tuple(rows(kind))

@@ -81,6 +81,8 @@ class Progress:
         begun = replace(place, sampler=sampler) if is_so else place
         self._loaded, self._latest = None, Passed(begun, sharing, lasting, turns=turns)
         self.epoch = place.epoch + 1
+        if not place.streams and sharing.ranks == 1:
+            return place, self._latest
         streams = {
             shard: {**record, "there": True} if int(shard) in has_it else record
             for shard, record in place.streams.items()

@@ -108,12 +108,9 @@ class TorchGenerators:
                 self._all[name].set(state)
 
     @contextmanager
-    def watched(self, into: dict[str, bytes], only_torchs: bool) -> Iterator[None]:
-        """Within the block: record in `into` the earlier states of the generators that are drawn from.
-
-        `only_torchs`: is the block known to draw from torch's generators and from no other?
-        """
-        before = self.states(("torch", *self.users) if only_torchs else self._all)
+    def watched(self, into: dict[str, bytes], only_users: bool = False) -> Iterator[None]:
+        """Within the block: record in `into` the earlier states of the generators that are drawn from."""
+        before = self.states(self.users if only_users else self._all)
         try:
             yield
         finally:

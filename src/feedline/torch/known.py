@@ -20,6 +20,7 @@ from feedline.order.sampler import Sampler, has_batches, samplers_in
 from feedline.order.samplers import BatchSampler as OwnBatchSampler
 from feedline.resume.passed import Sharing
 from feedline.resume.state import Kind
+from feedline.torch.orders import is_stock_order
 
 
 def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
@@ -53,6 +54,8 @@ def check_ranks(sampler: Any) -> None:
 
 def sharing_in(index_sampler: Any) -> Sharing:
     """How the order is shared out over ranks."""
+    if is_stock_order(index_sampler):
+        return Sharing(1, False, index_sampler.batch_size, len(index_sampler.sampler))
     if (ranks := _accelerates(index_sampler)) > 1:
         return Sharing(ranks)  # one rank's state is given to all, so its latest indices cannot be compared
     is_batched = type(index_sampler) in (BatchSampler, OwnBatchSampler)

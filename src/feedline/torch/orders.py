@@ -63,17 +63,21 @@ class Asking:
         self._place = place
         self._drawn = drawn
         self._generators = generators
-        self._is_stock = type(index_sampler) is BatchSampler and _is_stock(index_sampler.sampler)
+        self._is_stock = is_stock_order(index_sampler)
         self._indices: Indices | None = None
 
     def ask(self) -> None:
         """Ask the sampler for its iterator, as torch does before it draws the base seed; indices are taken later."""
         drawn = self._drawn
+        if self._is_stock:  # it is told nothing, and draws nothing before its first index
+            found = self._ask()
+            self._indices = found._replace(batches=self._taken(found.batches))
+            return
         _, drawn.sampler_epoch = _told(self._index_sampler)
         if own_plan(self._index_sampler, self._batched, 0) is None:
             drawn.by_hand = [list(each.by_hand) for each in self._iterated_by_hand()]
             drawn.asked = {}
-            with self._generators.watched(drawn.asked, self._is_stock):
+            with self._generators.watched(drawn.asked):
                 found = self._ask()
             self._indices = found._replace(batches=self._taken(found.batches))
 
@@ -119,7 +123,7 @@ class Asking:
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
         drawn = self._drawn
         taken: dict[str, bytes] = {}
-        with self._generators.watched(taken, self._is_stock):
+        with self._generators.watched(taken, only_users=self._is_stock):
             first = list(islice(batches, 1))
         if drawn.seed is not None:
             taken.pop("torch", None)  # the seed holds the same in fewer bytes
@@ -176,6 +180,9 @@ def own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
 
 def generators_of(index_sampler: Any) -> list[torch.Generator]:
     """The user's generators from which a sampler, or a sampler inside it, draws."""
+    if is_stock_order(index_sampler):
+        own = getattr(index_sampler.sampler, "generator", None)
+        return [] if own is None else [own]
     found: dict[int, torch.Generator] = {}
     for each in samplers_in(index_sampler):
         held = (ask(each, "generator"), *ask(each, "__dict__", {}).values())
@@ -199,6 +206,18 @@ def _as_given(indices: Any) -> list[Any]:
     if hasattr(indices, "__iter__") and not hasattr(indices, "__len__"):
         return list(indices)  # a generator cannot be read twice
     return AsGiven(indices, list(indices) if hasattr(indices, "__iter__") else [indices])
+
+
+def is_stock_order(index_sampler: Any) -> bool:
+    """Is it torch's batch sampler around a stock sampler, and has nobody added attributes to either? Then it is known
+    without a look inside that it draws from torch's default generator, or its own, and that it is told no epoch."""
+    if type(index_sampler) is not BatchSampler or not _is_stock(index_sampler.sampler):
+        return False
+    return vars(index_sampler).keys() == _OF_BATCHES and vars(index_sampler.sampler).keys() <= _OF_STOCK
+
+
+_OF_BATCHES = vars(BatchSampler(SequentialSampler(()), 1, False)).keys()
+_OF_STOCK = vars(RandomSampler((0,))).keys()
 
 
 def _is_stock(sampler: Any) -> bool:
