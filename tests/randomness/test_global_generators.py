@@ -19,6 +19,7 @@ from kinds import THREADS
 from made_datasets import Numbers
 
 from feedline import DataLoader, rng
+from feedline.randomness import global_generators
 from feedline.randomness.global_generators import (
     GLOBAL_SOURCES,
     BorrowedGenerators,
@@ -233,9 +234,9 @@ def test_generators_are_put_back_after_ctrl_c_between_them(late: bool) -> None:
     assert restored == ["mine"] * late
 
 
-@pytest.mark.parametrize("source", [PythonGenerator, NumPyGenerator])
+@pytest.mark.parametrize("source", [PythonGenerator, NumPyGenerator, None])
 def test_generators_are_put_back_though_ctrl_c_comes_while_they_are(
-    source: type[Any], monkeypatch: pytest.MonkeyPatch
+    source: type[Any] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Drawing:
         def __len__(self) -> int:
@@ -244,16 +245,52 @@ def test_generators_are_put_back_though_ctrl_c_comes_while_they_are(
         def __getitem__(self, index: int) -> Any:
             return some_draws() and index
 
-    def restore(self: Any, state: Any) -> None:
+    def restore(*state: Any) -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
     before, batches = state(), iter(DataLoader(Drawing()))
     next(batches)
-    monkeypatch.setattr(source, "restore", restore)
+    if source is None:
+        monkeypatch.setattr(global_generators, "_restore_quickly", restore)
+    else:
+        monkeypatch.setattr(global_generators, "_usual", (None, None))  # the long way
+        monkeypatch.setattr(source, "restore", restore)
     with pytest.raises(KeyboardInterrupt):
         next(batches)
     assert state() == before
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_ctrl_c_in_the_middle_of_borrowing_all_at_once_changes_nothing(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generators, before = BorrowedGenerators(), state()
+    drawn_under(generators, 5)
+
+    class Interrupted:
+        def standard_normal(self) -> float:
+            raise KeyboardInterrupt
+
+    def set_bit_generator(generator: Any) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    if late:
+        monkeypatch.setattr(global_generators.mtrand, "set_bit_generator", set_bit_generator)
+    else:
+        monkeypatch.setattr(global_generators, "_NUMPY", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        generators.enter(6)
+    monkeypatch.undo()
+    generators.leave()
+    assert state() == before
+
+
+@given(NUMBERS)
+def test_both_ways_of_borrowing_draw_the_same(number: int) -> None:
+    quick = drawn_under(BorrowedGenerators(), number)
+    assert drawn_under(BorrowedGenerators(list(GLOBAL_SOURCES)), number) == quick
 
 
 def test_one_borrowing_inside_another_goes_on_afterwards() -> None:

@@ -57,8 +57,8 @@ def test_torchs_generator_is_seeded_as_by_manual_seed(value: int) -> None:
     alike = torch.Generator().manual_seed(value & 0x7FFFFFFFFFFFFFFF)
     assert torch.equal(torch.get_rng_state(), alike.get_state())
     assert torch.initial_seed() == alike.initial_seed()
-    assert source._made is not None
-    assert source._made[0] is not None  # the quick way
+    assert source.made is not None
+    assert source.made[0] is not None  # the quick way
     source.restore(saved[0])
     torch.set_rng_state(before)
 
