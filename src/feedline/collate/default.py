@@ -27,6 +27,8 @@ LeafCollate = Callable[[list[Any], Empty], Any]
 """Makes a batch from values of one registered type; large arrays should come from the given `Empty`."""
 
 _registered: dict[type, LeafCollate] = {}
+_PLAIN: frozenset[type] = frozenset((list, tuple))
+_DTYPES: dict[type, Any] = {kind: np.dtype(kind) for kind in (int, float, bool)}
 
 
 def register_collate(kind: type, collate: LeafCollate) -> None:
@@ -86,6 +88,8 @@ class Collation:
             return self.stack(values, path)
         if kind is float or kind is int or kind is bool:
             return self.numbers(values, path)
+        if kind is dict:
+            return self.dicts(values, path)
         if isinstance(first, (str, bytes)):
             return self.texts(values, path)
         if isinstance(first, (np.ndarray, np.generic)):
@@ -144,6 +148,10 @@ class Collation:
         raise self.type_error(position, value, path)
 
     def numbers(self, values: Sequence[Any], path: str) -> Array:
+        if len(set(map(type, values))) == 1:
+            batch = np.array(values)
+            if batch.dtype is _DTYPES.get(type(values[0])):  # else there are large integers among them
+                return batch
         if not all(isinstance(value, (int, float, complex)) for value in values):
             return self.stack([self.array(value, i, path) for i, value in enumerate(values)], path)
         batch = np.array(values)
@@ -172,8 +180,19 @@ class Collation:
         batch = {key: self.tree([value[key] for value in values], f"{path}.{key}") for key in first}
         return like_mapping(first, batch)
 
+    def dicts(self, values: Sequence[dict[Any, Any]], path: str) -> Any:
+        """The same as `mappings`, in half the time."""
+        columns: dict[Any, list[Any]] | None = None
+        if set(map(type, values)) == {dict}:
+            with contextlib.suppress(KeyError):  # a key is missing: `mappings` says which
+                columns = {key: [value[key] for value in values] for key in values[0]}
+        if columns is None:
+            return self.mappings(values, path)
+        return {key: self.tree(column, f"{path}.{key}") for key, column in columns.items()}
+
     def columns(self, values: Sequence[Sequence[Any]], paths: list[str], path: str) -> list[Any]:
-        for position, value in enumerate(values):
+        is_plain = _PLAIN.issuperset(map(type, values)) and set(map(len, values)) == {len(paths)}
+        for position, value in () if is_plain else enumerate(values):
             if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
                 raise self.type_error(position, value, path)
             if len(value) != len(paths):
