@@ -13,6 +13,7 @@ import io
 import math
 import zipfile
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,15 @@ def _header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
     length = int.from_bytes(data[8:start], "little")
     if length > _LONGEST_HEADER or start + length > len(data):
         raise SourceError(f"is cut short, or no .npy file: its header should have {length:,} bytes")
+    return *_understood(data[start : start + length], data[6] > 2), start + length
+
+
+@lru_cache(maxsize=64)
+def _understood(header: bytes, is_utf8: bool) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    """A header's dtype, shape and order. Kept, because most members of a shard have the same one, and understanding it
+    takes 20 µs: as long as a hundred KB of data (benchmarks/tar_shards.py)."""
     try:
-        told = ast.literal_eval(data[start : start + length].decode("utf-8" if data[6] > 2 else "latin-1"))
+        told = ast.literal_eval(header.decode("utf-8" if is_utf8 else "latin-1"))
         dtype = np.lib.format.descr_to_dtype(told["descr"])
         shape = tuple(int(side) for side in told["shape"])
         by_column = bool(told["fortran_order"])
@@ -114,4 +122,4 @@ def _header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
         raise SourceError(f"its header says that the array's shape is {shape}")
     if not dtype.itemsize and dtype.kind in "SU":  # NumPy makes each one character long, however many there are
         dtype = np.dtype(f"{dtype.kind}1")
-    return dtype, shape, by_column, start + length
+    return dtype, shape, by_column
