@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from importlib import metadata
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,7 @@ def remarks(old: dict[str, Any], slower: Sequence[str]) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    found = {name: metadata.version(name) for name in ("numpy", "torch")}
+    found = {name: metadata.version(name) for name in ("numpy", "torch") if find_spec(name)}
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     return {"date": date, "processor": platform.machine(), "python": platform.python_version(), **found}
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -152,6 +153,7 @@ def test_the_heat_map_shows_every_ratio_and_its_middle_is_one(of):
 
 
 @thorough
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_a_run_of_the_grid_gives_a_page(of, tmp_path):
     out = tmp_path / "grid.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "grid.py"), "--only", "text", "--quick", "--out", str(out)]
