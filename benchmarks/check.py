@@ -8,7 +8,8 @@
 Takes: a repository; benchmarks/check.json, the kept numbers. Gives: a line for each cell: kept, now, verdict. Exit code
 1: a cell is slower than allowed; 2: it could not be measured; 0: neither.
 Promises: the working tree is measured as it is. With --since both ends are measured now, and a search by bisection
-among the commits between them that changed src (along first parents) names the one that made a cell slower.
+among the commits between them that changed src (along first parents; then within the merge that was found) names the
+one that made a cell slower.
 Not its job: what is measured (check_cells), how (check_meters), the verdict and the search (check_verdict); seconds
 (before_after), torch's loader (grid).
 """
@@ -26,7 +27,8 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from io import BytesIO
@@ -35,7 +37,7 @@ from typing import Any
 
 from check_cells import CELLS
 from check_meters import Unmeasured, costs, torch_costs, usual_meter
-from check_verdict import TOLERANCES, Remembered, Verdict, first_slower, table, tolerance
+from check_verdict import TOLERANCES, Found, Remembered, Verdict, first_slower, is_past_half, table, tolerance
 from feedline.observe.terminal import show_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,6 +67,14 @@ class Repository:
         found = self._git("rev-list", "--reverse", "--first-parent", "--abbrev-commit", f"{commit}..HEAD", "--", "src")
         changed = self._git("status", "--porcelain", "--", "src").strip()
         return [*found.split(), *([WORKING] if changed or not found.strip() else [])]
+
+    def merged_by(self, state: str) -> list[str]:
+        """The commits that a merge brought, the oldest first."""
+        parents = [] if state == WORKING else self._git("log", "-1", "--format=%p", state).split()
+        if len(parents) < 2:
+            return []
+        brought = f"{parents[0]}..{parents[1]}"
+        return self._git("rev-list", "--reverse", "--first-parent", "--abbrev-commit", brought, "--", "src").split()
 
     def described(self, state: str) -> str:
         return state if state == WORKING else self._git("log", "-1", "--format=%h %s", state).strip()
@@ -136,19 +146,23 @@ def blamed(
     repository: Repository, since: str, slower: Sequence[str], before: dict[str, float], now: dict[str, float]
 ) -> list[str]:
     """For each slower cell a sentence."""
-    states, known, lines = repository.states_since(since), Remembered(repository.costs, slower), []
+    known, lines = Remembered(repository.costs, slower), []
     for name in slower:
-
-        def cost(place: int, name: str = name) -> float:
-            return known.cost(states[place], name)
-
-        found = first_slower(len(states), before[name], now[name], cost)
+        state, found = searched(repository.states_since(since), before[name], now[name], partial(known.cost, name))
+        brought = repository.merged_by(state)
+        if brought and is_past_half(last := known.cost(name, brought[-1]), found.before, found.after):
+            state, found = searched(brought, found.before, last, partial(known.cost, name))
         show_line("")
         lines.append(
-            f"{title(name)}: made slower by {repository.described(states[found.place])} "
+            f"{title(name)}: made slower by {repository.described(state)} "
             f"({found.before:.3f} → {found.after:.3f}, {found.after / found.before - 1:+.1%})"
         )
     return lines
+
+
+def searched(states: Sequence[str], good: float, bad: float, cost: Callable[[str], float]) -> tuple[str, Found]:
+    found = first_slower(len(states), good, bad, lambda place: cost(states[place]))
+    return states[found.place], found
 
 
 def remarks(old: dict[str, Any], slower: Sequence[str]) -> list[str]:

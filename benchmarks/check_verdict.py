@@ -87,16 +87,19 @@ def first_slower(count: int, good: float, bad: float, cost: Callable[[int], floa
     >>> first_slower(5, 10.0, 12.0, costs.__getitem__)
     Found(place=2, before=10.1, after=12.0)
     """
-    half = sqrt(good * bad)
     low, high, known = -1, count - 1, {-1: good, count - 1: bad}
     while high - low > 1:
         middle = (low + high) // 2
         known[middle] = cost(middle)
-        if known[middle] > half:
+        if is_past_half(known[middle], good, bad):
             high = middle
         else:
             low = middle
     return Found(high, known[low], known[high])
+
+
+def is_past_half(cost: float, good: float, bad: float) -> bool:
+    return cost > sqrt(good * bad)
 
 
 class Remembered:
@@ -106,7 +109,7 @@ class Remembered:
         self._measure, self._names = measure, names
         self._found: dict[object, Mapping[str, float]] = {}
 
-    def cost(self, state: State, name: str) -> float:
+    def cost(self, name: str, state: State) -> float:
         if state not in self._found:
             self._found[state] = self._measure(state, self._names)
         return self._found[state][name]

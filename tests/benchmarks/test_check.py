@@ -92,7 +92,7 @@ def test_each_state_is_measured_once_for_all_cells(of):
         return dict.fromkeys(names, 1.0)
 
     known = of.check_verdict.Remembered(measure, ["texts", "epoch"])
-    assert [known.cost(state, name) for state in "ab" for name in ("texts", "epoch")] == [1.0] * 4
+    assert [known.cost(name, state) for state in "ab" for name in ("texts", "epoch")] == [1.0] * 4
     assert measured == [("a", ("texts", "epoch")), ("b", ("texts", "epoch"))]
 
 
@@ -151,17 +151,20 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def commit(folder: Path, subject: str, work: int) -> None:
+    (folder / "src" / "feedline" / "__init__.py").write_text(f"# {subject}\n" + LOADER.format(work=work))
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", subject)
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory) -> Path:
     """A package with our name, and a loader that does nothing but work."""
     folder = tmp_path_factory.mktemp("repository")
-    package = folder / "src" / "feedline"
-    package.mkdir(parents=True)
+    (folder / "src" / "feedline").mkdir(parents=True)
     git(folder, "init", "--quiet")
     for subject, work in COMMITS:
-        (package / "__init__.py").write_text(f"# {subject}\n" + LOADER.format(work=work))
-        git(folder, "add", ".")
-        git(folder, "commit", "--quiet", "-m", subject)
+        commit(folder, subject, work)
     return folder
 
 
@@ -188,6 +191,21 @@ def test_the_commit_that_made_a_cell_slower_is_named(repository, meter):
     assert code == 1, page
     assert "texts): made slower by" in page
     assert f"{git(repository, 'rev-parse', '--short', 'HEAD~2')} Slow on purpose" in page
+
+
+def test_a_commit_that_came_by_a_merge_is_named_itself(repository, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(repository, copy)
+    git(copy, "checkout", "--quiet", "-b", "side", "HEAD~3")
+    for subject, work in (("Harmless", 100), ("Slow in a branch", 4_000), ("More of the branch", 4_000)):
+        commit(copy, subject, work)
+    git(copy, "checkout", "--quiet", "-b", "line", "HEAD~3")
+    git(copy, "merge", "--quiet", "--no-ff", "-m", "Merge side", "side")
+    commit(copy, "After it", 4_000)
+    code, page = checked(copy, "--meter", "cpu", "--since", "HEAD~2")
+    assert code == 1, page
+    assert "Slow in a branch" in page
+    assert "Merge side" not in page
 
 
 def test_kept_numbers_are_compared_with(repository, tmp_path):
