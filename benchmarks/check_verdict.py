@@ -15,7 +15,7 @@ from typing import TypeVar
 State = TypeVar("State")
 
 TOLERANCES = {"instructions": (0.03, 0.08), "cpu": (0.15, 0.40)}
-"""Without workers, and with. Runs of one checkout on a crowded machine differed by up to 0.8 % and 2 % in
+"""Without workers, and with. Runs of one checkout on a crowded machine differed by up to 1 % and 3 % in
 instructions (how often the parent waits depends on its workers)."""
 
 
