@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-sources test-diagnose \
-	test-core lint bench bench-grid bench-peers bench-growth bench-before-after pictures pins soak clean
+	test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -93,6 +93,14 @@ bench-growth: .venv/test.done
 # Whole epochs of ordinary loading beside torch, cell by cell: docs/grid.md.
 bench-grid: .venv/test.done
 	$(BIN)/python benchmarks/grid.py $(ARGS)
+
+# Samples of unequal cost, beside the limit: docs/skewed.md.
+bench-skewed: .venv/test.done
+	$(BIN)/python benchmarks/skewed.py $(ARGS)
+
+# Is a cell slower than the kept numbers say, or than SINCE=commit, and which commit made it so? Counts instructions (valgrind).
+bench-check: .venv/test.done
+	$(BIN)/python benchmarks/check.py $(if $(SINCE),--since $(SINCE)) $(ARGS)
 
 # Is anything slower than it was? BEFORE and AFTER are folders of checkouts (git worktree add /tmp/before main). ARGS="--only text".
 BEFORE ?= $(error BEFORE=… is missing: the folder of the checkout to compare with)

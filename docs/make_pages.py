@@ -1,7 +1,7 @@
 """Puts what was measured into the documentation: tables between the markers of pages, and their pictures.
 
     python docs/make_pages.py                                          # again, from docs/measured
-    python docs/make_pages.py --peers FILE --growth FILE               # from new results, which are kept there
+    python docs/make_pages.py --peers FILE --growth FILE --grid FILE   # from new results, which are kept there
 
 Takes: docs/measured/*.json. Promises: only what stands between `<!-- name -->` and `<!-- /name -->` is changed; the
 same facts, the same page, byte for byte: a test compares. Not its job: what is written there (measured_….py).
@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from make_pictures import MEASURED, draw_all, facts
+from measured_grid import grid_summary, grid_worst
 from measured_growth import growth_table
 from measured_peers import peers_set_up, peers_table
+from measured_skewed import skewed_table
 
 DOCS = Path(__file__).parent
 PARTS: dict[str, dict[str, tuple[str, Callable[[Any], str]]]] = {
     "peers.md": {"table": ("peers", peers_table), "set up": ("peers", peers_set_up)},
     "cost-growth.md": {"table": ("growth", growth_table)},
+    "grid.md": {"summary": ("grid", grid_summary), "worst": ("grid", grid_worst)},
+    "skewed.md": {"table": ("skewed", skewed_table)},
 }
 """For each page and marker: the measured facts, and what makes text of them."""
 
@@ -50,7 +54,7 @@ def made(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("peers", "growth"):
+    for name in ("peers", "growth", "grid", "skewed"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"new results of make bench-{name}")
     for name, path in vars(parser.parse_args()).items():
         if path is not None:

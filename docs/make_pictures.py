@@ -2,7 +2,7 @@
 
     make pictures
 
-Two show what benchmarks have measured, which is kept in docs/measured (make_pages takes new results).
+Three show what benchmarks have measured, which is kept in docs/measured (make_pages takes new results).
 
 The same pictures each time, byte for byte, with one version of matplotlib: a test compares them with those in the tree.
 """
@@ -17,6 +17,7 @@ from drawn_data import packed_rows, splits
 from drawn_practice import gradient_noise_by_batch_size, learning_rate_with_warmup
 from drawn_samplers import classes_in_batches, mixing, padding_of_batches
 from feedline.diagnose.plotting import encoded, looks
+from measured_grid import grid_picture
 from measured_growth import growth_picture
 from measured_peers import peers_picture
 
@@ -32,6 +33,7 @@ def facts(measured: str) -> Any:
 PICTURES = {
     "classes-in-batches": classes_in_batches,
     "cost-growth": lambda: growth_picture(facts("growth")),
+    "grid": lambda: grid_picture(facts("grid")),
     "gradient-noise": gradient_noise_by_batch_size,
     "learning-rate": learning_rate_with_warmup,
     "mixing": mixing,

@@ -190,7 +190,7 @@ def test_a_point_is_measured(of):
 # --- pages ---
 
 
-@pytest.mark.parametrize("page", ["peers.md", "cost-growth.md"])
+@pytest.mark.parametrize("page", ["peers.md", "cost-growth.md", "grid.md", "skewed.md"])
 def test_the_page_in_the_tree_says_what_was_measured(of, page):
     assert of.make_pages.made(page) == (ROOT / "docs" / page).read_text(encoding="utf-8"), "run docs/make_pages.py"
 
