@@ -76,7 +76,7 @@ def test_slow_samples_are_read_again_before_they_are_named() -> None:
 def test_a_stuck_sample_is_named_with_its_path_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
     # Half of the time is left to the worker for writing down where it is: a quarter of a second may be too short.
     monkeypatch.setattr(policy, "STACK_SECONDS", 100)
-    finding = one(Stuck(), "samples", "repeats", seconds=18)
+    finding = one(Stuck(), "samples", "repeats", seconds=40)
     assert finding.evidence["indices"] == [95]
     assert "photos/95.jpg" in finding.title
     assert f"{sick.__file__}:" in finding.evidence["line"]

@@ -206,6 +206,10 @@ class Fetcher:
         add_note(error, f"feedline: raised by {what}{told}")
 
 
+READ_HERE = Fetcher.one_by_one.__name__, Fetcher._one_after_the_other.__name__
+"""The names of the functions that call `__getitem__`."""
+
+
 def _refused(dataset: Any, samples: list[Any]) -> NoReturn:
     for sample in samples:
         if type(sample) is CoroutineType:

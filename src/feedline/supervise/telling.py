@@ -22,7 +22,7 @@ from feedline.messages.progress import (
     place_among,
 )
 from feedline.messages.task import Task
-from feedline.reading.fetch import Fetcher, brief, index_list
+from feedline.reading.fetch import READ_HERE, brief, index_list
 from feedline.reading.fetch_threads import READS
 from feedline.supervise.asking import asked
 from feedline.supervise.last_words import OWN
@@ -184,6 +184,6 @@ def _stack_lines(text: str) -> list[str]:
 def _innermost(line: str) -> str:
     """The line for a stack that ends in feedline: code that is not Python shows no further frames."""
     function = re.search(r"\bin (\w+)$", line)
-    if function is not None and function[1] in (Fetcher.one_by_one.__name__, READS):
+    if function is not None and function[1] in (*READ_HERE, READS):
         return "  in dataset.__getitem__, which is not Python code"
     return line

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
+import random
 import threading
 from functools import partial
 from typing import Any
@@ -100,6 +101,7 @@ class Body:
                 self._stream.initialise(info)
             else:
                 self._generators.enter(info.seed)
+                random.seed(info.seed)  # as torch's workers have it there
                 job.worker_init_fn(info.id)
         except (Exception, SystemExit) as error:
             if isinstance(error, SystemExit) and error.code == TOLD_TO_LEAVE:  # raised by us

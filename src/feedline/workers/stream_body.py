@@ -8,6 +8,7 @@ Not its job: which parts there are (stream_parts), reading one (reading.stream_r
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,7 @@ class StreamBody:
     def _initialise(self, info: WorkerInfo) -> bool:
         assert self._job.worker_init_fn is not None
         self._generators.enter(info.seed)
+        random.seed(info.seed)  # as torch's workers have it there
         with watch_for_sharing(info.dataset) as sharing, self._ranks.watched():
             self._job.worker_init_fn(info.id)
         return sharing.found
