@@ -65,6 +65,8 @@ _REMEDIES: dict[int | None, str] = {
     errno.EFBIG: "This process may not have large files, not even in memory: lift that with ulimit -f unlimited."
 }
 
+givers: list[Callable[[], bool]] = []
+"""Called if memory runs short: each gives back what it does not need now, and says whether that was anything."""
 mappings: set[int] = set()
 """The addresses of this process's mappings, of all loaders. The kernel limits their number."""
 
@@ -127,7 +129,12 @@ class Segment:
     def _take(self, slot: int, start: int, stop: int, end: int) -> None:
         fd = self.fd
         try:
-            os.posix_fallocate(fd, slot * STRIDE + start, stop - start)
+            try:
+                os.posix_fallocate(fd, slot * STRIDE + start, stop - start)
+            except OSError:
+                if not any(give() for give in givers):
+                    raise
+                os.posix_fallocate(fd, slot * STRIDE + start, stop - start)
         except OSError as error:
             raise MemoryShortage(
                 f"no memory for {_called(slot)} of {end:,} bytes ({end - start:,} more were asked for): "
@@ -150,6 +157,10 @@ class Segment:
         if create:
             self.allocate(BOARD, 0, size)
         return self.map(BOARD, size).view(0, size).cast("q")
+
+    def used(self) -> int:
+        """How many bytes are allocated, in all slots."""
+        return 0 if self._fd is None or self._fd < 0 else os.fstat(self._fd).st_blocks * 512
 
     def close(self) -> None:
         """Close the descriptor; mappings stay valid."""
@@ -178,6 +189,8 @@ def _check_room(slot: int, start: int, stop: int) -> None:
     if left is None:
         return
     reserve = reserve_of(left.limit)
+    if left.free - reserve < stop - start and any(give() for give in givers):
+        left = room() or left
     if left.free - reserve < stop - start:
         raise MemoryShortage(
             f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more were asked for, but {left.free:,} "

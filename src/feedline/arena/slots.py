@@ -223,6 +223,8 @@ class SlotPool:
 
     def _put(self, slot: Slot) -> None:
         self._out.discard(slot)
+        if slot.retired:  # it was out when its epoch ended
+            return
         if self._closed:
             slot.retire()
         elif slot.leases:
@@ -256,6 +258,20 @@ class SlotPool:
     def inherited(self) -> bool:
         """Is this a forked child's copy? Then its parent and siblings use the same memory, even if it looks free."""
         return self._owner != os.getpid()
+
+    def rest(self, most: int) -> bool:
+        """An epoch is over, and nobody writes to a slot any more: is anything left that is worth keeping, in at most
+        `most` bytes? Slots that are still out may be put back late, so they are not used again."""
+        if self.inherited or self._closed:
+            return False
+        with self._lock:
+            self._collect()
+            for slot in self._out:
+                slot.retire()
+            self._retired.extend(self._out)
+            self._out.clear()
+            self.give_back_small()
+            return bool(self._free or self._leased) and self.segment.used() <= most
 
     def close(self) -> None:
         """Release everything except what the user still holds."""

@@ -19,6 +19,7 @@ from functools import partial, reduce
 from types import FrameType
 from typing import Any
 
+from feedline.arena.kept import KeptPool
 from feedline.collate.counted import Collated
 from feedline.engine.division import Division
 from feedline.engine.loop import BatchIterator
@@ -77,6 +78,8 @@ class Session:
         self._lock = threading.RLock()
         self._beginning = threading.RLock()
         self._owner = os.getpid()
+        self._pool = KeptPool()
+        weakref.finalize(self, undisturbed(self._pool.close))
         self._kept: WorkerSet | None = None
         self._stop_kept: weakref.finalize[..., Any] | None = None
         self._marks = False  # do the persistent workers mark what they do, for a recording?
@@ -108,7 +111,7 @@ class Session:
         # If two threads begin at once, the second must see the iteration that the first began on the same workers.
         with self._beginning if options.persistent_workers else contextlib.nullcontext():
             kept = self._kept_for(options, job) if options.persistent_workers else None
-            workers = kept or WorkerSet(job, options, self._division, self.scaling)
+            workers = kept or WorkerSet(job, options, self._division, self.scaling, self._pool)
             workers.begin(options.in_order)
             # The iterator, which ends the workers, exists before they do: Ctrl-C may come at any moment.
             iterator = kind(self, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None)
@@ -194,6 +197,7 @@ class Session:
         for iterator in list(self._iterators):
             iterator.close()
         self.drop_workers()
+        self._pool.release()
 
     def say(self, message: str, frame: FrameType | None = None) -> None:
         """Warn about an event and add it to the recording. `frame` shows where the user's loop is."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from feedline.arena.kept import KeptPool
 from feedline.engine.batch_splitting import Splitting, may_split
 from feedline.engine.contract import Workers
 from feedline.engine.division import Division
@@ -26,7 +27,9 @@ from feedline.workers.threads import ThreadWorkers
 class WorkerSet:
     """One set of workers, for one epoch or, if they are persistent, for many."""
 
-    def __init__(self, job: Job, options: Options, division: Division, scaling: Scaling | None) -> None:
+    def __init__(
+        self, job: Job, options: Options, division: Division, scaling: Scaling | None, kept: KeptPool | None = None
+    ) -> None:
         self.ledger = Ledger()
         self.scaling = scaling
         job = job if scaling is None else replace(job, num_workers=scaling.most)
@@ -39,7 +42,7 @@ class WorkerSet:
         self.out_of_step = False
         """Has one worker of a stream read less than the others? Then this set serves no further epoch."""
         self._prefetch = options.prefetch_factor
-        self.workers = _workers(job, options, self.ledger)
+        self.workers = _workers(job, options, self.ledger, kept)
         self.works_ahead = self.workers.traits.work_ahead
         """Are batches made while the user's loop computes?"""
         # These are the workers' own, not bound to `self`: the finalizer that calls them must not keep the job alive.
@@ -102,9 +105,9 @@ class WorkerSet:
         return ready(self.workers.standing())
 
 
-def _workers(job: Job, options: Options, ledger: Ledger) -> Workers:
+def _workers(job: Job, options: Options, ledger: Ledger, kept: KeptPool | None) -> Workers:
     if not options.num_workers:
-        return InlineWorkers(job)
+        return InlineWorkers(job, kept)
     if options.workers == "thread":
         return ThreadWorkers(job, ledger)
-    return ProcessWorkers(job, ledger, options.multiprocessing_context)
+    return ProcessWorkers(job, ledger, options.multiprocessing_context, kept)

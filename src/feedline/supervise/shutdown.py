@@ -70,18 +70,19 @@ def open_member(process: Any) -> WorkerProcess:
         return WorkerProcess(process, -1, process.pid)
 
 
-def end(members: list[WorkerProcess]) -> None:
-    """Ask all to leave (SIGTERM becomes SystemExit there), wait a little, kill those that stay."""
+def end(members: list[WorkerProcess]) -> bool:
+    """Ask all to leave (SIGTERM becomes SystemExit there), wait a little, kill those that stay. Have all ended?"""
     with uninterrupted():
         for member in members:
             member.signal(signal.SIGTERM)
         staying = _wait_for(members, GRACE_SECONDS)
         for member in staying:
             member.signal(signal.SIGKILL)
-        _wait_for(staying, KILL_SECONDS)
+        staying = _wait_for(staying, KILL_SECONDS)
         for member in members:
             member.reap()
             member.close()
+    return not staying
 
 
 def _wait_for(members: list[WorkerProcess], seconds: float) -> list[WorkerProcess]:

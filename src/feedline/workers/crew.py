@@ -19,8 +19,8 @@ from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from feedline.arena.segment import BOARD, STRIDE
-from feedline.arena.slots import SlotPool
+from feedline.arena.kept import KeptPool
+from feedline.arena.segment import BOARD, CARGO, STRIDE
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.errors import WorkerError
 from feedline.messages.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
@@ -39,10 +39,11 @@ from feedline.workers.wire import Descriptor, Lane
 class Crew:
     """At most `count` processes, which get tasks through one or several lanes (pipes)."""
 
-    def __init__(self, count: int, preload: tuple[str, ...]) -> None:
+    def __init__(self, count: int, preload: tuple[str, ...], kept: KeptPool) -> None:
         self.count = count
         self.owner = os.getpid()
-        self.pool = SlotPool()
+        self.pool = kept.take()
+        self._kept = kept
         self.lanes: list[Lane] = []
         self.done: tuple[int, int] = (-1, -1)
         self.selector = selectors.DefaultSelector()
@@ -166,15 +167,15 @@ class Crew:
         is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may hold it for ever
         try:
             with uninterrupted():
-                self._end()
+                self._end(is_mine)
         finally:
             if is_mine:
                 self.lock.release()
 
-    def _end(self) -> None:
-        self.is_ending = True
+    def _end(self, alone: bool) -> None:
+        is_first, self.is_ending = not self.is_ending, True
         members = [*self.members.values(), *self._still_running]
-        end([member for member in members if member.process.pid is not None])
+        all_ended = end([member for member in members if member.process.pid is not None])
         self.members, self._still_running = {}, []
         self.selector.close()
         for lane in self.lanes:
@@ -186,9 +187,12 @@ class Crew:
             self.done = (-1, -1)
         if self._board is not None:
             self._spent, self._board = self.spent(), None
-            for slot in range(BOARD, BOARD + 1 + self.count):
+            for slot in (CARGO, *range(BOARD, BOARD + 1 + self.count)):
                 self.pool.segment.free(slot, 0, STRIDE)
-        self.pool.close()
+        if not all_ended or not alone:  # one that waits in the kernel, or another thread, may still use it
+            self.pool.close()
+        elif is_first:  # else it may belong to the next epoch already
+            self._kept.give(self.pool)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from functools import partial
 from threading import get_ident
 
 from feedline.arena import segment
+from feedline.arena.kept import KeptPool
 from feedline.arena.slots import LocalMemory, SlotPool
 from feedline.engine.contract import Traits
 from feedline.engine.ledger import Part
@@ -37,9 +38,10 @@ from feedline.workers.job import Job
 class InlineWorkers:
     """Implements the contract in the caller's thread."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, kept: KeptPool | None = None) -> None:
+        kept = kept or KeptPool(keeps=False)
         generators = self._generators = BorrowedGenerators()
-        pool = SlotPool() if segment.available else None
+        pool = kept.take() if segment.available else None
         self._row = unwatched()
         self._body = Body(job, None, generators, own_process=False, row=self._row)
         self._sent: deque[Part] = deque()
@@ -50,7 +52,7 @@ class InlineWorkers:
         """Does it run user code that nobody else watches? (Inside a worker, the worker's parent watches.)"""
         # Not bound methods: the finalizer that calls them must not keep the job alive, which may refer to the loader.
         self.traits = Traits(pool, partial(spent_by, [self._row]), work_ahead=False)
-        self.stop: Callable[[], None] = partial(_stop, generators, pool, self._body.readers)
+        self.stop: Callable[[], None] = partial(_stop, generators, pool, kept, self._body.readers, [])
 
     def resize(self, count: int) -> None:
         """Start; there are no workers to hire or dismiss."""
@@ -113,9 +115,16 @@ class InlineWorkers:
         """Does nothing: no worker can die."""
 
 
-def _stop(generators: BorrowedGenerators, pool: SlotPool | None, readers: Readers | None) -> None:
+def _stop(
+    generators: BorrowedGenerators,
+    pool: SlotPool | None,
+    kept: KeptPool,
+    readers: Readers | None,
+    stopped: list[bool],
+) -> None:
     generators.close()
     if readers is not None:
         readers.close()
-    if pool is not None:
-        pool.close()
+    if pool is not None and not stopped:  # else it may belong to the next epoch already
+        stopped.append(True)
+        kept.give(pool)

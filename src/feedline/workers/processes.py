@@ -20,6 +20,7 @@ from itertools import islice
 from multiprocessing.context import BaseContext
 from typing import Any
 
+from feedline.arena.kept import KeptPool
 from feedline.arena.packing import unpack
 from feedline.engine.contract import Traits
 from feedline.engine.ledger import Ledger, Part
@@ -42,13 +43,15 @@ LOOK_SECONDS = 1.0
 class ProcessWorkers:
     """Implements the contract with at most `job.num_workers` processes."""
 
-    def __init__(self, job: Job, ledger: Ledger, context: str | BaseContext | None = None) -> None:
+    def __init__(
+        self, job: Job, ledger: Ledger, context: str | BaseContext | None = None, kept: KeptPool | None = None
+    ) -> None:
         self._job = job
         self._ledger = ledger
         self._context: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
         self._forks = self._context.get_start_method() == "fork"
         self._parcel: Parcel | None = None
-        self._crew = Crew(job.num_workers, job.dialect.preload)
+        self._crew = Crew(job.num_workers, job.dialect.preload, kept or KeptPool(keeps=False))
         self._own_lanes = job.stream or job.in_turn
         self._count = 0
         self._oldest = 0  # parts of earlier runs are not wanted

@@ -1,0 +1,98 @@
+"""A loader's slots from one epoch to the next: memory that is used again need not be cleared by the system again.
+
+Takes: the pool of an epoch that is over, when nobody writes to its slots any more. Gives: the same pool to the loader's
+next epoch; a new one if there is none.
+Promises: at most `MOST` bytes are kept for a loader. They go back to the system when the loader is closed or dropped,
+when memory runs short in this process, and when other loaders begin epochs while this one has not for a while.
+Not its job: persistent workers, which keep their pool themselves; which slot is free (slots).
+"""
+
+from __future__ import annotations
+
+import time
+
+from feedline.arena import segment
+from feedline.arena.slots import SlotPool
+
+MOST = 1 << 29
+"""Bytes that one loader keeps: 16 batches of 28 MB (benchmarks/large_samples.py: 40 such batches an epoch)."""
+IDLE_SECONDS = 10.0
+"""A loader that has not begun an epoch for so long gives its memory back when another one begins."""
+
+
+class KeptPool:
+    """The pool of one loader between its epochs."""
+
+    def __init__(self, keeps: bool = True) -> None:
+        self._pools: list[SlotPool] = []  # at most one; a list, because `pop` is one atomic step
+        self._since = 0.0
+        self._closed = not keeps
+
+    def take(self) -> SlotPool:
+        """The pool of the last epoch, or a new one. Until it is given back, the next caller gets a new one."""
+        _release_idle(self)
+        while self._pools:
+            try:
+                pool = self._pools.pop()
+            except IndexError:  # another thread was faster
+                break
+            _resting.discard(self)
+            if not pool.inherited:
+                return pool
+        return SlotPool()
+
+    def give(self, pool: SlotPool) -> None:
+        """An epoch is over, and nobody writes to the pool's slots any more."""
+        if self._closed or self._pools or not pool.rest(MOST):
+            pool.close()
+            return
+        self._since = time.monotonic()
+        self._pools.append(pool)
+        _resting.add(self)
+        if self.is_closed():  # by another thread, just now
+            self.release()
+
+    def release(self) -> bool:
+        """Give the memory back to the system. Was there any?"""
+        _resting.discard(self)
+        released = False
+        while self._pools:
+            try:
+                self._pools.pop().close()
+                released = True
+            except IndexError:  # another thread was faster
+                break
+        return released
+
+    def close(self) -> None:
+        """The loader is gone: nothing is kept from now on."""
+        self._closed = True
+        self.release()
+
+    def is_closed(self) -> bool:
+        """Is nothing kept any more?"""
+        return self._closed
+
+    def is_idle(self, now: float) -> bool:
+        """Has it been given back long ago?"""
+        return now - self._since > IDLE_SECONDS
+
+
+_resting: set[KeptPool] = set()
+
+
+def _release_idle(but: KeptPool) -> None:
+    if _resting:
+        now = time.monotonic()
+        for kept in _resting.copy():
+            if kept is not but and kept.is_idle(now):
+                kept.release()
+
+
+def _release_all() -> bool:
+    """Memory runs short. Has any been given back?"""
+    released = [kept.release() for kept in _resting.copy()]
+    return any(released)
+
+
+segment.givers.append(_release_all)
