@@ -38,7 +38,7 @@ from typing import Any
 
 from before_after_verdict import BLIND, Verdict, judge, row, table, unmeasured, unseen
 from before_after_workloads import CORE, TORCH, WORKLOADS, Workload
-from feedline.diagnose.bench.comparing import noise_of
+from feedline.diagnose.bench.comparison import noise_of
 from feedline.diagnose.bench.machine import machine
 from feedline.diagnose.bench.turns import SideFailed, SideProcess
 from feedline.observe.terminal import show_line

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import median, quantiles
 
-from feedline.diagnose.bench.comparing import is_noisy
-from feedline.diagnose.bench.machine_noise import BUSY
+from feedline.diagnose.bench.comparison import is_noisy
+from feedline.diagnose.bench.machine import BUSY
 
 FLOOR = 0.01
 """The noise is never taken to be less: where code happens to lie in memory makes as much of a difference."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedline.diagnose.bench.machine_noise import wait_for_quiet
+from feedline.diagnose.bench.machine import wait_for_quiet
 from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
 from harness import Case, Sample, Workload
 

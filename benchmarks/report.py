@@ -24,9 +24,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from contest import HERE, Contest
-from feedline.diagnose.bench.comparing import compared, is_noisy, noise_of
-from feedline.diagnose.bench.machine import machine
-from feedline.diagnose.bench.machine_noise import BUSY
+from feedline.diagnose.bench.comparison import compared, is_noisy, noise_of
+from feedline.diagnose.bench.machine import BUSY, machine
 
 HEADER = ("workload", "case", "metric", "feedline", "other", "theirs", "times better", "spread", "target", "")
 KEPT_VERSIONS = ("feedline", "torch")

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 import feedline
-from feedline.diagnose.tune.candidates import Bounds, cost, facts_of, grid
-from feedline.diagnose.tune.choice import chosen
-from feedline.diagnose.tune.running import Runner, clock
-from feedline.diagnose.tune.trial import Trial, TrialSetting
+from feedline.diagnose.consumer import clock
+from feedline.diagnose.tune.candidates import Bounds, chosen, cost, facts_of, grid
+from feedline.diagnose.tune.running import Runner
+from feedline.diagnose.tune.trial import Trial
 from feedline.diagnose.tune.tune_subject import subject_of
 from feedline.machine.cpus import look
+from feedline.observe.window import Setting
 
 TARGET = 0.9
 
@@ -140,24 +141,22 @@ def compared(work: Work, rounds: int) -> dict[str, Any]:
     }
 
 
-def everything(
-    dataset: Any, work: Work, rounds: int, recommended: TrialSetting
-) -> tuple[dict[TrialSetting, Trial], bool]:
+def everything(dataset: Any, work: Work, rounds: int, recommended: Setting) -> tuple[dict[Setting, Trial], bool]:
     """The grid and the recommended setting, in turns."""
     step = (work.step_ms or 0) / 1e3
     runner = Runner(subject_of(dataset, work.batch_size, None), step, False, clock() + 3600)
-    one, none = (runner.measure(TrialSetting(count), 0.5) for count in (1, 0))
+    one, none = (runner.measure(Setting(count), 0.5) for count in (1, 0))
     facts = facts_of(one, none)
     settings = grid(Bounds(look().usable, max_workers=work.max_workers), facts)
     settings = sorted({*settings, recommended}, key=lambda each: cost(each, facts.computes))
-    measured: dict[TrialSetting, Trial] = {}
+    measured: dict[Setting, Trial] = {}
     for setting in in_turns(settings, rounds):
         trial = runner.measure(setting, 0.6)
         measured[setting] = measured[setting].plus(trial) if setting in measured else trial
     return measured, facts.computes
 
 
-def in_turns(settings: list[TrialSetting], rounds: int) -> Iterator[TrialSetting]:
+def in_turns(settings: list[Setting], rounds: int) -> Iterator[Setting]:
     for turn in range(rounds):
         yield from settings if turn % 2 == 0 else reversed(settings)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from feedline.diagnose.bench.comparing import compared, is_noisy, noise_of
+from feedline.diagnose.bench.comparison import compared, is_noisy, noise_of
 from feedline.diagnose.plotting import COLOURS, FAINT, figure
 
 if TYPE_CHECKING:

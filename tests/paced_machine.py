@@ -5,7 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.observe.window import Setting
+from feedline.supervise.pace import Means, Pace, WorkerWindow
+
+
+def window(step: float, wait: float, work: float, **more: float) -> WorkerWindow:
+    """A window of one batch, for which the loop took and waited so many seconds, and a worker worked so many."""
+    return WorkerWindow(1, step + wait, wait, work=work, **more)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -41,14 +47,14 @@ class Simulated:
         """Bytes in use."""
         return self.used + setting.workers * (self.worker + setting.prefetch * self.batch)
 
-    def window(self, setting: Setting) -> Window:
+    def window(self, setting: Setting) -> WorkerWindow:
         """What would be seen."""
         cost = self.cost(setting) * (1 + self._random.uniform(-self.noise, self.noise))
         one = self.computing + self.waiting
         making = max(one, setting.workers * self.computing / self.cpus if one > self.step else one)
         busy = min(1.0, making / (cost * setting.workers))
         computing = min(1.0, self.computing / (cost * self.cpus)) if self.told else 0.0
-        return Window(self.step, max(0.0, cost - self.step), making, busy, computing=computing)
+        return window(self.step, max(0.0, cost - self.step), making, utilisation=busy, cpu_utilisation=computing)
 
     def means(self, setting: Setting) -> Means:
         return Means(self.cpus, self.limit - self.memory(setting), self.limit, self.worker, self.batch)

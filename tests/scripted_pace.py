@@ -6,7 +6,8 @@ from typing import Any
 
 from feedline.engine.scaling import Scaled, Scaling
 from feedline.observe.meter import Meter
-from feedline.supervise.pace import Pace, Setting
+from feedline.observe.window import Setting
+from feedline.supervise.pace import Pace
 
 MOST = 6
 

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from feedline import __version__
-from feedline.diagnose.bench.machine import machine
-from feedline.diagnose.bench.machine_noise import wait_for_quiet
+from feedline.diagnose.bench.machine import machine, wait_for_quiet
 from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
 from feedline.observe.terminal import show_line
 from peers.sides import SIDES, Side

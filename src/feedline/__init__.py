@@ -67,14 +67,14 @@ if TYPE_CHECKING:
     from feedline.diagnose.doctor.consult import doctor
     from feedline.diagnose.findings import Finding
     from feedline.diagnose.preflight import preflight
+    from feedline.diagnose.tune.tune_page import TuneResult
     from feedline.diagnose.tune.tuner import tune
-    from feedline.diagnose.tune.tuning import TuneResult
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = {
     "Finding": "feedline.diagnose.findings",
-    "TuneResult": "feedline.diagnose.tune.tuning",
+    "TuneResult": "feedline.diagnose.tune.tune_page",
     "doctor": "feedline.diagnose.doctor.consult",
     "preflight": "feedline.diagnose.preflight",
     "tune": "feedline.diagnose.tune.tuner",

@@ -23,13 +23,12 @@ from typing import NamedTuple, NoReturn
 
 from feedline import __version__
 from feedline.demonstration.command import demo, demo_options
-from feedline.diagnose.answer import BAD, Answer
-from feedline.diagnose.aside import aside
 from feedline.diagnose.bench import bench_command as bench
 from feedline.diagnose.deadline import patience
 from feedline.diagnose.doctor.consult import SECONDS, TIMES, doctor
 from feedline.diagnose.preflight import preflight
-from feedline.diagnose.rendering import painted, width_of_terminal, write
+from feedline.diagnose.quiet import aside
+from feedline.diagnose.rendering import BAD, Answer, painted, width_of_terminal, write
 from feedline.diagnose.target import TARGET, as_if_run, loaded_within
 from feedline.diagnose.tune import tune_command as tune
 from feedline.errors import FeedlineError, OptionError

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from feedline.diagnose.tune.candidates import Bounds
-from feedline.diagnose.tune.trial import Spending, Trial, TrialSetting, TrialWindow
+from feedline.diagnose.tune.trial import Spending, Trial
+from feedline.observe.window import Setting, Window
+
+
+def window(batches: int, waited: float, step: float = 0.0) -> Window:
+    """Batches for which the loop waited so long in total, and took a step of so many seconds each."""
+    return Window(batches, waited, waited).with_step(step)
 
 
 @dataclass
@@ -32,9 +38,9 @@ class Machine:
     broken: tuple[str, ...] = ()
     """Kinds of workers that cannot be had."""
     now: float = 0.0
-    measured: list[TrialSetting] = field(default_factory=list)
+    measured: list[Setting] = field(default_factory=list)
 
-    def rate(self, setting: TrialSetting) -> float:
+    def rate(self, setting: Setting) -> float:
         """Batches a second that the step gets, without noise."""
         step = max(self.step, 1e-9)
         if not setting.workers:
@@ -48,7 +54,7 @@ class Machine:
             limits.append(1 / max(self.computing * self.holds_lock, 1e-9))
         return 1 / max(step, 1 / min(limits))
 
-    def measure(self, setting: TrialSetting, seconds: float) -> Trial:
+    def measure(self, setting: Setting, seconds: float) -> Trial:
         """As running.Runner does, on a clock of its own."""
         self.measured.append(setting)
         if setting.workers and setting.kind in self.broken:
@@ -57,7 +63,7 @@ class Machine:
         self.now += min(self.start + seconds, max(seconds, self.start))
         rng, rate = random.Random(f"{self.seed} {len(self.measured)}"), self.rate(setting)
         windows = tuple(
-            TrialWindow(10, 10 * max(0.0, 1 / (rate * (1 + rng.uniform(-self.noise, self.noise))) - self.step))
+            window(10, 10 * max(0.0, 1 / (rate * (1 + rng.uniform(-self.noise, self.noise))) - self.step), self.step)
             for _ in range(3)
         )
         batches = max(1, round(rate * seconds))
@@ -65,8 +71,7 @@ class Machine:
         work = batches * (self.computing + self.waiting)
         if self.threaded and not setting.workers:
             work = batches * (self.computing / min(self.cpus, 8) + self.waiting)
-            windows = tuple(replace(window, waited=window.waited) for window in windows)
-            cpu = sum(window.waited for window in windows) * min(self.cpus, 8)
+            cpu = sum(each.waited for each in windows) * min(self.cpus, 8)
         spending = Spending(seconds=batches / rate, batches=batches, fetching=work, cpu=cpu, cpu_of_work=cpu)
         own = self.worker_memory if setting.kind == "process" else 0
         memory = setting.workers * (own + setting.prefetch * self.batch_bytes)

@@ -15,7 +15,7 @@ from test_bench_numbers import some
 from warm_host import host
 
 from feedline.cli import main
-from feedline.diagnose.bench.bench_picture import picture
+from feedline.diagnose.bench.bench_page import picture
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.workloads import WORKLOADS
 from feedline.diagnose.plotting import encoded

@@ -6,22 +6,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.diagnose.bench.bench_pace import BenchPace, NothingLoaded
+from feedline.diagnose.bench import side
 from feedline.diagnose.bench.bench_page import listed, page, verdict
 from feedline.diagnose.bench.bench_subject import BenchSubject
-from feedline.diagnose.bench.comparing import compared, noise_of
-from feedline.diagnose.bench.comparison import SAME, Comparison, Contest, Measured
-from feedline.diagnose.bench.machine_noise import BUSY
+from feedline.diagnose.bench.comparison import SAME, Comparison, Contest, Measured, compared, noise_of
+from feedline.diagnose.bench.machine import BUSY
 from feedline.diagnose.bench.turns import SideFailed, SideProcess, order
 from feedline.diagnose.bench.workloads import SHORT, WORKLOADS, workload
 from feedline.diagnose.rendering import plain
+from feedline.observe.window import Window
 
 speeds = st.floats(0.1, 1e6)
 
@@ -157,58 +156,32 @@ def test_our_workloads_have_different_names_and_the_short_selection_is_of_them()
     assert not any(workload(name).package for name in SHORT)
 
 
-# Pace
+# A side's windows
 
 
-class Batches:
-    """So many in an epoch, and how many have been taken."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.taken, self.begun = count, 0, 0
-
-    def __iter__(self) -> Iterator[int]:
-        self.begun += 1
-        for number in range(self.count):
-            self.taken += 1
-            yield number
+@given(samples=st.integers(1, 60), size=st.integers(1, 20))
+def test_the_batches_of_an_epoch_have_all_its_samples(samples, size):
+    count = -(-samples // size)
+    made = BenchSubject([None] * count, 0, size, samples, "")
+    assert sum(made.samples_in(place) for place in range(count)) == samples
+    assert BenchSubject([None], 0, None, None, "").samples_in(0) == 0
 
 
-@given(samples=st.integers(1, 60), size=st.integers(1, 20), epochs=st.integers(1, 3))
-def test_windows_count_every_sample_once(samples, size, epochs):
-    loader = Batches(-(-samples // size))
-    pace = BenchPace(BenchSubject(loader, 0, size, samples, ""))
-    assert sum(pace._take() for _ in range(loader.count * epochs)) == samples * epochs
-    assert (loader.taken, loader.begun) == (loader.count * epochs, epochs)
+class Measured25:
+    """Whatever is asked: 7 batches with 25 samples in 2 seconds."""
+
+    epoch_batches = 7
+    warm_up = staticmethod(lambda seconds, round_of: True)
+    epochs = staticmethod(lambda seconds: Window(7, 2.0, 2.0, 25))
+    window = staticmethod(lambda seconds, round_of: Window(7, 2.0, 2.0, 25))
 
 
-@given(workers=st.integers(0, 5), count=st.integers(1, 40))
-def test_a_window_is_of_whole_rounds_and_goes_on_where_the_last_ended(workers, count):
-    loader, full = Batches(count), max(1, workers)
-    pace = BenchPace(BenchSubject(loader, workers, None, None, ""))
-    for windows in (1, 2):
-        assert pace.window(1e-9) > 0
-        assert loader.taken == full * windows
-    assert loader.begun == -(-2 * full // count)
-
-
-@given(workers=st.integers(0, 5), count=st.integers(1, 40))
-def test_warming_up_ends_after_an_epoch_or_at_the_first_round_after_its_time(workers, count):
-    loader, full = Batches(count), max(1, workers)
-    pace = BenchPace(BenchSubject(loader, workers, None, None, ""))
-    assert pace.warm_up(0.0) == (count < full)
-    assert loader.taken == min(count, full)
-    assert pace.batches == (count if count < full else None)
-    whole = BenchPace(BenchSubject(Batches(count), workers, None, None, ""))
-    assert whole.warm_up(1e9)
-    assert whole.batches == count
-
-
-def test_epochs_are_whole_and_an_empty_one_is_said():
-    loader = Batches(7)
-    assert BenchPace(BenchSubject(loader, 2, 4, 25, "")).epochs(1e-9) > 0
-    assert (loader.taken, loader.begun) == (7, 1)
-    with pytest.raises(NothingLoaded, match="no batch"):
-        BenchPace(BenchSubject(Batches(0), 0, 4, 0, "")).warm_up(1.0)
+@pytest.mark.parametrize("word", [side.EPOCHS, side.WINDOW])
+def test_a_side_counts_samples_where_they_are_known_and_batches_otherwise(word):
+    assert side._measured(BenchSubject([], 2, 4, 25, ""), Measured25(), word, 1.0) == {"value": 12.5}
+    assert side._measured(BenchSubject([], 2, None, None, ""), Measured25(), word, 1.0) == {"value": 3.5}
+    warm = side._measured(BenchSubject([], 2, 4, 25, ""), Measured25(), side.WARM_UP, 1.0)
+    assert warm == {"whole": True, "batches": 7}
 
 
 # Processes

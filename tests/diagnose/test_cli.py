@@ -25,8 +25,8 @@ from warm_host import host
 import feedline
 from feedline import cli
 from feedline.cli import main
-from feedline.diagnose.answer import Answer, Findings
 from feedline.diagnose.findings import Finding
+from feedline.diagnose.rendering import Answer, Findings
 from feedline.errors import MemoryShortage, OptionError
 
 PYPROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text()

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.diagnose.answer import Findings
 from feedline.diagnose.findings import SEVERITIES, Finding, as_plain, worst
-from feedline.diagnose.rendering import NARROWEST, page, plain
+from feedline.diagnose.rendering import NARROWEST, Findings, page, plain
 from feedline.errors import OptionError
 
 

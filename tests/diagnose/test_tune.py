@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from figures import check_places
+from simulated import window
 
 import feedline
 from feedline import (
@@ -32,15 +33,16 @@ from feedline import (
 )
 from feedline.collate import pad
 from feedline.diagnose import deadline
+from feedline.diagnose.consumer import clock
 from feedline.diagnose.plotting import encoded
 from feedline.diagnose.tune import running, search, tuner
-from feedline.diagnose.tune.accounts import Account, account_of
 from feedline.diagnose.tune.candidates import Bounds, TrialFacts
-from feedline.diagnose.tune.running import Runner, clock, compute_for
-from feedline.diagnose.tune.trial import Spending, Trial, TrialSetting, TrialWindow
-from feedline.diagnose.tune.tune_picture import picture
+from feedline.diagnose.tune.running import Runner, compute_for
+from feedline.diagnose.tune.trial import Spending, Trial, Usage, usage_of
+from feedline.diagnose.tune.tune_page import html, picture
 from feedline.diagnose.tune.tune_subject import subject_of
 from feedline.diagnose.tune.tune_verdict import bottleneck, why
+from feedline.observe.window import Setting, Window
 from feedline.workers.one_thread import VARIABLES
 
 QUICK: dict[str, Any] = {"seconds": 60, "kinds": ["thread"], "max_workers": 1}
@@ -76,7 +78,7 @@ def found() -> TuneResult:
 
 
 def test_the_result_is_data(found: TuneResult) -> None:
-    assert {trial.setting for trial in found.trials} >= {TrialSetting(0, "thread"), TrialSetting(1, "thread")}
+    assert {trial.setting for trial in found.trials} >= {Setting(0, kind="thread"), Setting(1, kind="thread")}
     assert found.best in found.trials
     assert (found.name, found.step) == ("Squares", 0.002)
     assert found.bottleneck.words
@@ -140,7 +142,7 @@ def test_without_matplotlib_there_is_a_page_without_a_picture(
 
 
 def test_everything_written_in_the_picture_can_be_read(found: TuneResult) -> None:
-    best = replace(found.best, setting=TrialSetting(12, "process", prefetch=16, threads=4))
+    best = replace(found.best, setting=Setting(12, kind="process", prefetch=16, threads=4))
     for step in (0.002, 0.0):
         check_places(encoded(picture(replace(found, name="Data" * 50, step=step, best=best))))
 
@@ -158,8 +160,6 @@ def test_a_picture_as_png(found: TuneResult, tmp_path: Path) -> None:
 
 def test_nothing_from_the_data_becomes_markup(found: TuneResult) -> None:
     odd = replace(found, name="<script>alert(1)</script>", code="<b>", why="<i>", notes=("<u>",))
-    from feedline.diagnose.tune.tune_page import html
-
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html(odd)[html(odd).index("<svg") :]
     assert not any(mark in html(odd) for mark in ("<script", "<b>", "<i>", "<u>"))
 
@@ -213,61 +213,61 @@ def prepare(worker: int) -> None:
 @pytest.mark.parametrize(
     ("options", "setting", "code"),
     [
-        ({}, TrialSetting(0), "dataset, num_workers=0"),
-        ({"batch_size": None}, TrialSetting(0), "dataset, batch_size=None, num_workers=0"),
+        ({}, Setting(0), "dataset, num_workers=0"),
+        ({"batch_size": None}, Setting(0), "dataset, batch_size=None, num_workers=0"),
         (
             {"on_error": "skip", "max_errors": 0, "max_deaths": 1},
-            TrialSetting(0),
+            Setting(0),
             "dataset, on_error='skip', max_errors=0, max_deaths=1, num_workers=0",
         ),
         (
             {"stall_warning": 5, "on_stall": "restart", "error_log": "/tmp/bad.jsonl", "on_epoch_end": print},
-            TrialSetting(0),
+            Setting(0),
             "dataset, on_epoch_end=print, stall_warning=5.0, on_stall='restart', error_log='/tmp/bad.jsonl', "
             "num_workers=0",
         ),
         (
             {"num_workers": 1, "timeout": 9},
-            TrialSetting(2),
+            Setting(2),
             "dataset, num_workers=2, persistent_workers=True, timeout=9.0",
         ),
         (
             {"num_workers": 1, "timeout": 9},
-            TrialSetting(0),  # which would be refused with it
+            Setting(0),  # which would be refused with it
             "dataset, num_workers=0",
         ),
         (
             {"num_workers": 1, "multiprocessing_context": multiprocessing.get_context("spawn")},
-            TrialSetting(1),
+            Setting(1),
             "dataset, num_workers=1, persistent_workers=True, multiprocessing_context='spawn'",
         ),
-        ({"batch_size": 4}, TrialSetting(2), "dataset, batch_size=4, num_workers=2, persistent_workers=True"),
+        ({"batch_size": 4}, Setting(2), "dataset, batch_size=4, num_workers=2, persistent_workers=True"),
         (
             {"batch_size": 4, "collate_fn": first_of},
-            TrialSetting(3, "thread", prefetch=4),
+            Setting(3, kind="thread", prefetch=4),
             'dataset, batch_size=4, collate_fn=first_of, num_workers=3, workers="thread", prefetch_factor=4, '
             "persistent_workers=True",
         ),
         (
             {"batch_sampler": [[1, 2], [3]], "num_workers": 1, "multiprocessing_context": "spawn"},
-            TrialSetting(1),
+            Setting(1),
             "dataset, batch_sampler=batch_sampler, num_workers=1, persistent_workers=True, "
             "multiprocessing_context='spawn'",
         ),
         (
             {"worker_init_fn": prepare, "on_error": "skip", "sampler": np.arange(3), "collate": pad(0)},
-            TrialSetting(1, threads=2),
+            Setting(1, threads=2),
             "dataset, sampler=sampler, collate_fn=collate_fn, on_error='skip', num_workers=1, persistent_workers=True, "
             "worker_init_fn=feedline.threads_per_worker(2, then=prepare)",
         ),
         (
             {"worker_init_fn": prepare},
-            TrialSetting(1),
+            Setting(1),
             "dataset, num_workers=1, persistent_workers=True, worker_init_fn=prepare",
         ),
     ],
 )
-def test_the_call_has_what_the_users_loader_had(options: dict[str, Any], setting: TrialSetting, code: str) -> None:
+def test_the_call_has_what_the_users_loader_had(options: dict[str, Any], setting: Setting, code: str) -> None:
     subject = subject_of(DataLoader(Squares(), **options), None, None)
     said = subject.code(setting)
     assert said.splitlines()[-1] == f"loader = DataLoader({code})"
@@ -283,21 +283,21 @@ def test_the_call_has_what_the_users_loader_had(options: dict[str, Any], setting
 def test_ranks_that_share_a_stream_still_do() -> None:
     loader = DataLoader(iter([1, 2]), ranks="shard")
     subject = subject_of(loader, None, None)
-    assert "DataLoader(dataset, ranks='shard', uneven='pad', num_workers=0)" in subject.code(TrialSetting(0))
-    assert subject.loader(TrialSetting(0), seed=1, timeout=LONG).ranks == "shard"
+    assert "DataLoader(dataset, ranks='shard', uneven='pad', num_workers=0)" in subject.code(Setting(0))
+    assert subject.loader(Setting(0), seed=1, timeout=LONG).ranks == "shard"
 
 
 def test_the_users_threads_per_worker_do_not_overrule_what_is_tried() -> None:
     loader = DataLoader(Squares(), num_workers=1, worker_init_fn=threads_per_worker(4, then=prepare))
     subject = subject_of(loader, None, None)
     assert subject.init is prepare
-    assert "worker_init_fn=prepare)" in subject.code(TrialSetting(1))
-    assert "worker_init_fn=feedline.threads_per_worker(2, then=prepare))" in subject.code(TrialSetting(1, threads=2))
+    assert "worker_init_fn=prepare)" in subject.code(Setting(1))
+    assert "worker_init_fn=feedline.threads_per_worker(2, then=prepare))" in subject.code(Setting(1, threads=2))
 
 
 def test_a_dataset_is_shuffled_unless_told_otherwise() -> None:
-    assert "batch_size=32, shuffle=True" in subject_of(Squares(), None, None).code(TrialSetting(0))
-    assert "shuffle" not in subject_of(Squares(), 8, False).code(TrialSetting(0))
+    assert "batch_size=32, shuffle=True" in subject_of(Squares(), None, None).code(Setting(0))
+    assert "shuffle" not in subject_of(Squares(), 8, False).code(Setting(0))
 
 
 # What goes wrong
@@ -328,7 +328,7 @@ def test_a_sample_that_hangs_is_named() -> None:
     runner = Runner(subject_of(stuck, 4, False), 0.0, False, clock() + 1.5)
     try:
         with pytest.raises(FeedlineError, match=r"(?s)no batch came within .* dataset\[0\]"):
-            runner.measure(TrialSetting(1, "thread"), 1.0)
+            runner.measure(Setting(1, kind="thread"), 1.0)
     finally:
         stuck.released.set()
 
@@ -336,22 +336,22 @@ def test_a_sample_that_hangs_is_named() -> None:
 def test_without_workers_a_signal_ends_what_hangs() -> None:
     runner = Runner(subject_of(Stuck(), 4, False), 0.0, False, clock() + 0.3)
     with pytest.raises(FeedlineError, match="no batch came within"):
-        runner.measure(TrialSetting(0), 1.0)
+        runner.measure(Setting(0), 1.0)
 
 
 def test_the_end_of_the_time_is_no_hang() -> None:
     runner = Runner(subject_of(Squares(), 4, False), 0.0, False, clock() + LONG)
-    assert not runner.measure(TrialSetting(0), 0.1).failed
+    assert not runner.measure(Setting(0), 0.1).failed
     late = Runner(subject_of(Stuck(), 4, False), 0.0, False, clock() + 0.3)
     late._longest = 1.0
-    assert late.measure(TrialSetting(0), 1.0).failed == "the time was up before its first batch"
+    assert late.measure(Setting(0), 1.0).failed == "the time was up before its first batch"
 
 
 def test_the_alarm_is_for_a_batch_and_not_for_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "PATIENCE", 1.0)
     runner = Runner(subject_of(Squares(), 4, False), 1.1, False, clock() + LONG)
     runner._longest = 1e-3
-    assert runner.measure(TrialSetting(0), 0.1).windows  # three steps, each longer than a batch is waited for
+    assert runner.measure(Setting(0), 0.1).windows  # three steps, each longer than a batch is waited for
 
 
 class StuckLater(Squares):
@@ -364,7 +364,7 @@ class StuckLater(Squares):
 def test_the_alarm_is_wound_up_for_every_batch() -> None:
     runner = Runner(subject_of(StuckLater(), 4, False), 0.0, False, clock() + 0.5)
     with pytest.raises(FeedlineError, match="no batch came within"):
-        runner.measure(TrialSetting(0), 0.1)
+        runner.measure(Setting(0), 0.1)
 
 
 class OfOneThread(Squares):
@@ -382,9 +382,9 @@ class OfOneThread(Squares):
 def test_a_kind_of_workers_that_cannot_read_it_leaves_the_other() -> None:
     runner = Runner(subject_of(OfOneThread(), 4, False), 0.0, False, clock() + LONG)
     with pytest.raises(FeedlineError, match="reading failed: RuntimeError: made in another thread"):
-        runner.measure(TrialSetting(1, "thread"), 0.1)
-    assert not runner.measure(TrialSetting(0), 0.1).failed
-    told = runner.measure(TrialSetting(2, "thread"), 0.1).failed
+        runner.measure(Setting(1, kind="thread"), 0.1)
+    assert not runner.measure(Setting(0), 0.1).failed
+    told = runner.measure(Setting(2, kind="thread"), 0.1).failed
     assert told.startswith("RuntimeError: made in another thread (raised by dataset[")
 
 
@@ -418,13 +418,13 @@ def test_a_factory_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_window_says_nothing_of_noise() -> None:
-    def notes(*windows: TrialWindow) -> str:
-        trial = Trial(TrialSetting(1), 0.0, windows)
+    def notes(*windows: Window) -> str:
+        trial = Trial(Setting(1), 0.0, windows)
         return " ".join(tuner._notes(search.Search(lambda *_: trial, lambda: 1.0, Bounds(2), 0.0), trial))
 
-    assert "only once" in notes(TrialWindow(3, 1.0))
-    assert "apart" not in notes(TrialWindow(3, 1.0))
-    assert "lie 50 % apart" in notes(TrialWindow(3, 1.0), TrialWindow(9, 1.0))
+    assert "only once" in notes(window(3, 1.0))
+    assert "apart" not in notes(window(3, 1.0))
+    assert "lie 50 % apart" in notes(window(3, 1.0), window(9, 1.0))
 
 
 class Locked(Squares):
@@ -435,7 +435,7 @@ class Locked(Squares):
 def test_what_cannot_travel_is_read_by_threads() -> None:
     loader = DataLoader(Locked(), batch_size=8, num_workers=1, multiprocessing_context="spawn")
     found = tune(loader, seconds=60, max_workers=1)
-    (process,) = [trial for trial in found.trials if trial.setting == TrialSetting(1)]
+    (process,) = [trial for trial in found.trials if trial.setting == Setting(1)]
     assert process.failed.startswith("ShippingError: ")
     assert "lock" in process.failed
     assert process.failed in str(found)
@@ -479,12 +479,12 @@ def test_what_is_no_dataset() -> None:
 
 
 def test_a_step_that_computes_is_not_counted_as_loading() -> None:
-    books = running._Books(Stats())
-    burned = compute_for(0.05)()
-    assert books.since(0.0)["cpu"] >= burned > 0
-    assert books.since(1e9)["cpu"] == 0
+    usage = running._UsageSince(Stats())
+    burned = compute_for(0.05)
+    assert usage.until_now(0.0)["cpu"] >= burned > 0
+    assert usage.until_now(1e9)["cpu"] == 0
     runner = Runner(subject_of(Squares(), 8, False), 0.02, True, clock() + LONG)
-    assert runner.measure(TrialSetting(0), 0.1).windows
+    assert runner.measure(Setting(0), 0.1).windows
 
 
 def test_the_systems_books(tmp_path: Path) -> None:
@@ -492,13 +492,13 @@ def test_the_systems_books(tmp_path: Path) -> None:
         (tmp_path / "7" / "task" / thread).mkdir(parents=True)
         (tmp_path / "7" / "task" / thread / "schedstat").write_text(line)
     (tmp_path / "7" / "io").write_text("rchar: 9\nread_bytes: 4096\n")
-    assert account_of([7, 8], str(tmp_path)) == Account(2.0, 0.5, 4096)
+    assert usage_of([7, 8], str(tmp_path)) == Usage(2.0, 0.5, 4096)
     (tmp_path / "9").mkdir()
     tick = os.sysconf("SC_CLK_TCK")
     fields = ["S", *["0"] * 10, str(3 * tick), str(tick), *["0"] * 9]
     (tmp_path / "9" / "stat").write_text(f"9 (a (b) c) {' '.join(fields)}")
-    assert account_of([9], str(tmp_path)).cpu == 4.0
-    assert Account(1.0, 2.0, 3).minus(Account(2.0, 1.0, 3)) == Account(0.0, 1.0, 0)
+    assert usage_of([9], str(tmp_path)).cpu == 4.0
+    assert Usage(1.0, 2.0, 3).minus(Usage(2.0, 1.0, 3)) == Usage(0.0, 1.0, 0)
 
 
 class Screen(io.StringIO):
@@ -564,12 +564,12 @@ def judged(best: Trial, *others: Trial, cpu_share: float = 1.0) -> tuple[str, st
     return found.name, found.words
 
 
-TWO = TrialSetting(2)
+TWO = Setting(2)
 
 
-def made(setting: TrialSetting = TWO, step: float = 0.01, waited: float = 1.0, **spent: Any) -> Trial:
+def made(setting: Setting = TWO, step: float = 0.01, waited: float = 1.0, **spent: Any) -> Trial:
     given = {"seconds": 2.0, "batches": 100, "fetching": 4.0, "cpu": 4.0, **spent}
-    return Trial(setting, step, (TrialWindow(100, waited),), Spending(**given))
+    return Trial(setting, step, (window(100, waited, step),), Spending(**given))
 
 
 def test_the_bottleneck_in_words() -> None:
@@ -584,26 +584,26 @@ def test_the_bottleneck_in_words() -> None:
     assert judged(made(fetching=0.5))[0] == "handing over"
     name, words = judged(made())
     assert (name, words) == ("cpu", "The CPU: reading a sample computes 100 % of its time; loading uses 2.0 of 2.")
-    assert judged(made(TrialSetting(0), fetching=2.0), made(TrialSetting(1), waited=2.0))[0] == "cpu"
+    assert judged(made(Setting(0), fetching=2.0), made(Setting(1), waited=2.0))[0] == "cpu"
 
 
 def test_one_worker_that_waits_says_nothing_of_several() -> None:
-    none, one, two = made(TrialSetting(0), fetching=1.0), made(TrialSetting(1)), made(TrialSetting(2))
+    none, one, two = made(Setting(0), fetching=1.0), made(Setting(1)), made(Setting(2))
     assert judged(none, one, cpu_share=0.1)[0] == "disk"
     assert judged(none, one, two, cpu_share=0.1)[0] == "cpu"
     assert "The main process" in judged(none, one, cpu_share=0.9)[1]
 
 
 def test_threads_that_gain_nothing_mean_python() -> None:
-    none = made(TrialSetting(0, "thread"), step=0.0, waited=2.0, fetching=2.0)
-    slow = made(TrialSetting(2, "thread"), step=0.0, waited=2.0)
-    fast = made(TrialSetting(2, "thread"), step=0.0, waited=1.0)
+    none = made(Setting(0, kind="thread"), step=0.0, waited=2.0, fetching=2.0)
+    slow = made(Setting(2, kind="thread"), step=0.0, waited=2.0)
+    fast = made(Setting(2, kind="thread"), step=0.0, waited=1.0)
     best = made(step=0.0)
     assert judged(best, none, slow)[0] == "python"
     assert "(1 times the speed of none), and the 2 CPUs are in use" in judged(best, none, slow)[1]
     assert judged(best, none, fast)[0] == "cpu"
     assert judged(best, none)[0] == judged(best, slow)[0] == "cpu"
-    starved = made(TrialSetting(2, "thread"), step=0.0, waited=2.0, queued_for_cpu=2.0)
+    starved = made(Setting(2, kind="thread"), step=0.0, waited=2.0, queued_for_cpu=2.0)
     assert judged(best, none, starved)[0] == "cpu", "that others had the CPUs is no sign of the lock"
 
 
@@ -614,7 +614,7 @@ def test_waiting_is_for_a_disk_if_much_comes_from_storage() -> None:
 
 
 def test_why_says_by_how_much_it_falls_short() -> None:
-    best, faster = made(step=0.01, waited=1.0), made(TrialSetting(4), step=0.01, waited=0.98)
+    best, faster = made(step=0.01, waited=1.0), made(Setting(4), step=0.01, waited=0.98)
     assert "falls short by 50 %" in why(best, [best], 0.01)
     slow = made(step=0.01, waited=3.0)
     assert "falls short by 75 %" in why(slow, [slow], 0.01)

@@ -17,10 +17,11 @@ from warm_host import host
 
 from feedline import FeedlineError, TuneResult, cli
 from feedline.diagnose import deadline
-from feedline.diagnose.answer import write_or_say
+from feedline.diagnose.rendering import write_or_say
 from feedline.diagnose.tune import running, search
-from feedline.diagnose.tune.trial import Trial, TrialSetting
+from feedline.diagnose.tune.trial import Trial
 from feedline.diagnose.tune.tune_verdict import Bottleneck
+from feedline.observe.window import Setting
 
 DOCS = Path(__file__).parents[2] / "docs" / "tuning.md"
 PAGE = DOCS.read_text() if DOCS.exists() else ""
@@ -171,12 +172,12 @@ def test_an_import_that_hangs_is_ended(
 
 
 def trials() -> Iterator[Trial]:
-    yield made(TrialSetting(0), step=0.02, waited=9.0)
+    yield made(Setting(0), step=0.02, waited=9.0)
     for workers, waited in ((1, 5.0), (2, 2.0), (4, 0.5), (6, 0.05), (8, 0.04)):
-        yield made(TrialSetting(workers), step=0.02, waited=waited)
+        yield made(Setting(workers), step=0.02, waited=waited)
     for workers, waited in ((2, 2.5), (4, 2.4)):
-        yield made(TrialSetting(workers, "thread"), step=0.02, waited=waited)
-    yield made(TrialSetting(4, prefetch=8), step=0.02, waited=0.2)
+        yield made(Setting(workers, kind="thread"), step=0.02, waited=waited)
+    yield made(Setting(4, prefetch=8), step=0.02, waited=0.2)
 
 
 @pytest.fixture(scope="module")

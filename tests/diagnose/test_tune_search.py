@@ -9,13 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
-from simulated import Machine
+from simulated import Machine, window
 
 from feedline.diagnose.tune import search as searching
-from feedline.diagnose.tune.candidates import Bounds, TrialFacts, cost, facts_of, fits, grid, most_workers
-from feedline.diagnose.tune.choice import chosen, enough, keeps_up
+from feedline.diagnose.tune.candidates import (
+    Bounds,
+    TrialFacts,
+    chosen,
+    cost,
+    enough,
+    facts_of,
+    fits,
+    grid,
+    most_workers,
+)
 from feedline.diagnose.tune.search import Search
-from feedline.diagnose.tune.trial import Spending, Trial, TrialSetting, TrialWindow
+from feedline.diagnose.tune.trial import Spending, Trial
+from feedline.observe.window import Setting
 
 TIMES = st.floats(0.0005, 0.3)
 machines = st.builds(
@@ -38,7 +48,7 @@ def searched(machine: Machine, seconds: float = 60.0, bounds: Bounds | None = No
     return found
 
 
-def everything(machine: Machine, facts: TrialFacts) -> dict[TrialSetting, float]:
+def everything(machine: Machine, facts: TrialFacts) -> dict[Setting, float]:
     return {setting: machine.rate(setting) for setting in grid(machine.bounds(), facts)}
 
 
@@ -60,10 +70,10 @@ def test_without_noise_nothing_smaller_is_fast_enough(machine: Machine) -> None:
     assert found.best is not None
     rates = everything(machine, found.facts)
     most = max(rates.values())
-    least = enough([trial(TrialSetting(1), most, machine.step)], machine.step)
+    least = enough([trial(Setting(1), most, machine.step)], machine.step)
     price = cost(found.best.setting, found.facts.computes)
     # GAIN and LITTLE are the same twentieth: what doubling did not gain may add up to as much again.
-    slack = 1.0 if keeps_up(found.best) else 1.06
+    slack = 1.0 if found.best.keeps_up else 1.06
     smaller = [
         setting
         for setting, rate in rates.items()
@@ -100,14 +110,14 @@ def test_nothing_at_all_in_no_time() -> None:
 
 def test_a_step_that_no_worker_is_needed_for() -> None:
     machine = Machine(computing=0.0005, step=0.1)
-    assert searched(machine).best.setting == TrialSetting(0)  # type: ignore[union-attr]
-    assert set(machine.measured) == {TrialSetting(1), TrialSetting(0)}, "nothing larger is tried"
+    assert searched(machine).best.setting == Setting(0)  # type: ignore[union-attr]
+    assert set(machine.measured) == {Setting(1), Setting(0)}, "nothing larger is tried"
 
 
 def test_hopeless_numbers_are_passed_over() -> None:
     machine = Machine(computing=0.01, waiting=0.4, step=0.02, cpus=2)
     found = searched(machine)
-    assert found.best.setting == TrialSetting(20, "thread")  # type: ignore[union-attr]
+    assert found.best.setting == Setting(20, kind="thread")  # type: ignore[union-attr]
     assert found.skipped == 13
     tried = {setting.workers for setting in found.trials}
     assert tried & set(range(2, 14)) == set()
@@ -115,9 +125,9 @@ def test_hopeless_numbers_are_passed_over() -> None:
 
 def test_what_waits_is_read_by_threads_and_what_computes_by_processes() -> None:
     waits = searched(Machine(computing=0.001, waiting=0.05, step=0.02))
-    assert waits.best.setting == TrialSetting(3, "thread")  # type: ignore[union-attr]
+    assert waits.best.setting == Setting(3, kind="thread")  # type: ignore[union-attr]
     computes = searched(Machine(computing=0.03, step=0.02, holds_lock=0.0))
-    assert computes.best.setting == TrialSetting(2, "process")  # type: ignore[union-attr]
+    assert computes.best.setting == Setting(2, kind="process")  # type: ignore[union-attr]
 
 
 def test_the_other_kind_is_tried_only_where_it_would_be_smaller() -> None:
@@ -128,33 +138,33 @@ def test_the_other_kind_is_tried_only_where_it_would_be_smaller() -> None:
 
 def test_without_a_step_the_smallest_that_is_as_fast_as_the_fastest() -> None:
     found = searched(Machine(computing=0.02, cpus=4))
-    assert found.best.setting == TrialSetting(4)  # type: ignore[union-attr]
+    assert found.best.setting == Setting(4)  # type: ignore[union-attr]
     found = searched(Machine(computing=0.02, cpus=4, holds_lock=0.0), bounds=Bounds(4, kinds=("thread",)))
-    assert found.best.setting == TrialSetting(4, "thread")  # type: ignore[union-attr]
+    assert found.best.setting == Setting(4, kind="thread")  # type: ignore[union-attr]
 
 
 def test_threads_that_hold_the_lock_are_not_chosen() -> None:
     found = searched(Machine(computing=0.03, step=0.02))
-    assert found.best.setting == TrialSetting(2)  # type: ignore[union-attr]
+    assert found.best.setting == Setting(2)  # type: ignore[union-attr]
 
 
 def test_more_batches_ahead_instead_of_one_more_worker() -> None:
     machine = Machine(computing=0.015, step=0.02, uneven=0.5)
     found = searched(machine)
-    assert machine.rate(TrialSetting(1)) < 0.95 / 0.02 <= machine.rate(TrialSetting(1, prefetch=4))
-    assert found.best.setting == TrialSetting(1, prefetch=4)  # type: ignore[union-attr]
+    assert machine.rate(Setting(1)) < 0.95 / 0.02 <= machine.rate(Setting(1, prefetch=4))
+    assert found.best.setting == Setting(1, prefetch=4)  # type: ignore[union-attr]
 
 
 def test_threads_per_worker_are_tried_where_a_library_uses_them() -> None:
     found = searched(Machine(computing=0.03, step=0.02, threaded=True, cpus=4))
     assert found.facts.threaded
-    assert found.best.setting == TrialSetting(1, threads=2)  # type: ignore[union-attr]
+    assert found.best.setting == Setting(1, threads=2)  # type: ignore[union-attr]
     assert not any(each.threads > 1 for each in searched(Machine(computing=0.03, step=0.02, cpus=4)).trials)
 
 
 def test_a_kind_that_cannot_be_had_is_left_out() -> None:
     found = searched(Machine(computing=0.03, step=0.02, holds_lock=0.0, broken=("process",)))
-    assert found.best.setting == TrialSetting(2, "thread")  # type: ignore[union-attr]
+    assert found.best.setting == Setting(2, kind="thread")  # type: ignore[union-attr]
     assert searched(Machine(broken=("process", "thread"))).best is None
 
 
@@ -172,8 +182,8 @@ def test_noise_is_met_by_measuring_again() -> None:
 
 def test_memory_bounds_the_workers() -> None:
     facts = TrialFacts(cpu_share=0.1, worker_memory=100, batch_bytes=10)
-    assert fits(TrialSetting(4), Bounds(2, memory=960), facts)
-    assert not fits(TrialSetting(4), Bounds(2, memory=950), facts)
+    assert fits(Setting(4), Bounds(2, memory=960), facts)
+    assert not fits(Setting(4), Bounds(2, memory=950), facts)
     assert most_workers(Bounds(2, memory=960), facts, "process") == 4
     assert most_workers(Bounds(2, memory=960), facts, "thread") == 22
     machine = Machine(computing=0.001, waiting=0.4, step=0.02, worker_memory=10**9)
@@ -184,38 +194,38 @@ def test_memory_bounds_the_workers() -> None:
 def test_the_users_limit_holds() -> None:
     found = searched(Machine(computing=0.001, waiting=0.4, step=0.02), bounds=Bounds(2, max_workers=5))
     assert max(setting.workers for setting in found.trials) == 5
-    assert not keeps_up(found.best)  # type: ignore[arg-type]
+    assert not found.best.keeps_up  # type: ignore[arg-type]
 
 
 # The choice
 
 
-def trial(setting: TrialSetting, rate: float, step: float = 0.0) -> Trial:
-    return Trial(setting, step, (TrialWindow(100, 100 * (1 / rate - step)),))
+def trial(setting: Setting, rate: float, step: float = 0.0) -> Trial:
+    return Trial(setting, step, (window(100, 100 * (1 / rate - step), step),))
 
 
 def test_enough_is_what_the_step_takes_or_else_the_fastest() -> None:
-    some = [trial(TrialSetting(1), 30, 0.02), trial(TrialSetting(2), 49, 0.02)]
+    some = [trial(Setting(1), 30, 0.02), trial(Setting(2), 49, 0.02)]
     assert enough(some, 0.02) == pytest.approx(0.95 * 50)
     assert enough(some[:1], 0.02) == pytest.approx(0.95 * 30)
-    assert enough([trial(TrialSetting(1), 100)], 0.02) == pytest.approx(47.5)
-    assert enough([trial(TrialSetting(1), 100)], 0) == pytest.approx(95)
+    assert enough([trial(Setting(1), 100)], 0.02) == pytest.approx(47.5)
+    assert enough([trial(Setting(1), 100)], 0) == pytest.approx(95)
     assert enough([], 0.02) == 0
 
 
 def test_the_choice_is_the_smallest_of_the_fast() -> None:
     some = [
-        trial(TrialSetting(4), 100),
-        trial(TrialSetting(3), 96),
-        trial(TrialSetting(2), 90),
-        replace(trial(TrialSetting(0), 99), failed="x"),
+        trial(Setting(4), 100),
+        trial(Setting(3), 96),
+        trial(Setting(2), 90),
+        replace(trial(Setting(0), 99), failed="x"),
     ]
     assert chosen(some, 0, computes=True) == some[1]
     assert chosen([], 0, computes=True) is None
     tied = [
-        trial(TrialSetting(2), 100),
-        trial(TrialSetting(2, "thread"), 100),
-        trial(TrialSetting(2, "thread", prefetch=4), 100),
+        trial(Setting(2), 100),
+        trial(Setting(2, kind="thread"), 100),
+        trial(Setting(2, kind="thread", prefetch=4), 100),
     ]
     assert chosen(tied, 0, computes=True) == tied[0]
     assert chosen(tied, 0, computes=False) == tied[1]
@@ -224,16 +234,16 @@ def test_the_choice_is_the_smallest_of_the_fast() -> None:
 @given(
     st.permutations(
         [
-            TrialSetting(0),
-            TrialSetting(1),
-            TrialSetting(2),
-            TrialSetting(1, threads=2),
-            TrialSetting(2, prefetch=4),
-            TrialSetting(3),
+            Setting(0),
+            Setting(1),
+            Setting(2),
+            Setting(1, threads=2),
+            Setting(2, prefetch=4),
+            Setting(3),
         ]
     )
 )
-def test_the_order_of_costs(some: list[TrialSetting]) -> None:
+def test_the_order_of_costs(some: list[Setting]) -> None:
     ordered = sorted(some, key=lambda setting: cost(setting, computes=True))
     assert [str(setting) for setting in ordered] == [
         *("no workers", "1 process", "1 process, 2 threads each", "2 processes", "2 processes, prefetch_factor=4"),
@@ -242,7 +252,7 @@ def test_the_order_of_costs(some: list[TrialSetting]) -> None:
 
 
 def kept(which: Any) -> Trial:
-    return Trial(TrialSetting(1), 0.02, tuple(TrialWindow(10, each) for each in which))
+    return Trial(Setting(1), 0.02, tuple(window(10, each, 0.02) for each in which))
 
 
 def test_a_trial_is_the_median_of_its_windows() -> None:
@@ -253,44 +263,44 @@ def test_a_trial_is_the_median_of_its_windows() -> None:
     assert kept([0.0, 0.0, 0.0, 9.0]).spread == 0
     both = kept([0.0]).plus(kept([0.2, 0.2]))
     assert both.batches_per_second == pytest.approx(25)
-    broken = Trial(TrialSetting(1), 0.02, failed="no")
+    broken = Trial(Setting(1), 0.02, failed="no")
     assert kept([0.1]).plus(broken) == broken.plus(kept([0.1])) == kept([0.1])
 
 
 def test_several_threads_are_seen_only_where_loading_is_waited_for() -> None:
     def alone(waited: float, cpu: float) -> TrialFacts:
-        none = Trial(TrialSetting(0), 0.02, (TrialWindow(100, waited),), Spending(cpu=cpu))
+        none = Trial(Setting(0), 0.02, (window(100, waited, 0.02),), Spending(cpu=cpu))
         return facts_of(kept([0.1]), none)
 
     assert alone(1.0, 1.5).threaded
     assert not alone(1.0, 1.2).threaded
     assert not alone(0.01, 0.1).threaded, "the loop's own work"
     assert not facts_of(kept([0.1]), None).threaded
-    assert not facts_of(kept([0.1]), Trial(TrialSetting(0), 0.02, failed="no")).threaded
+    assert not facts_of(kept([0.1]), Trial(Setting(0), 0.02, failed="no")).threaded
 
 
 @given(st.lists(st.floats(0.001, 0.2), min_size=1, max_size=8), st.floats(0.005, 0.1), st.booleans())
 def test_if_anything_keeps_up_the_choice_does(waits: list[float], step: float, computes: bool) -> None:
-    some = [Trial(TrialSetting(place), step, (TrialWindow(1, wait),)) for place, wait in enumerate(waits)]
+    some = [Trial(Setting(place), step, (window(1, wait, step),)) for place, wait in enumerate(waits)]
     found = chosen(some, step, computes)
     assert found is not None
-    assert keeps_up(found) == any(keeps_up(each) for each in some)
+    assert found.keeps_up == any(each.keeps_up for each in some)
     cheaper = some[: found.setting.workers]
     assert all(each.batches_per_second < enough(some, step) for each in cheaper)
 
 
 def test_what_turns_out_to_be_enough_opens_the_way_to_smaller_ones() -> None:
     machine = Machine(computing=0.001, waiting=0.16, step=0.025)
-    first = {TrialSetting(8, "thread")}
+    first = {Setting(8, kind="thread")}
 
-    def measure(setting: TrialSetting, seconds: float) -> Trial:
+    def measure(setting: Setting, seconds: float) -> Trial:
         trial = machine.measure(setting, seconds)
         if setting in first:  # hit by noise, the first time
             first.remove(setting)
-            return replace(trial, windows=(TrialWindow(10, 0.02),))
+            return replace(trial, windows=(window(10, 0.02),))
         return trial
 
     found = Search(measure, lambda: 60 - machine.now, Bounds(2, kinds=("thread",)), machine.step)
     found.run()
     assert found.best is not None
-    assert found.best.setting == TrialSetting(7, "thread")
+    assert found.best.setting == Setting(7, kind="thread")

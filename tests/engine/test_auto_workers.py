@@ -38,8 +38,9 @@ from feedline.engine.ledger import Ledger
 from feedline.engine.scaling import CannotHire, Scaling, needs_no_workers, scaling_for
 from feedline.engine.worker_set import WorkerSet
 from feedline.messages.task import Task
+from feedline.observe.window import Setting
 from feedline.options.worker_count import AutoCount, as_number, check_count, most_workers
-from feedline.supervise.pace import Pace, Setting
+from feedline.supervise.pace import Pace
 from feedline.supervise.watch import ready
 from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers

@@ -16,7 +16,8 @@ from feedline.engine.worker_set import WorkerSet
 from feedline.machine.cpus import look
 from feedline.messages.task import Task
 from feedline.observe.meter import Meter, Spent
-from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.observe.window import Setting
+from feedline.supervise.pace import Means, Pace, WorkerWindow
 from feedline.workers.job import Job
 
 MS = 1_000_000
@@ -27,9 +28,9 @@ class Watched(Pace):
 
     def __init__(self, start: Setting) -> None:
         super().__init__(start, most=4)
-        self.shown: list[tuple[Window, Means]] = []
+        self.shown: list[tuple[WorkerWindow, Means]] = []
 
-    def judge(self, seen: Window, means: Means) -> Setting:
+    def judge(self, seen: WorkerWindow, means: Means) -> Setting:
         self.shown.append((seen, means))
         return self.setting
 
@@ -72,8 +73,8 @@ def test_first_batches_are_left_out_and_a_pause_is_no_step(pace: Watched, worker
     pacing.begin(workers)
     give(pacing, workers, [(10**9, 700), (10**9, 700), (20, 30), (20, 30), (60_000, 0), (20, 30)])
     ((window, _),) = pace.shown
-    assert (window.step, window.wait) == (pytest.approx(0.020), pytest.approx(0.0225))
-    assert window.noise > 0.5  # the pause is in that
+    assert (window.step, window.waited / window.batches) == (pytest.approx(0.020), pytest.approx(0.0225))
+    assert window.error > 0.5  # the pause is in that
 
 
 def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: WorkerSet) -> None:
@@ -87,7 +88,7 @@ def test_a_window_has_its_time_and_its_rounds(pace: Watched, workers: WorkerSet)
     assert len(pace.shown) == 1  # enough, and too short
     give(pacing, workers, [(0, 10)], meter)
     assert len(pace.shown) == 2
-    assert pace.shown[1][0].noise == 0.0
+    assert pace.shown[1][0].error == 0.0
 
 
 def test_the_first_window_is_short(pace: Watched, workers: WorkerSet) -> None:
@@ -121,7 +122,7 @@ def test_epochs_shorter_than_what_is_left_out_are_measured(size: int, slow: int)
     pace = Watched(Setting(4, 2))
     epochs(Scaling(pace, 4), Four(), 40, size, 100, slow)
     assert pace.shown
-    assert {round(window.wait, 4) for window, _ in pace.shown} == {0.1}
+    assert {round(window.waited / window.batches, 4) for window, _ in pace.shown} == {0.1}
 
 
 @pytest.mark.parametrize("ended", [True, False])
@@ -136,7 +137,7 @@ def test_a_window_goes_on_in_the_next_epoch_unless_the_last_was_left(
     pacing.begin(workers)
     give(pacing, workers, [(10**9, 500), (10**9, 500), (0, 30)])
     assert len(pace.shown) == ended
-    assert not ended or pace.shown[0][0].wait == pytest.approx(0.030)
+    assert not ended or pace.shown[0][0].seconds_per_batch == pytest.approx(0.030)
 
 
 def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: WorkerSet) -> None:
@@ -149,7 +150,7 @@ def test_work_on_batches_that_are_left_out_is_left_out(pace: Watched, workers: W
     pacing.end(workers)
     pacing.begin(workers)
     give(pacing, workers, [(0, 100)] * (1 + ROUNDS))
-    assert pace.shown[0][0].making == 0.0
+    assert pace.shown[0][0].work == 0.0
 
 
 def test_it_knows_how_busy_the_cpus_are(pace: Watched, workers: WorkerSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +167,12 @@ def test_it_knows_how_busy_the_cpus_are(pace: Watched, workers: WorkerSet, monke
     give(pacing, workers, [(0, 1), (0, 1), *[(0, 100)] * (ROUNDS // 2 - 1)], meter)
     used += half / 2
     give(pacing, workers, [(0, 100)], meter)
-    assert pace.shown[0][0].computing == pytest.approx(0.5)
+    assert pace.shown[0][0].cpu_utilisation == pytest.approx(0.5)
     pace.settled = True  # then nobody needs it
     pacing._follow(pacing.chosen(), meter, workers)
     used += half
     give(pacing, workers, [(0, 100)] * ROUNDS, meter)
-    assert pace.shown[-1][0].computing == 0.0
+    assert pace.shown[-1][0].cpu_utilisation == 0.0
 
 
 def test_it_knows_what_the_machine_has_and_what_a_batch_takes(pace: Watched, workers: WorkerSet) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from feedline import DataLoader
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import Evidence, LoaderSetting, Reading, Run
-from feedline.diagnose.tune.trial import TrialSetting
 from feedline.observe.report.report_verdict import Waits, verdict
 from feedline.observe.stats import AutoWorkers, EpochStats
+from feedline.observe.window import Setting
 from feedline.resume.checkpoint import read_again
 from feedline.resume.state import Place
 
@@ -24,4 +24,4 @@ def test_one_batch_is_one_batch() -> None:
     assert verdict(EpochStats(batches=1, seconds=1), Waits(), 2).headline.startswith("1 batch is too few to judge")
     seen = Evidence(LoaderSetting(length=1), (Reading(0),), run=Run(batches=1))
     assert judged(seen)[-1].title.startswith("Examined: 1 of 1 sample read, 1 batch run with workers")
-    assert str(TrialSetting(1)) == "1 process"
+    assert str(Setting(1)) == "1 process"

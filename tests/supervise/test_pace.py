@@ -9,19 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
-from paced_machine import Simulated
+from paced_machine import Simulated, window
 
-from feedline.supervise.pace import (
-    ENOUGH,
-    LEAST_FREE,
-    LONGEST_PATIENCE,
-    MOST_AHEAD,
-    PATIENCE,
-    Means,
-    Pace,
-    Setting,
-    Window,
-)
+from feedline.observe.window import LITTLE_WAITING, Setting
+from feedline.supervise.pace import LEAST_FREE, LONGEST_PATIENCE, MOST_AHEAD, PATIENCE, Means, Pace
 
 MOST = 32
 SETTLED = 25
@@ -113,9 +104,9 @@ def test_two_that_are_as_good_as_each_other_do_not_take_turns() -> None:
 
 def test_fewer_that_let_the_loop_wait_are_too_few() -> None:
     pace = paced(4)
-    assert pace.judge(Window(step=0.1, wait=0.0, making=0.1), Means(8)).workers == 2
-    assert pace.judge(Window(step=0.1, wait=0.006, making=0.1), Means(8)).workers == 4
-    assert pace.judge(Window(step=0.1, wait=0.0, making=0.1), Means(8)).workers == 4
+    assert pace.judge(window(step=0.1, wait=0.0, work=0.1), Means(8)).workers == 2
+    assert pace.judge(window(step=0.1, wait=0.006, work=0.1), Means(8)).workers == 4
+    assert pace.judge(window(step=0.1, wait=0.0, work=0.1), Means(8)).workers == 4
     assert pace.settled
 
 
@@ -139,7 +130,7 @@ def test_more_ahead_where_workers_wait_for_a_place() -> None:
 
 def test_short_memory_takes_batches_and_then_workers_and_for_good() -> None:
     pace = paced(8)
-    waits, plenty = Window(0.0, 0.01, 0.08), Means(4, 1 << 40, 1 << 41)
+    waits, plenty = window(0.0, 0.01, 0.08), Means(4, 1 << 40, 1 << 41)
     short = Means(4, free=10, limit=1000)
     went = [pace.judge(waits, short) for _ in range(8)]
     assert went == [Setting(count, 1) for count in (8, 6, 4, 3, 2, 1, 1, 1)]
@@ -155,12 +146,12 @@ def test_half_of_what_is_free_may_go_and_a_tenth_of_the_limit_stays() -> None:
 
 
 def test_memory_that_nobody_knows_is_no_limit() -> None:
-    assert paced(8, most=MOST).judge(Window(0.0, 0.01, 0.08), Means(4, None, None, 1 << 40)).workers == 16
+    assert paced(8, most=MOST).judge(window(0.0, 0.01, 0.08), Means(4, None, None, 1 << 40)).workers == 16
 
 
 def test_no_memory_for_one_more_is_said() -> None:
     pace = paced(2)
-    pace.judge(Window(0.0, 0.01, 0.02), Means(4, free=3 << 30, limit=8 << 30, worker=2 << 30))
+    pace.judge(window(0.0, 0.01, 0.02), Means(4, free=3 << 30, limit=8 << 30, worker=2 << 30))
     assert (pace.setting.workers, pace.settled) == (2, True)
     assert "no memory for more: 3,221 MB of 8,590 MB left" in pace.reason
 
@@ -184,9 +175,9 @@ def test_where_all_cpus_are_busy_no_more_workers_are_tried(seed: int) -> None:
 
 
 def test_busy_cpus_are_no_reason_where_workers_are_fewer_or_the_loop_is_fed() -> None:
-    full = Window(0.0, 0.01, 0.02, computing=0.95)
+    full = window(0.0, 0.01, 0.02, cpu_utilisation=0.95)
     assert paced(2).judge(full, Means(4)).workers == 4  # the loop computes, too: they may still be better
-    assert paced(2).judge(full._replace(computing=0.85), Means(2)).workers == 4
+    assert paced(2).judge(replace(full, cpu_utilisation=0.85), Means(2)).workers == 4
     assert paced(2).judge(full, Means(2)).workers == 2
 
 
@@ -202,9 +193,8 @@ def test_it_says_what_was_in_vain() -> None:
 
 def test_what_was_in_vain_twice_is_said_once() -> None:
     pace, means = paced(2, most=4), Means(2)
-    idle = Window(0.0, 0.010, 0.01, busy=0.5)
     for wait in (0.010, 0.010, 0.010, 0.005, 0.005, 0.005, 0.005, 0.005, 0.005):
-        pace.judge(idle._replace(wait=wait), means)
+        pace.judge(window(0.0, wait, 0.01, utilisation=0.5), means)
     assert pace.settled
     assert sum(text == "4 workers were no better" for text in pace._refuted.values()) == 2
     assert pace.reason.count("4 workers were no better") == 1
@@ -212,22 +202,22 @@ def test_what_was_in_vain_twice_is_said_once() -> None:
 
 def test_what_was_wrongly_called_no_better_is_taken_on_a_second_look() -> None:
     pace, means = paced(2), Means(2)
-    assert pace.judge(Window(0.0, 0.010, 0.02), means).workers == 4
-    assert pace.judge(Window(0.0, 0.010, 0.02), means).workers == 2  # no better…
-    assert pace.judge(Window(0.0, 0.020, 0.04), means).workers == 4  # …than a lucky moment
+    assert pace.judge(window(0.0, 0.010, 0.02), means).workers == 4
+    assert pace.judge(window(0.0, 0.010, 0.02), means).workers == 2  # no better…
+    assert pace.judge(window(0.0, 0.020, 0.04), means).workers == 4  # …than a lucky moment
     assert pace.reason == "on a second look 4 workers were better"
 
 
 @pytest.mark.parametrize(("noise", "kept"), [(0.0, 4), (0.1, 2)])
 def test_what_noise_can_explain_has_not_paid(noise: float, kept: int) -> None:
     pace, means = paced(2, most=4), Means(2)
-    pace.judge(Window(0.0, 0.010, 0.02, noise=noise), means)
-    assert pace.judge(Window(0.0, 0.009, 0.02, noise=noise), means).workers == kept
+    pace.judge(window(0.0, 0.010, 0.02, error=noise), means)
+    assert pace.judge(window(0.0, 0.009, 0.02, error=noise), means).workers == kept
 
 
 def test_a_share_that_may_be_waited_is_enough() -> None:
     pace = paced(2)
-    pace.judge(Window(step=1.0, wait=ENOUGH / 2, making=1.5), Means(8))
+    pace.judge(window(step=1.0, wait=LITTLE_WAITING / 2, work=1.5), Means(8))
     assert (pace.setting.workers, pace.settled) == (2, True)
 
 
@@ -241,17 +231,17 @@ def test_a_step_that_got_shorter_is_seen_although_a_batch_takes_as_long() -> Non
 
 def test_workers_that_have_time_are_given_more_ahead_first() -> None:
     pace = paced(2)
-    assert pace.judge(Window(step=0.01, wait=0.005, making=0.01, busy=0.5), Means(8)) == Setting(2, 4)
+    assert pace.judge(window(step=0.01, wait=0.005, work=0.01, utilisation=0.5), Means(8)) == Setting(2, 4)
 
 
 def test_a_loop_that_was_fed_and_loses_more_than_a_tenth_gets_more() -> None:
     pace, means = paced(4), Means(2)
     for _ in range(2):
-        pace.judge(Window(step=0.0955, wait=0.0045, making=0.3), means)
+        pace.judge(window(step=0.0955, wait=0.0045, work=0.3), means)
     assert (pace.setting.workers, pace.settled) == (4, True)
     for _ in range(PATIENCE):
         assert pace.settled
-        pace.judge(Window(step=0.0955, wait=0.0120, making=0.4), means)
+        pace.judge(window(step=0.0955, wait=0.0120, work=0.4), means)
     assert (pace.setting.workers > 4, pace.settled) == (True, False)
 
 
@@ -259,8 +249,8 @@ def test_each_time_it_takes_more_to_be_believed() -> None:
     pace, means, took = paced(most=1), Means(2), []
     for cost in (0.01, 0.1, 1.0):
         windows = 0
-        while pace._reference is None or pace._reference.wait != cost:  # until it is settled on that
-            pace.judge(Window(0.0, cost, cost), means)
+        while pace._reference is None or pace._reference.waited != cost:  # until it is settled on that
+            pace.judge(window(0.0, cost, cost), means)
             windows += 1
         took.append(windows)
     assert took[0] < took[1] < took[2]

@@ -19,9 +19,9 @@ from warm_host import host
 
 import feedline
 import feedline.torch
-from feedline.diagnose.bench import workload_data
+from feedline.diagnose.bench import workloads as workload_data
 from feedline.diagnose.bench.bench_subject import SIDES, BenchSubject, WantedLoader, subject
-from feedline.diagnose.bench.machine_noise import members
+from feedline.diagnose.bench.machine import members
 from feedline.diagnose.bench.turns import SideProcess
 from feedline.errors import OptionError, OptionTypeError
 

@@ -12,8 +12,8 @@ import torch.utils.data as torchs
 import feedline.torch as ours
 from feedline import tune
 from feedline.diagnose.tune import running, search
-from feedline.diagnose.tune.trial import TrialSetting
 from feedline.diagnose.tune.tune_subject import subject_of
+from feedline.observe.window import Setting
 from feedline.workers.one_thread import threads_per_worker
 
 QUICK: dict[str, Any] = {"seconds": 60, "kinds": ["thread"], "max_workers": 1}
@@ -71,12 +71,12 @@ def first_of(samples: list[Any]) -> Any:
 )
 def test_the_call_has_what_the_users_loader_had(loader: Any, code: str) -> None:
     subject = subject_of(loader, None, None)
-    assert subject.code(TrialSetting(0)).splitlines() == [
+    assert subject.code(Setting(0)).splitlines() == [
         "from feedline.torch import DataLoader",
         "",
         f"loader = DataLoader({', '.join(filter(None, ('dataset', code, 'num_workers=0')))})",
     ]
-    with subject.loader(TrialSetting(1, "thread"), seed=1, timeout=60) as made:
+    with subject.loader(Setting(1, kind="thread"), seed=1, timeout=60) as made:
         theirs = loader if isinstance(loader, torchs.DataLoader) else made
         assert (made.batch_size, made.drop_last, made.collate_fn) == (
             *(theirs.batch_size, theirs.drop_last, theirs.collate_fn),
@@ -98,7 +98,7 @@ def test_each_seed_has_an_order_of_its_own() -> None:
     subject = subject_of(Numbers(), 40, None)
 
     def order(seed: int) -> Any:
-        with subject.loader(TrialSetting(0), seed, timeout=60) as loader:
+        with subject.loader(Setting(0), seed, timeout=60) as loader:
             return next(iter(loader))[1].tolist()
 
     assert order(1) == order(1) != order(2)
@@ -126,6 +126,6 @@ def test_the_generator_of_a_users_sampler_is_left_alone() -> None:
 
 def test_unbatched_loaders_and_devices_are_written_down() -> None:
     unbatched = subject_of(torchs.DataLoader(Numbers(), batch_size=None), None, None)
-    assert "DataLoader(dataset, batch_size=None, num_workers=0)" in unbatched.code(TrialSetting(0))
+    assert "DataLoader(dataset, batch_size=None, num_workers=0)" in unbatched.code(Setting(0))
     moved = subject_of(ours.DataLoader(Numbers(), device="cpu"), None, None)
-    assert "DataLoader(dataset, device='cpu', num_workers=0)" in moved.code(TrialSetting(0))
+    assert "DataLoader(dataset, device='cpu', num_workers=0)" in moved.code(Setting(0))

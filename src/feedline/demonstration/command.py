@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from feedline.demonstration.screen import Screen
-from feedline.diagnose.answer import BAD, FINE, Answer
+from feedline.diagnose.rendering import BAD, FINE, Answer
 from feedline.errors import OptionError
 from feedline.errors.checks import check_whole
 from feedline.errors.missing_packages import extra

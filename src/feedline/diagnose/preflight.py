@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from feedline.diagnose.answer import Findings
 from feedline.diagnose.findings import WARNING, Finding
 from feedline.diagnose.preflight_checks import (
     kernel,
@@ -23,6 +22,7 @@ from feedline.diagnose.preflight_checks import (
     surroundings,
 )
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
+from feedline.diagnose.rendering import Findings
 from feedline.errors.checks import check_flag, check_whole
 from feedline.machine import cpus
 

@@ -1,8 +1,11 @@
-"""How findings look: lines with a style, then colours.
+"""The answer of a command: data for machines, lines with a style for people, an exit code for the shell.
 
-Takes: findings and a width. Gives: lines of text; these as one string, coloured if the stream is a terminal and rich
-is installed (`pip install feedline[cli]`), plain otherwise; `write`, which writes them.
+Takes: findings, or the result of another command. Gives: `Findings`, a list that prints itself; `Answer`; its lines as
+one string, coloured if the stream is a terminal and rich is installed (`pip install feedline[cli]`), plain otherwise;
+`write` and `write_file`.
 Promises: the same words with and without rich; lines to paste are never broken; NO_COLOR and TERM=dumb are respected.
+Exit code 0: fine, warnings allowed; 1: a problem, or with `strict` a warning. (2 is bad usage: cli.) A file appears
+complete, or not at all.
 Not its job: what is found (preflight, doctor), when it is printed (cli).
 """
 
@@ -12,13 +15,17 @@ import importlib
 import os
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from feedline.diagnose.findings import OK, SEVERITIES, Finding
+from feedline.diagnose.findings import OK, PROBLEM, SEVERITIES, WARNING, Finding, worst
 from feedline.errors import FeedlineError
+from feedline.errors.counting import counted
 from feedline.observe.terminal import refused
 
+FINE, BAD = 0, 1
 WIDEST, NARROWEST = 100, 40
 """Columns: longer lines are hard to read; with fewer there is no room for words next to the labels."""
 _LABEL = max(map(len, SEVERITIES)) + 2
@@ -34,67 +41,89 @@ class PageLine(NamedTuple):
     label_style: str = ""
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a command says."""
+
+    data: dict[str, Any]
+    """For --json; everything in it can be written as JSON."""
+    page: Callable[[int], list[PageLine]]
+    """For people: lines for a terminal of that many columns."""
+    exit_code: int = FINE
+
+
+class Findings(list[Finding]):
+    """Findings in a list that prints as the command does.
+
+    >>> found = Findings([Finding("clock", "ok", "The clock runs")], "a look")
+    >>> print(found)
+    a look
+    <BLANKLINE>
+    ok       The clock runs
+    <BLANKLINE>
+    1 ok
+    >>> found.worst
+    'ok'
+    """
+
+    def __init__(self, findings: list[Finding], heading: str) -> None:
+        super().__init__(findings)
+        self.heading = heading
+
+    @property
+    def worst(self) -> str:
+        """The worst severity."""
+        return worst(self)
+
+    def __str__(self) -> str:
+        return plain(page(self.heading, self, WIDEST)).rstrip("\n")
+
+    def answer(self, command: str, strict: bool = False) -> Answer:
+        """The same for the command line; with `strict`, warnings count as problems."""
+        bad = self.worst == PROBLEM or (strict and self.worst == WARNING)
+        data = {"command": command, "worst": self.worst, "findings": [finding.to_json() for finding in self]}
+        return Answer(data, lambda width: page(self.heading, self, width), BAD if bad else FINE)
+
+
 def width_of_terminal() -> int:
     """The width of a page."""
     return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
 
 
 def page(heading: str, findings: Sequence[Finding], width: int) -> list[PageLine]:
-    """Heading, every finding, and the summary.
-
-    >>> for line in page("a look", [Finding("clock", "ok", "The clock runs")], 60):
-    ...     print((line.label + line.text).rstrip())
-    a look
-    <BLANKLINE>
-    ok       The clock runs
-    <BLANKLINE>
-    1 ok
-    """
+    """Heading, every finding, and the summary; without control characters: user data must not control the terminal."""
     lines = [PageLine(heading, "bold"), PageLine()]
     for finding in findings:
         lines += _finding(finding, width)
-    return [
-        line._replace(text=_printable(line.text)) for line in (*lines, PageLine(), PageLine(_sum(findings), "bold"))
-    ]
+    lines += [PageLine(), PageLine(_sum(findings), "bold")]
+    return [line._replace(text=_printable(line.text)) for line in lines]
 
 
 def _printable(text: str) -> str:
-    """The text without control characters: the user's data and errors must not control the terminal.
-
-    >>> _printable("a\x1b[31m b")
-    'a�[31m b'
-    """
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def _finding(finding: Finding, width: int) -> Iterator[PageLine]:
-    label = finding.severity.ljust(_LABEL)
-    title_style = "" if finding.severity == OK else "bold"
+    label, is_ok = finding.severity.ljust(_LABEL), finding.severity == OK
     for text in textwrap.wrap(finding.title, width - _LABEL):
-        yield PageLine(text, title_style, label, _STYLES[finding.severity])
+        yield PageLine(text, "" if is_ok else "bold", label, _STYLES[finding.severity])
         label = " " * _LABEL
-    if finding.severity == OK:
-        return
-    yield from _wrapped(finding.explanation, "", width)
-    yield from _wrapped(finding.remedy and f"Do: {finding.remedy}", "", width)
-    for text in finding.code.splitlines():
-        yield PageLine("    " + text, "cyan", " " * _LABEL)
+    if not is_ok:
+        yield from wrapped(finding.explanation, width, label=label)
+        yield from wrapped(finding.remedy and f"Do: {finding.remedy}", width, label=label)
+        yield from (PageLine("    " + text, "cyan", label) for text in finding.code.splitlines())
 
 
-def _wrapped(text: str, style: str, width: int) -> Iterator[PageLine]:
-    for part in textwrap.wrap(text, width - _LABEL, break_long_words=False, break_on_hyphens=False):
-        yield PageLine(part, style, " " * _LABEL)
+def wrapped(text: str, width: int, style: str = "", label: str = "") -> Iterator[PageLine]:
+    """The text in as many lines as it needs, each with the label before it."""
+    for part in textwrap.wrap(text, max(20, width - len(label)), break_long_words=False, break_on_hyphens=False):
+        yield PageLine(part, style, label)
 
 
 def _sum(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
-    words = {"ok": "ok", "note": "note(s)", "warning": "warning(s)", "problem": "problem(s)"}
-    said = [f"{count} {_in_number(words[severity], count)}" for severity, count in counts.items() if count]
+    said = [f"{count} ok" if name == OK else counted(count, name) for name, count in counts.items() if count]
     return ", ".join(said) or "nothing to say"
-
-
-def _in_number(word: str, count: int) -> str:
-    return word.replace("(s)", "" if count == 1 else "s")
 
 
 def plain(lines: Iterable[PageLine]) -> str:
@@ -137,3 +166,22 @@ def _drop_rest(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file that appears complete, or not at all."""
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(data)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_or_say(save: Callable[[str], None], path: str) -> None:
+    """Write a file that belongs to an answer; if it cannot be written (a full disk), the error is a sentence."""
+    try:
+        save(path)
+    except OSError as error:
+        raise FeedlineError(f"{path} could not be written: {error}") from error

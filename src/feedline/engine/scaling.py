@@ -14,15 +14,15 @@ from collections import deque
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from feedline.arena.limits import room
 from feedline.machine.cpus import cpu_time, look
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.stats import AutoWorkers, WorkerChange
+from feedline.observe.window import Setting, error_of_mean
 from feedline.options import Options
 from feedline.options.worker_count import AutoCount, most_workers
-from feedline.supervise.pace import Means, Pace, Setting, Window
+from feedline.supervise.pace import Means, Pace, WorkerWindow
 from feedline.supervise.walking import Check, is_a, walk
 from feedline.supervise.worker_memory import measure
 from feedline.workers.job import Job
@@ -95,7 +95,7 @@ class Scaling:
     def chosen(self) -> AutoWorkers:
         """The setting in use, and why it was chosen."""
         pace = self._pace
-        return AutoWorkers(*pace.setting, pace.reason, pace.settled, tuple(self._changes))
+        return AutoWorkers(*pace.setting[:2], pace.reason, pace.settled, tuple(self._changes))
 
     def begin(self, workers: Scaled) -> None:
         """An epoch begins with these workers. Its first batches are not counted: they are not typical."""
@@ -170,7 +170,7 @@ class Scaling:
         after = self.chosen()
         has_changed = (after.workers, after.prefetch_factor) != (before.workers, before.prefetch_factor)
         if has_changed or (after.settled and not before.settled):
-            self._changes.append(WorkerChange(self._total, *self.setting, after.reason))
+            self._changes.append(WorkerChange(self._total, *self.setting[:2], after.reason))
         self._clear()
         self._unfinished, self._skip = True, 0
         self._look(workers)
@@ -197,18 +197,19 @@ class Scaling:
             return None
         return time.process_time() + sum(cpu_time(f"/proc/{pid}") for _, pid in workers.processes())
 
-    def _window(self, workers: Scaled) -> Window:
+    def _window(self, workers: Scaled) -> WorkerWindow:
         self._add(workers)
-        spent = self._spent
-        busy = spent / (self._elapsed * workers.count)
-        return Window(
-            step=float(np.median(self._steps)) / 1e9,
-            wait=self._waited / self._batches / 1e9,
-            making=spent / self._batches / 1e9,
-            busy=min(1.0, busy),
-            noise=_error_of(np.diff(self._rounds)),
-            computing=self._computed * 1e9 / self._elapsed / self._usable if self._elapsed else 0.0,
+        seconds = self._elapsed / 1e9
+        seen = WorkerWindow(
+            self._batches,
+            seconds,
+            self._waited / 1e9,
+            work=self._spent / 1e9,
+            utilisation=min(1.0, self._spent / (self._elapsed * workers.count)),
+            cpu_utilisation=self._computed / seconds / self._usable if seconds else 0.0,
+            error=error_of_mean(np.diff(self._rounds).tolist()),
         )
+        return seen.with_step(float(np.median(self._steps)) / 1e9)
 
     def _means(self, meter: Meter, workers: Scaled) -> Means:
         if not self._pace.settled:
@@ -220,16 +221,13 @@ class Scaling:
         return Means(self._cpus, free, limit, self._worker_bytes or UNKNOWN_WORKER, flow.bytes // max(1, flow.batches))
 
 
-def _error_of(times: npt.NDArray[np.int64]) -> float:
-    """The standard error of their mean, as a share of the mean."""
-    return float(np.std(times, ddof=1) / np.mean(times) / len(times) ** 0.5) if len(times) > 1 and times.any() else 0.0
-
-
 def scaling_for(options: Options) -> Scaling:
     """The scaling that a loader with these options begins with."""
     assert isinstance(options.num_workers, AutoCount)
     most = most_workers(look().workers)
-    return Scaling(Pace(Setting(1, options.prefetch_factor), most, options.num_workers.prefetches), most)
+    return Scaling(
+        Pace(Setting(1, options.prefetch_factor, options.workers), most, options.num_workers.prefetches), most
+    )
 
 
 def of_a_stream(options: Options) -> AutoWorkers:

@@ -1,7 +1,7 @@
 """Decides how many workers and how many prefetched batches there are, from measurements.
 
-Takes: facts: measurements of some batches (`Window`), and what the machine still has (`Means`). Gives: the `Setting` to
-continue with, and the reason in words.
+Takes: facts: measurements of some batches (`WorkerWindow`), and what the machine still has (`Means`). Gives: the
+`Setting` to continue with, and the reason in words.
 Promises: one change at a time, and each is kept only if it helped; a setting that did not help is not tried again until
 the facts change; workers and batches stay within the memory budget; while the facts stay the same, it settles.
 Not its job: measuring, and starting or ending workers (engine.scaling).
@@ -15,9 +15,8 @@ from math import ceil, hypot
 from typing import NamedTuple
 
 from feedline.errors.counting import counted
+from feedline.observe.window import LITTLE_WAITING, Setting, Window
 
-ENOUGH = 0.05
-"""The share of its time that the loop may wait; the same as in `feedline tune`."""
 GAIN = 0.05
 """A change must save this share of the time to be kept; less is noise (benchmarks/auto_workers.py)."""
 MARGIN = 1.25
@@ -30,7 +29,7 @@ again after 64 windows without news."""
 MOST_NOISE = 0.3
 """The most that noise counts, so that a change that halves the time is always noticed and kept."""
 HALF = 0.5
-"""This share of the free memory may go to new workers and batches; the same as in `feedline tune`."""
+"""This share of the free memory may go to new workers and batches, here and in `feedline tune`."""
 LEAST_FREE = 0.05
 """If less than this share of the memory limit is left, fewer batches are prefetched, or workers are dismissed."""
 IDLE = 0.8
@@ -39,58 +38,30 @@ FULL = 0.9
 """If there is a worker for each CPU and this share of the CPUs is in use, more workers would only take turns. (JPEG on
 two cores, benchmarks/auto_workers.py: 4 workers give a tenth less than 2, which a noisy trial did not show.)"""
 MOST_AHEAD = 8
-"""The most prefetched batches for each worker; the same limit as in `feedline tune`."""
+"""The most prefetched batches for each worker, here and in `feedline tune`."""
 
 
-class Setting(NamedTuple):
-    """The number of workers, and of prefetched batches for each."""
+@dataclass(frozen=True)
+class WorkerWindow(Window):
+    """A window, and what the workers did meanwhile."""
 
-    workers: int
-    prefetch: int
-
-    def __str__(self) -> str:
-        return counted(self.workers, "worker")
-
-
-class Window(NamedTuple):
-    """Measurements of successive batches with one setting, in seconds per batch."""
-
-    step: float
-    """The loop's own time."""
-    wait: float
-    """How long the loop waited."""
-    making: float
-    """How long workers, or without them the loop, took to make a batch."""
-    busy: float = 1.0
+    work: float = 0.0
+    """Seconds that workers, or without them the loop, took to make the batches."""
+    utilisation: float = 1.0
     """The share of their time that workers worked."""
-    noise: float = 0.0
-    """The standard error of `cost`, as a share of it."""
-    computing: float = 0.0
+    cpu_utilisation: float = 0.0
     """The share of our CPUs that we used; 0 if that is not known."""
-
-    @property
-    def cost(self) -> float:
-        """All the time that a batch took."""
-        return self.step + self.wait
-
-    @property
-    def share(self) -> float:
-        """The share of `cost` that was waiting."""
-        return self.wait / self.cost if self.cost else 0.0
-
-    def telling(self, other: Window) -> float:
-        """By what share the costs of the two windows must differ to mean something."""
-        return max(GAIN, min(MOST_NOISE, 2 * hypot(self.noise, other.noise)))
-
-    @property
-    def fed(self) -> bool:
-        """Is the loop kept busy?"""
-        return self.share <= ENOUGH
+    error: float = 0.0
+    """The standard error of `seconds_per_batch`, as a share of it."""
 
     @property
     def need(self) -> int:
         """How many workers would keep the loop busy, from the time a batch takes."""
-        return ceil(min(1e6, MARGIN * self.making / max(self.step, 1e-9)))
+        return ceil(min(1e6, MARGIN * self.work / max(1, self.batches) / max(self.step, 1e-9)))
+
+    def telling(self, other: WorkerWindow) -> float:
+        """By what share the times of a batch must differ in the two windows to mean something."""
+        return max(GAIN, min(MOST_NOISE, 2 * hypot(self.error, other.error)))
 
 
 class Means(NamedTuple):
@@ -128,15 +99,15 @@ class _Trial:
 
     why: str
     other: Setting
-    seen: Window
+    seen: WorkerWindow
 
 
 class Pace:
     """Decides for one loader. `setting` and `reason` are the present ones.
 
     >>> pace = Pace(Setting(1, 2), most=8)
-    >>> pace.judge(Window(step=0.010, wait=0.030, making=0.040), Means(cpus=2))
-    Setting(workers=2, prefetch=2)
+    >>> pace.judge(WorkerWindow(batches=100, seconds=4.0, waited=3.0, work=4.0), Means(cpus=2)).workers
+    2
     >>> pace.reason
     'with 1 worker the loop waited 75 % of its time'
     """
@@ -150,12 +121,12 @@ class Pace:
         self._trial: _Trial | None = None
         self._refuted: dict[Setting, str] = {}
         self._seen: set[Setting] = set()
-        self._reference: Window | None = None
+        self._reference: WorkerWindow | None = None
         self._news = 0
         self._patience = PATIENCE
         self._quiet = 0
 
-    def judge(self, seen: Window, means: Means) -> Setting:
+    def judge(self, seen: WorkerWindow, means: Means) -> Setting:
         """The setting to use after that window."""
         if means.short and (less := self._with_less_memory()) is not None:
             return self._be(less, None, f"memory is short: {_mb(means.free)} of {_mb(means.limit)} left")
@@ -169,7 +140,7 @@ class Pace:
     def refuse(self, there_are: int, why: str) -> None:
         """The wanted workers cannot be started: keep those that are there, and never ask for more."""
         self._most = max(1, there_are)
-        self.setting = Setting(there_are, self.setting.prefetch)
+        self.setting = self.setting._replace(workers=there_are)
         self._trial = None
         self._settle(None, why)
 
@@ -179,25 +150,25 @@ class Pace:
         return setting
 
     def _with_less_memory(self) -> Setting | None:
-        workers, prefetch = self.setting
+        workers, prefetch = self.setting.workers, self.setting.prefetch
         if prefetch > 1 and self._may_prefetch:
-            return Setting(workers, prefetch - 1)
+            return self.setting._replace(prefetch=prefetch - 1)
         if workers <= 1:
             return None
         self._most = workers - ceil(workers / 4)  # for ever: the same number would be too much again
-        return Setting(self._most, prefetch)
+        return self.setting._replace(workers=self._most)
 
-    def _after(self, trial: _Trial, seen: Window) -> Setting | None:
+    def _after(self, trial: _Trial, seen: WorkerWindow) -> Setting | None:
         """The setting to return to if the trial did not help; None if it did."""
-        before, much = trial.seen.cost, seen.telling(trial.seen)
+        before, much = trial.seen.seconds_per_batch, seen.telling(trial.seen)
         if trial.why == BACK:
-            if seen.cost * (1 - much) ** 2 <= before:
+            if seen.seconds_per_batch * (1 - much) ** 2 <= before:
                 return None
             self._refuted.pop(trial.other)
             there = self._named(trial.other, self.setting)
             return self._be(trial.other, None, f"on a second look {there} were better")
-        is_faster = seen.cost <= before * (1 - much) or (seen.fed and not trial.seen.fed)
-        if seen.fed if trial.why == LESS else is_faster:
+        is_faster = seen.seconds_per_batch <= before * (1 - much) or (seen.keeps_up and not trial.seen.keeps_up)
+        if seen.keeps_up if trial.why == LESS else is_faster:
             return None
         self._seen.add(self.setting)
         self._refuted[self.setting] = _no_better(self._named(self.setting, trial.other))
@@ -205,17 +176,19 @@ class Pace:
         return self._be(trial.other, _Trial(BACK, tried, seen), self._refuted[tried])
 
     def _named(self, setting: Setting, beside: Setting) -> str:
-        return str(setting) if setting.workers != beside.workers else f"{counted(setting.prefetch, 'batch')} ahead"
+        if setting.workers != beside.workers:
+            return counted(setting.workers, "worker")
+        return f"{counted(setting.prefetch, 'batch')} ahead"
 
-    def _is_news(self, seen: Window) -> bool:
+    def _is_news(self, seen: WorkerWindow) -> bool:
         was = self._reference
         if was is None:
             self._reference = seen
             return False
         much = NEWS * (1 + seen.telling(was) - GAIN)
-        other_time = not 1 / much < seen.cost / max(was.cost, 1e-9) < much
+        other_time = not 1 / much < seen.seconds_per_batch / max(was.seconds_per_batch, 1e-9) < much
         # A shorter step may not show in the time of a batch. So waiting is checked too: it may grow by a tenth at most.
-        waits = seen.share > 2 * ENOUGH + (0.0 if was.fed else was.share)
+        waits = seen.waiting_share > 2 * LITTLE_WAITING + (0.0 if was.keeps_up else was.waiting_share)
         if not (other_time or waits):
             self._news, self._quiet = 0, self._quiet + 1
             if self._quiet >= QUIET:
@@ -229,7 +202,7 @@ class Pace:
         self._refuted, self._seen = {}, set()
         return True
 
-    def _next(self, seen: Window, means: Means) -> Setting:
+    def _next(self, seen: WorkerWindow, means: Means) -> Setting:
         self._seen.add(self.setting)
         for setting, why, reason in self._candidates(seen, means):
             if setting not in self._seen:  # else two equally good settings would alternate
@@ -237,28 +210,29 @@ class Pace:
         self._settle(seen, self._why_it_stays(seen, means))
         return self.setting
 
-    def _settle(self, seen: Window | None, reason: str) -> None:
+    def _settle(self, seen: WorkerWindow | None, reason: str) -> None:
         self.settled, self.reason, self._reference = True, reason, seen
         self._news = 0
 
-    def _candidates(self, seen: Window, means: Means) -> Iterator[tuple[Setting, str, str]]:
+    def _candidates(self, seen: WorkerWindow, means: Means) -> Iterator[tuple[Setting, str, str]]:
         """Settings that could be better, the most promising first."""
-        workers, prefetch = self.setting
-        if seen.fed:
+        workers = self.setting.workers
+        if seen.keeps_up:
             fewer = max(1, seen.need)
             if fewer <= 0.75 * workers:
-                yield Setting(fewer, prefetch), LESS, f"{fewer} can make a batch in every step"
+                yield self.setting._replace(workers=fewer), LESS, f"{fewer} can make a batch in every step"
             return
-        waited = f"with {self.setting} the loop waited {seen.share:.0%} of its time".replace("%", " %")
+        share = f"{seen.waiting_share:.0%}".replace("%", " %")
+        waited = f"with {counted(workers, 'worker')} the loop waited {share} of its time"
         ahead = self._more_ahead(seen, means)
         if ahead is not None and seen.need <= workers:
             yield ahead, MORE, f"{waited}, and its workers had time"
         if (more := self._more_workers(seen, means)) > workers:
-            yield Setting(more, prefetch), MORE, waited
+            yield self.setting._replace(workers=more), MORE, waited
         if ahead is not None:
             yield ahead, MORE, f"{waited}, and its workers had time"
 
-    def _more_workers(self, seen: Window, means: Means) -> int:
+    def _more_workers(self, seen: WorkerWindow, means: Means) -> int:
         workers = self.setting.workers
         if self._is_full(seen, means):
             return workers
@@ -266,23 +240,23 @@ class Pace:
         wanted = min(soon, seen.need) if seen.need > workers else workers + max(1, workers // 2)
         return min(wanted, self._most, self._by_memory(means))
 
-    def _is_full(self, seen: Window, means: Means) -> bool:
+    def _is_full(self, seen: WorkerWindow, means: Means) -> bool:
         """Are all CPUs busy?"""
-        return self.setting.workers >= means.cpus and seen.computing >= FULL
+        return self.setting.workers >= means.cpus and seen.cpu_utilisation >= FULL
 
     def _by_memory(self, means: Means) -> int:
         return self.setting.workers + means.room_for(means.worker + self.setting.prefetch * means.batch)
 
-    def _more_ahead(self, seen: Window, means: Means) -> Setting | None:
-        workers, prefetch = self.setting
+    def _more_ahead(self, seen: WorkerWindow, means: Means) -> Setting | None:
+        workers, prefetch = self.setting.workers, self.setting.prefetch
         more = min(2 * prefetch, MOST_AHEAD, prefetch + means.room_for(means.batch) // workers)
-        can = self._may_prefetch and seen.busy < IDLE and more > prefetch
-        return Setting(workers, more) if can else None
+        can = self._may_prefetch and seen.utilisation < IDLE and more > prefetch
+        return self.setting._replace(prefetch=more) if can else None
 
-    def _why_it_stays(self, seen: Window, means: Means) -> str:
+    def _why_it_stays(self, seen: WorkerWindow, means: Means) -> str:
         workers = self.setting.workers
-        waits = f"the loop waits {seen.share:.0%} of its time".replace("%", " %")
-        if seen.fed:
+        waits = f"the loop waits {seen.waiting_share:.0%} of its time".replace("%", " %")
+        if seen.keeps_up:
             return waits
         if self._is_full(seen, means):
             return f"{waits}, but all CPUs are busy"

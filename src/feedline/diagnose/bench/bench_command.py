@@ -2,7 +2,7 @@
 
 Takes: a parser, then the parsed arguments. Gives: an `Answer`, and the picture's file if requested.
 Promises: wrong arguments are reported before anything is measured.
-Not its job: measuring (holding), words (page).
+Not its job: measuring (bench_run), words (page).
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from feedline.diagnose.answer import BAD, FINE, Answer, write_or_say, write_whole
-from feedline.diagnose.bench.bench_page import listed, page
-from feedline.diagnose.bench.bench_picture import picture
+from feedline.diagnose.bench.bench_page import listed, page, picture
+from feedline.diagnose.bench.bench_run import REPEATS, SECONDS, TIMEOUT, Terms, bench
 from feedline.diagnose.bench.bench_subject import BATCH_SIZE, NUM_WORKERS
-from feedline.diagnose.bench.holding import REPEATS, SECONDS, TIMEOUT, Terms, bench
 from feedline.diagnose.bench.workloads import SHORT, WORKLOADS
 from feedline.diagnose.plotting import check_plot, encoded
-from feedline.diagnose.rendering import PageLine
+from feedline.diagnose.rendering import BAD, FINE, Answer, PageLine, write_file, write_or_say
 from feedline.diagnose.target import TARGET
 from feedline.errors import OptionError
 from feedline.observe.terminal import show_line
@@ -69,7 +67,7 @@ def run(given: argparse.Namespace) -> Answer:
         show_line("")
     wrote = [] if plot is None else [PageLine(), PageLine(f"wrote {given.plot}")]
     if plot is not None:
-        write_or_say(lambda path: write_whole(path, encoded(picture(found), path)), plot)
+        write_or_say(lambda path: write_file(path, encoded(picture(found), path)), plot)
 
     def lines(width: int) -> list[PageLine]:
         names = [] if given.what else [PageLine(), *listed(width)]

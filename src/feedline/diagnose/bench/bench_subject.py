@@ -4,7 +4,7 @@ Takes: the request from the command line, and a dataset, a loader or a factory o
 Gives: `BenchSubject`: a loader of the requested library, and what is known about its epochs.
 Promises: both libraries get the same options: torch's, which feedline.torch has, too. What cannot be measured is an
 OptionError of one sentence.
-Not its job: finding it (target), measuring it (pace).
+Not its job: finding it (target), measuring it (consumer).
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ class BenchSubject:
     """A short description."""
     notes: tuple[str, ...] = ()
     """Options that are left out of the comparison."""
+
+    def samples_in(self, place: int) -> int:
+        """How many samples the batch at that place of an epoch has: the last one may be smaller. 0 if unknown."""
+        if self.batch_size is None or self.samples is None:
+            return 0
+        return min(self.batch_size, self.samples - place * self.batch_size)
 
     @property
     def metric(self) -> str:

@@ -1,23 +1,75 @@
-"""The result of a benchmark: plain data.
+"""The result of a benchmark: plain data, and its arithmetic.
 
-Takes: what the sides measured. Gives: `Comparison`, made of one `Contest` for each workload and number of workers, made
-of one `Measured` for each side.
-Promises: frozen; `to_json` gives only what JSON can write; the same arithmetic as the repository's benchmarks.
-Not its job: measuring (holding), words (page), bars (picture).
+Takes: what the sides measured, in the order of their turns, and the noise during each. Gives: `Comparison`, made of one
+`Contest` for each workload and number of workers, made of one `Measured` for each side; `Compared`: medians, how many
+times better, the spread; the noise of the noisier side.
+Promises: frozen; `to_json` gives only what JSON can write. A ratio means "times better", whether more or less is
+better; the spread is that of consecutive pairs, so a machine that slows down half-way does not widen it. The
+repository's benchmarks use the same arithmetic.
+Not its job: measuring (bench_run), words and bars (page).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from feedline.diagnose.bench.bench_subject import FEEDLINE, TORCH
-from feedline.diagnose.bench.comparing import Compared, compared, is_noisy, noise_of
+from feedline.diagnose.bench.machine import BUSY
 
 SAME = 0.02
 """Ratios this close to 1 are no difference: a loader compared with itself differs as much (README, "Measured")."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Ours against theirs; None if nothing was measured."""
+
+    ours: float | None
+    theirs: float | None
+    ratio: float | None
+    lowest: float | None
+    highest: float | None
+
+
+def compared(ours: Sequence[float], theirs: Sequence[float], more: bool = True) -> Compared:
+    """The medians, their ratio, and the lowest and highest ratio of a pair; `more`: is more better?
+
+    >>> compared([10, 12, 11], [5, 4, 5.5])
+    Compared(ours=11, theirs=5, ratio=2.2, lowest=2.0, highest=3.0)
+    >>> compared([2.0], [6.0], more=False).ratio
+    3.0
+    >>> compared([2.0], [])
+    Compared(ours=2.0, theirs=None, ratio=None, lowest=None, highest=None)
+    """
+    pairs = [one / other if more else other / one for one, other in zip(ours, theirs, strict=False)]
+    middle, their_middle = (statistics.median(values) if values else None for values in (ours, theirs))
+    ratio = None
+    if middle is not None and their_middle is not None:
+        ratio = middle / their_middle if more else their_middle / middle
+    return Compared(middle, their_middle, ratio, min(pairs, default=None), max(pairs, default=None))
+
+
+def noise_of(*sides: Sequence[float | None]) -> float | None:
+    """The noise of the noisier side; None if it is unknown.
+
+    >>> noise_of([0.01, 0.5, 0.02], [0.0, None]), noise_of([None])
+    (0.02, None)
+    """
+    known = [[share for share in side if share is not None] for side in sides]
+    return max((statistics.median(shares) for shares in known if shares), default=None)
+
+
+def is_noisy(noise: float | None) -> bool:
+    """Is a ratio in doubt?
+
+    >>> is_noisy(0.3), is_noisy(0.05), is_noisy(None)
+    (True, False, False)
+    """
+    return noise is not None and noise > BUSY
 
 
 @dataclass(frozen=True)
@@ -105,11 +157,4 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """As a dict of strings, numbers, lists and dicts."""
-        return {
-            "date": self.date,
-            "versions": dict(self.versions),
-            "machine": dict(self.machine),
-            "seconds": self.seconds,
-            "repeats": self.repeats,
-            "contests": [contest.to_json() for contest in self.contests],
-        }
+        return {**vars(self), "contests": [contest.to_json() for contest in self.contests]}

@@ -5,7 +5,7 @@ Gives: one line of JSON when the loader is made, and one for each word: "warm-up
 seconds after it. A failure is such a line, too.
 Promises: between two words its workers are stopped, so that what they prepare ahead does not disturb the other side;
 what user code prints does not mix with the answers; if the process that asks is gone, this one ends with its workers.
-Not its job: whose turn it is (holding).
+Not its job: whose turn it is (bench_run), counting batches and seconds (consumer).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from feedline.diagnose.bench.bench_pace import BenchPace, NothingLoaded
 from feedline.diagnose.bench.bench_subject import BenchSubject, WantedLoader, subject
-from feedline.diagnose.bench.machine_noise import members
+from feedline.diagnose.bench.machine import members
+from feedline.diagnose.consumer import Consumer, NothingLoaded
 from feedline.diagnose.target import where
 from feedline.errors import OptionError
 
@@ -44,27 +44,30 @@ def main() -> None:
         return
     _write(answers, {**_facts(made), "version": _version(side)})
     try:
-        _serve(BenchPace(made), answers)
+        _serve(made, answers)
     finally:
         _signal_workers(signal.SIGCONT)  # before the loader ends: stopped workers cannot be told to end
 
 
-def _serve(pace: BenchPace, answers: TextIO) -> None:
+def _serve(made: BenchSubject, answers: TextIO) -> None:
+    consumer = Consumer(made.loader, samples_in=made.samples_in)
     for line in sys.stdin:
         word, seconds = line.split()
         try:
             with moving():
-                answer = _measured(pace, word, float(seconds))
+                answer = _measured(made, consumer, word, float(seconds))
         except Exception as error:
             _write(answers, {"failed": words_of(error)})
             return
         _write(answers, answer)
 
 
-def _measured(pace: BenchPace, word: str, seconds: float) -> dict[str, Any]:
+def _measured(made: BenchSubject, consumer: Consumer, word: str, seconds: float) -> dict[str, Any]:
+    round_of = max(1, made.num_workers)
     if word == WARM_UP:
-        return {"whole": pace.warm_up(seconds), "batches": pace.batches}
-    return {"value": pace.epochs(seconds) if word == EPOCHS else pace.window(seconds)}
+        return {"whole": consumer.warm_up(seconds, round_of), "batches": consumer.epoch_batches}
+    window = consumer.epochs(seconds) if word == EPOCHS else consumer.window(seconds, round_of)
+    return {"value": window.batches_per_second if made.samples is None else window.samples_per_second}
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ Takes: a command whose process writes one line of JSON for each line it reads.
 Gives: `SideProcess`, which asks it; `order`: who comes when.
 Promises: an answer or a `SideFailed` within the given time; after closing, the process is gone, with all that it had
 started.
-Not its job: what is asked (holding, and the repository's benchmarks/contest).
+Not its job: what is asked (bench_run, and the repository's benchmarks/contest).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from feedline.diagnose.bench.machine_noise import Noise
+from feedline.diagnose.bench.machine import Noise
 
 GOODBYE = 10.0
 """Seconds that a process has to end its workers, unless it has already been silent for too long."""

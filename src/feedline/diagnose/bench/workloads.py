@@ -1,19 +1,33 @@
-"""Our workloads, by name: what people want to know when they compare loaders.
+"""Our workloads, by name: what people want to know when they compare loaders; and their data.
 
-Takes: a name, or the words for a user's dataset. Gives: `Workload`: what each side should measure.
-Promises: the list can be read without torch. Not its job: the datasets themselves (workload_data).
+Takes: a name, or the words for a user's dataset. Gives: `Workload`: what each side should measure; a function for each
+workload, without arguments, that makes its dataset, the same in every process.
+Promises: the list can be read without torch; torch and Pillow are imported when needed; samples are tensors where
+torch's users have tensors.
 """
 
 from __future__ import annotations
 
+import importlib
+import io
 import os
+import random
+import time
 from dataclasses import dataclass
+from typing import Any
 
-from feedline.diagnose.bench import workload_data
+import numpy as np
+
 from feedline.diagnose.bench.bench_subject import WantedLoader
 from feedline.errors import OptionError
+from feedline.errors.missing_packages import extra
 
-_DATA = workload_data.__name__
+ROWS, COLUMNS = 500_000, 32
+WIDTH, HEIGHT, SIDE = 500, 375, 224
+PICTURES = 32
+"""Different JPEGs, read repeatedly: decoding takes as long, and making more would delay the start."""
+LATENCY = 0.005
+WORDS = 2_000
 
 
 @dataclass(frozen=True)
@@ -29,8 +43,8 @@ class Workload:
 
 def _ours(name: str, summary: str, batch_size: int, num_workers: int, **more: str | bool) -> Workload:
     """A workload whose dataset has the same name in workload_data."""
-    collate = f"{_DATA}:{more['collate']}" if "collate" in more else None
-    target = f"{_DATA}:{name.replace('-', '_')}"
+    collate = f"{__name__}:{more['collate']}" if "collate" in more else None
+    target = f"{__name__}:{name.replace('-', '_')}"
     wanted = WantedLoader(target, batch_size, bool(more.get("shuffle")), collate, num_workers)
     return Workload(name, summary, wanted, str(more.get("package", "")))
 
@@ -70,3 +84,111 @@ augment, jpeg, text and latency; a dataset of yours is named as pkg.module:name 
             "named as pkg.module:name or path/to/script.py:name"
         )
     return Workload(word, "", WantedLoader(word))
+
+
+class RepeatedData:
+    """A few samples, repeated; each is prepared anew."""
+
+    def __init__(self, samples: list[Any], length: int) -> None:
+        self.samples, self.length = samples, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.prepared(self.samples[index % len(self.samples)])
+
+    def prepared(self, sample: Any) -> Any:
+        """The sample unchanged."""
+        return sample
+
+
+class SlowData(RepeatedData):
+    """Samples that come over a network."""
+
+    def prepared(self, sample: Any) -> Any:
+        """The sample, after a delay."""
+        time.sleep(LATENCY)
+        return sample
+
+
+class Jpegs(RepeatedData):
+    """Encoded pictures, decoded and resized by Pillow."""
+
+    def prepared(self, sample: bytes) -> tuple[np.ndarray, int]:
+        """Channels first, from 0 to 1."""
+        with extra("PIL.Image", "images", "the workload jpeg").open(io.BytesIO(sample)) as image:
+            pixels = np.asarray(image.convert("RGB").resize((SIDE, SIDE)), dtype=np.float32)
+        return pixels.transpose(2, 0, 1) / 255, len(sample) % 10
+
+
+class Augmented(RepeatedData):
+    """Pictures in memory, cropped, flipped and normalised by NumPy."""
+
+    def prepared(self, sample: np.ndarray) -> np.ndarray:
+        """A random part, perhaps mirrored."""
+        top, left = random.randrange(256 - SIDE), random.randrange(256 - SIDE)
+        part = sample[top : top + SIDE, left : left + SIDE]
+        part = part[:, ::-1] if random.random() < 0.5 else part
+        return np.ascontiguousarray(part.transpose(2, 0, 1), dtype=np.float32) / 255
+
+
+def in_memory() -> Any:
+    """Rows of numbers with labels, as a TensorDataset."""
+    torch = importlib.import_module("torch")
+    rows = torch.rand(ROWS, COLUMNS), torch.randint(0, 10, (ROWS,))
+    return importlib.import_module("torch.utils.data").TensorDataset(*rows)
+
+
+def large_samples() -> RepeatedData:
+    """A tensor of 600 kB, without any work."""
+    return RepeatedData([importlib.import_module("torch").rand(3, SIDE, SIDE)], 64 * 30)
+
+
+def tiny_batches() -> RepeatedData:
+    """Numbers."""
+    return RepeatedData(list(range(1000)), 8 * 2000)
+
+
+def latency() -> SlowData:
+    """Small tensors, 5 ms each."""
+    return SlowData([importlib.import_module("torch").rand(64)], 2048)
+
+
+def augment() -> Augmented:
+    """256×256 pictures of 8 bits."""
+    made = np.random.default_rng(0).integers(0, 256, (16, 256, 256, 3), dtype=np.uint8)
+    return Augmented(list(made), 1024)
+
+
+def jpeg() -> Jpegs:
+    """500×375 pictures, encoded."""
+    return Jpegs(_encoded(PICTURES), 1024)
+
+
+def _encoded(count: int) -> list[bytes]:
+    """Pictures that compress about as well as photographs: soft blobs of three sizes, and grain."""
+    pillow = extra("PIL.Image", "images", "the workload jpeg")
+    draw, files = np.random.default_rng(0), []
+    for _ in range(count):
+        pixels = draw.normal(128, 6, (HEIGHT, WIDTH, 3)).astype(np.float32)
+        for cells in (8, 24, 72):
+            coarse = pillow.fromarray(draw.integers(0, 256, (cells, cells, 3), dtype=np.uint8))
+            pixels += (np.asarray(coarse.resize((WIDTH, HEIGHT))) - np.float32(128)) / 3
+        file = io.BytesIO()
+        pillow.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
+        files.append(file.getvalue())
+    return files
+
+
+def text() -> RepeatedData:
+    """Sequences of words as numbers, of log-normal lengths."""
+    draw = np.random.default_rng(0)
+    lengths = np.clip(draw.lognormal(4.5, 0.7, WORDS), 1, 512).astype(int)
+    torch = importlib.import_module("torch")
+    return RepeatedData([torch.from_numpy(draw.integers(0, 50_000, length)) for length in lengths], 20_000)
+
+
+def padded(samples: list[Any]) -> Any:
+    """The usual collate_fn for them."""
+    return importlib.import_module("torch.nn.utils.rnn").pad_sequence(samples, batch_first=True)

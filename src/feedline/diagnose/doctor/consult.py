@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from feedline.diagnose.answer import Findings
 from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.doctor import batches, carrying, failures, overlap, randomness, speed
 from feedline.diagnose.doctor import label_checks as labels
@@ -20,6 +19,7 @@ from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.doctor.examine import examine
 from feedline.diagnose.doctor.patient import Patient, patient_of
 from feedline.diagnose.findings import OK, PROBLEM, SEVERITIES, WARNING, Finding
+from feedline.diagnose.rendering import Findings
 from feedline.diagnose.target import constructed
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
 from feedline.errors.checks import check_seconds, check_whole

@@ -1,16 +1,21 @@
-"""The possible settings, and what each costs the user.
+"""The possible settings, what each costs the user, and the choice among those that were tried.
 
-Takes: what the machine offers, what the user requests, what the first trials showed. Gives: the largest number of
-workers worth trying; whether a setting fits; the order from small to large.
-Promises: pure. Not its job: in which order they are tried (search), reading the machine's limits (tuner).
+Takes: what the machine offers, what the user requests, trials. Gives: the largest number of workers worth trying;
+whether a setting fits; the order from small to large; the speed that is enough, and the trial to recommend.
+Promises: pure. The recommended setting is the smallest that is fast enough: it loses at most `LITTLE_WAITING` against
+what the step allows or, if nothing gets that far, against the fastest.
+Not its job: in which order they are tried (search), reading the machine's limits (tuner), words (verdict).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from feedline.diagnose.tune.trial import USUAL_PREFETCH, Trial, TrialSetting
+from feedline.diagnose.tune.trial import Trial
+from feedline.observe.window import LITTLE_WAITING, Setting
+from feedline.supervise.pace import HALF
 
 MOST = 32
 """The most workers, whatever they wait for: with more, a loader in one process is rarely the right place to grow.
@@ -19,8 +24,6 @@ COMPUTES = 0.5
 """From this share of a worker's time on a CPU, the dataset is said to compute, and not to wait."""
 SPARE = 2
 """How many more workers than CPUs are tried for a dataset that computes: some wait for their next task."""
-SHARE_OF_MEMORY = 0.5
-"""The share of the free memory that a setting may use: the dataset and the training need some, too."""
 COUNTS = 0.1
 """Below this share of waiting without workers, its CPU time says nothing."""
 SEVERAL = 1.3
@@ -83,32 +86,26 @@ def most_workers(bounds: Bounds, facts: TrialFacts, kind: str) -> int:
         useful = bounds.max_workers
     else:
         useful = min(MOST, math.ceil(bounds.cpus / max(facts.cpu_share, 1e-3)) + SPARE)
-    while useful > 1 and not fits(TrialSetting(useful, kind), bounds, facts):
+    while useful > 1 and not fits(Setting(useful, kind=kind), bounds, facts):
         useful -= 1
     return max(1, useful)
 
 
-def fits(setting: TrialSetting, bounds: Bounds, facts: TrialFacts) -> bool:
+def fits(setting: Setting, bounds: Bounds, facts: TrialFacts) -> bool:
     """Is there memory for it?"""
-    if bounds.memory is None:
-        return True
-    return memory_of(setting, facts) <= SHARE_OF_MEMORY * bounds.memory
-
-
-def memory_of(setting: TrialSetting, facts: TrialFacts) -> int:
-    """The bytes that it will use, about."""
     own = facts.worker_memory if setting.kind == "process" else 0
-    return setting.workers * (own + setting.prefetch * facts.batch_bytes)
+    needed = setting.workers * (own + setting.prefetch * facts.batch_bytes)
+    return bounds.memory is None or needed <= HALF * bounds.memory
 
 
-def cost(setting: TrialSetting, computes: bool) -> tuple[int, int, int, int]:
+def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
     """The sort key of settings: fewest processes or threads, then least memory.
 
     A thread takes less memory than a process, and one process with two threads less than two processes. But a thread
     that computes competes with the training loop for Python's interpreter, and a consumer that only waits does not show
     that: then a process comes first.
 
-    >>> settings = TrialSetting(2), TrialSetting(2, "thread"), TrialSetting(3)
+    >>> settings = Setting(2), Setting(2, kind="thread"), Setting(3)
     >>> sorted(settings, key=lambda setting: cost(setting, computes=True)) == list(settings)
     True
     """
@@ -117,10 +114,23 @@ def cost(setting: TrialSetting, computes: bool) -> tuple[int, int, int, int]:
     return setting.workers * setting.threads, place, setting.workers, setting.prefetch
 
 
-def grid(bounds: Bounds, facts: TrialFacts, prefetches: tuple[int, ...] = (USUAL_PREFETCH,)) -> list[TrialSetting]:
-    """All settings with one thread per worker, from small to large: for an exhaustive search (benchmarks/tuning.py)."""
-    found = [TrialSetting(0, bounds.kinds[0])]
-    for kind in bounds.kinds:
-        counts = range(1, most_workers(bounds, facts, kind) + 1)
-        found += [TrialSetting(count, kind, prefetch) for count in counts for prefetch in prefetches]
-    return sorted(found, key=lambda setting: cost(setting, facts.computes))
+def grid(bounds: Bounds, facts: TrialFacts) -> list[Setting]:
+    """All numbers and kinds of workers, from small to large: for an exhaustive search (benchmarks/tuning.py)."""
+    counts = {kind: range(1, most_workers(bounds, facts, kind) + 1) for kind in bounds.kinds}
+    found = [Setting(count, kind=kind) for kind in bounds.kinds for count in counts[kind]]
+    return sorted([Setting(0, kind=bounds.kinds[0]), *found], key=lambda setting: cost(setting, facts.computes))
+
+
+def enough(trials: Iterable[Trial], step: float) -> float:
+    """Batches per second that are fast enough."""
+    fastest = max((trial.batches_per_second for trial in trials), default=0.0)
+    busy = (1 - LITTLE_WAITING) / step if step else math.inf
+    return busy if fastest >= busy else (1 - LITTLE_WAITING) * fastest
+
+
+def chosen(trials: Iterable[Trial], step: float, computes: bool) -> Trial | None:
+    """The smallest setting that is fast enough; None if nothing could be measured."""
+    measured = [trial for trial in trials if trial.windows and not trial.failed]
+    least = enough(measured, step)
+    fast = [trial for trial in measured if trial.batches_per_second >= least]
+    return min(fast, key=lambda trial: cost(trial.setting, computes), default=None)

@@ -5,64 +5,52 @@ Promises: starting the workers and the first batches of each are left out; short
 or the time is over, but at least one; a small dataset is read epoch after epoch by the same workers. If something
 hangs, it ends with an error that names it. A setting without enough memory, or whose data cannot be sent, is a failed
 trial, and so is a kind of workers that cannot read what another can; any other sample that fails is an error.
-Not its job: which settings (search).
+Not its job: which settings (search), counting batches and seconds (consumer).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from feedline.diagnose.tune.accounts import Account, account_of
-from feedline.diagnose.tune.trial import Spending, Trial, TrialSetting, TrialWindow
+from feedline.diagnose.consumer import Consumer, clock
+from feedline.diagnose.quiet import quietly
+from feedline.diagnose.tune.trial import Spending, Trial, usage_of
 from feedline.diagnose.tune.tune_subject import TuneSubject
 from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
 from feedline.observe.stats import EpochStats, Stats
+from feedline.observe.window import Setting, Window, spread_of
 from feedline.supervise import watchdog
 
 WINDOW = 0.2
 """Seconds of a window: long compared with momentary noise, and three of them are a trial."""
 WINDOWS = 3
 AGREE = 0.03
-"""If the windows spread less than this, no more are needed; half of what a choice tolerates (choice.LITTLE)."""
+"""If the windows spread less than this, no more are needed; half of what a choice tolerates (LITTLE_WAITING)."""
 PATIENCE = 10.0
 """Seconds that a batch may always take, after others have come."""
-NOTHING = "the dataset gives no batches: it is empty, or drop_last leaves none"
-ONCE = "the dataset gives its batches only once, and then an empty epoch: let each __iter__ begin anew"
 _BLOCK = bytes(1 << 16)
 
-clock = time.perf_counter
 
-
-def wait_for(step: float) -> Callable[[], float]:
+def wait_for(step: float) -> float:
     """A step like a GPU's: the main thread waits for it without using CPU. Returns the CPU seconds it used: none."""
-
-    def wait() -> float:
-        time.sleep(step)
-        return 0.0
-
-    return wait
+    time.sleep(step)
+    return 0.0
 
 
-def compute_for(step: float) -> Callable[[], float]:
-    """A step on a CPU: it uses one CPU, without holding Python's lock."""
-
-    def compute() -> float:
-        began, until = time.thread_time(), clock() + step
-        while clock() < until:
-            hashlib.blake2b(_BLOCK).digest()  # releases the lock for a block this large
-        return time.thread_time() - began
-
-    return compute
+def compute_for(step: float) -> float:
+    """A step on a CPU: it uses one CPU, without holding Python's lock. Returns the CPU seconds it used."""
+    began, until = time.thread_time(), clock() + step
+    while clock() < until:
+        hashlib.blake2b(_BLOCK).digest()  # releases the lock for a block this large
+    return time.thread_time() - began
 
 
 class Runner:
@@ -71,22 +59,24 @@ class Runner:
     def __init__(self, subject: TuneSubject, step: float, busy_step: bool, until: float) -> None:
         self._subject = subject
         self._step = step
-        self._take_step = (compute_for if busy_step else wait_for)(step) if step else lambda: 0.0
+        self._busy_step = busy_step
         self._until = until
         self._count = 0
+        self._burned = 0.0
+        """CPU seconds that steps of this trial used."""
         self._longest = 0.0
         """Seconds until a first batch, in the trials so far."""
         self._working: set[str] = set()
         """Kinds of workers that have given batches."""
 
-    def measure(self, setting: TrialSetting, seconds: float) -> Trial:
+    def measure(self, setting: Setting, seconds: float) -> Trial:
         """Measure for about that many seconds after the first batch, or more if one window takes longer."""
         self._count += 1
         patience = self._patience()
         try:
-            with _quiet(), _threads_joined(self._until), _alarm(patience if not setting.workers else 0) as wind:
+            with quietly(), _threads_joined(self._until), _alarm(patience if not setting.workers else 0) as wind:
                 with self._subject.loader(setting, self._count, patience) as loader:
-                    trial = self._run(_endless(loader, wind), loader, setting, seconds)
+                    trial = self._run(loader, wind, setting, seconds)
                     self._longest = max(self._longest, trial.first_batch)
                     self._working.add(setting.kind)
                     return trial
@@ -104,7 +94,7 @@ class Runner:
             words = f"reading failed: {_placed(error)}. `feedline doctor` shows more such samples"
             return self._only_so(setting, error, words)
 
-    def _only_so(self, setting: TrialSetting, error: Exception, words: str) -> Trial:
+    def _only_so(self, setting: Setting, error: Exception, words: str) -> Trial:
         """Some datasets cannot be read by threads, or not by processes (SQLite's connections, say): the others can."""
         if self._working and setting.kind not in self._working:
             return Trial(setting, self._step, failed=_placed(error))
@@ -115,114 +105,78 @@ class Runner:
         left = max(0.1, self._until - clock())
         return min(left, max(PATIENCE, 20 * self._longest)) if self._longest else left
 
-    def _run(self, batches: Iterator[Any], loader: Any, setting: TrialSetting, seconds: float) -> Trial:
-        began = clock()
-        held = next(batches)
-        first = clock() - began
+    def _take_step(self) -> None:
+        if self._step:
+            self._burned += (compute_for if self._busy_step else wait_for)(self._step)
+
+    def _run(self, loader: Any, wind: Callable[[bool], None], setting: Setting, seconds: float) -> Trial:
+        began, consumer = clock(), Consumer(_Watched(loader, wind), self._take_step)
+        first = waited = consumer.take()
         count, soft = 1, clock() + seconds
         for _ in range(max(1, setting.workers)):  # each worker's first batch: it may import, open, connect
             self._take_step()
             if clock() > soft:
                 break
-            held, count = next(batches), count + 1
-        since, before = clock(), loader.stats()
-        books, burned = _Books(before), 0.0
-        windows: list[TrialWindow] = []
-        while not self._done(windows, soft, setting):
-            window, took = self._window(batches, setting)
-            burned += took
-            if window is None:
+            waited, count = waited + consumer.take(), count + 1
+        since, before, self._burned = clock(), loader.stats(), 0.0
+        usage, windows = _UsageSince(before), list[Window]()
+        while not self._done(windows, soft):
+            window = consumer.window(WINDOW, max(2, setting.workers), self._until)
+            if not window.batches:
                 break
-            windows.append(window)
-        accounts, lasted, after = books.since(burned), clock() - since, loader.stats()
-        spent = Spending(seconds=lasted, **accounts, **_flow(before.total, after.total))
+            windows.append(window.with_step(self._step))
+        used, lasted, after = usage.until_now(self._burned), clock() - since, loader.stats()
+        spent = Spending(seconds=lasted, **used, **_flow(before.total, after.total))
         if not windows:  # slower than all the time given: count everything, including the start
-            windows = [TrialWindow(count, since - began - (count - 1) * self._step)]
+            windows = [Window(count, since - began, waited).with_step(self._step)]
             spent = Spending(seconds=since - began, **_flow(EpochStats(), after.total))
         bytes_ = after.total.bytes // max(1, after.total.batches)
         memory = sum(worker.private for worker in after.workers) if setting.kind == "process" else 0
         memory += max(1, setting.workers * setting.prefetch) * bytes_
-        del held
         return Trial(setting, self._step, tuple(windows), spent, memory, first, bytes_)
 
-    def _window(self, batches: Iterator[Any], setting: TrialSetting) -> tuple[TrialWindow | None, float]:
-        """Measure at least as many batches as workers: they come in bursts. None if the time ends before."""
-        count, waited, burned, until = 0, 0.0, 0.0, clock() + WINDOW
-        least = max(2, setting.workers)
-        held = None
-        while count < least or clock() < until:
-            burned += self._take_step()
-            asked = clock()
-            if asked > self._until:
-                return (TrialWindow(count, waited) if count else None), burned
-            held = next(batches)
-            waited += clock() - asked
-            count += 1
-        del held
-        return TrialWindow(count, waited), burned
-
-    def _done(self, windows: list[TrialWindow], soft: float, setting: TrialSetting) -> bool:
-        if not windows:
-            return clock() >= self._until
-        if clock() >= min(soft, self._until):
+    def _done(self, windows: list[Window], soft: float) -> bool:
+        if clock() >= (min(soft, self._until) if windows else self._until):
             return True
-        return len(windows) >= WINDOWS and Trial(setting, self._step, tuple(windows)).spread <= AGREE
+        return len(windows) >= WINDOWS and spread_of([each.batches_per_second for each in windows]) <= AGREE
 
 
-def _endless(loader: Any, wind: Callable[[bool], None]) -> Iterator[Any]:
-    """Epoch after epoch. An alarm runs while a batch is waited for."""
-    given = 0
-    while True:
-        before = given
-        for batch in loader:
-            wind(False)
-            given += 1
+class _Watched:
+    """A loader; while a batch of it is waited for, an alarm runs."""
+
+    def __init__(self, loader: Any, wind: Callable[[bool], None]) -> None:
+        self._loader, self._wind = loader, wind
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._loader:
+            self._wind(False)
             yield batch
-            wind(True)
-        if given == before:
-            raise FeedlineError(ONCE if given else NOTHING)
+            self._wind(True)
 
 
-class _Books:
+class _UsageSince:
     """What the main process and the workers use from now on."""
 
     def __init__(self, stats: Stats) -> None:
-        self._workers = [worker.pid for worker in stats.workers]
-        self._before = self._now()
+        self._pids = [os.getpid()], [worker.pid for worker in stats.workers]
+        self._before = [usage_of(pids) for pids in self._pids]
 
-    def since(self, burned: float) -> dict[str, Any]:
-        """What was used, by the names of `Spending`, without what the step itself used."""
-        main, workers = (now.minus(then) for now, then in zip(self._now(), self._before, strict=True))
+    def until_now(self, burned: float) -> dict[str, Any]:
+        """What was used, by the names of `Spending`, without the CPU seconds that the step itself used."""
+        main, workers = (usage_of(pids).minus(then) for pids, then in zip(self._pids, self._before, strict=True))
         main = main._replace(cpu=max(0.0, main.cpu - burned))
-        working = workers if self._workers else main
-        read = main.read + workers.read
-        whole = main.cpu + workers.cpu
-        return {"cpu": whole, "cpu_of_work": working.cpu, "queued_for_cpu": working.queued, "read": read}
-
-    def _now(self) -> tuple[Account, Account]:
-        return account_of([os.getpid()]), account_of(self._workers)
+        working = workers if self._pids[1] else main
+        return {
+            "cpu": main.cpu + workers.cpu,
+            "cpu_of_work": working.cpu,
+            "queued_for_cpu": working.queued,
+            "read": main.read + workers.read,
+        }
 
 
 def _flow(before: EpochStats, after: EpochStats) -> dict[str, Any]:
     names = ("batches", "fetching", "collating", "sending", "transferring", "delivering")
     return {name: max(0, getattr(after, name) - getattr(before, name)) for name in names}
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No warnings: what is wrong with the data is for the doctor to say, once, and not for every trial."""
-    log = logging.getLogger("feedline")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        log.addFilter(_nothing)
-        try:
-            yield
-        finally:
-            log.removeFilter(_nothing)
-
-
-def _nothing(record: logging.LogRecord) -> bool:
-    return False
 
 
 @contextlib.contextmanager

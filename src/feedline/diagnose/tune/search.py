@@ -2,9 +2,9 @@
 
 Takes: a way to measure a setting, bounds, the step. Gives: trials.
 Promises: no trial begins when the time is over, and none gets more than what is left; no setting that does not fit.
-If speed grows with workers up to a limit, and there is enough time, `choice.chosen` picks the smallest setting that is
-fast enough (tests/diagnose/test_tune_search.py: on simulated machines, with noise).
-Not its job: measuring (running), the choice (choice), words (verdict).
+If speed grows with workers up to a limit, and there is enough time, `candidates.chosen` picks the smallest setting
+that is fast enough (tests/diagnose/test_tune_search.py: on simulated machines, with noise).
+Not its job: measuring (running), the choice (candidates), words (verdict).
 
 One worker and none come first: they show what a batch costs, and whether the dataset computes or waits. Settings that
 cannot be enough after that are not tried. Then each kind of workers is doubled until it is enough or gains nothing;
@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from feedline.diagnose.tune.candidates import Bounds, TrialFacts, cost, facts_of, fits, most_workers
-from feedline.diagnose.tune.choice import chosen, enough, keeps_up
-from feedline.diagnose.tune.trial import Trial, TrialSetting
+from feedline.diagnose.tune.candidates import Bounds, TrialFacts, chosen, cost, enough, facts_of, fits, most_workers
+from feedline.diagnose.tune.trial import Trial
+from feedline.observe.window import Setting
+from feedline.supervise.pace import MOST_AHEAD
 
 SHARE = 0.03
 """The largest share of the time for one trial: the longest searches have about thirty."""
@@ -38,9 +39,9 @@ NEAR = 0.85
 ROUNDS, NOISY_ROUNDS = 2, 6
 """Rounds in which the finalists are measured again; more if their windows do not agree."""
 NOISY = 0.06
-"""A larger spread of the windows than a choice tolerates (choice.LITTLE)."""
+"""A larger spread of the windows than a choice tolerates (observe.window.LITTLE_WAITING)."""
 
-Measure = Callable[[TrialSetting, float], Trial]
+Measure = Callable[[Setting, float], Trial]
 """Measures a setting in at most that many seconds, plus its start."""
 
 
@@ -53,7 +54,7 @@ class Search:
     """Seconds that are left."""
     bounds: Bounds
     step: float
-    trials: dict[TrialSetting, Trial] = field(default_factory=dict)
+    trials: dict[Setting, Trial] = field(default_factory=dict)
     facts: TrialFacts = field(default_factory=TrialFacts)
     finished: bool = True
     """Was there time for everything that should have been tried?"""
@@ -77,7 +78,7 @@ class Search:
         """The choice among what has been tried."""
         return chosen(self.trials.values(), self.step, self.facts.computes)
 
-    def _try(self, setting: TrialSetting, again: bool = False) -> Trial | None:
+    def _try(self, setting: Setting, again: bool = False) -> Trial | None:
         """Measure it, unless it has been measured, does not fit, or the time is over."""
         known = self.trials.get(setting)
         if known is not None and not again:
@@ -92,7 +93,7 @@ class Search:
         self.trials[setting] = trial if known is None else known.plus(trial)
         return self.trials[setting]
 
-    def _start_of(self, setting: TrialSetting) -> float:
+    def _start_of(self, setting: Setting) -> float:
         """Seconds to the first batch, estimated from others of the same kind."""
         same = [trial for each, trial in self.trials.items() if each.kind == setting.kind and each.workers]
         return max((trial.first_batch for trial in same), default=0.0) if setting.workers else self.facts.work
@@ -100,29 +101,29 @@ class Search:
     def _begin(self) -> bool:
         one = None
         for kind in self.bounds.kinds:
-            one = self._try(TrialSetting(1, kind))
+            one = self._try(Setting(1, kind=kind))
             if one is not None and not one.failed:
                 break
         if one is None or one.failed:
             return False
         self.facts = facts_of(one, None)
-        none = self._try(TrialSetting(0, one.setting.kind))
+        none = self._try(Setting(0, kind=one.setting.kind))
         self.facts = facts_of(one, none)
         return True
 
     def _kinds(self) -> list[str]:
         """The kinds that work, the cheaper first."""
-        working = [kind for kind in self.bounds.kinds if not self._failed(TrialSetting(1, kind))]
-        return sorted(working, key=lambda kind: cost(TrialSetting(1, kind), self.facts.computes))
+        working = [kind for kind in self.bounds.kinds if not self._failed(Setting(1, kind=kind))]
+        return sorted(working, key=lambda kind: cost(Setting(1, kind=kind), self.facts.computes))
 
-    def _failed(self, setting: TrialSetting) -> bool:
+    def _failed(self, setting: Setting) -> bool:
         return setting in self.trials and bool(self.trials[setting].failed)
 
     def _is_enough(self, trial: Trial) -> bool:
         return trial.batches_per_second >= enough(self.trials.values(), self.step)
 
     def _settled(self) -> bool:
-        return self.best is not None and keeps_up(self.best)
+        return self.best is not None and self.best.keeps_up
 
     # More workers
 
@@ -136,8 +137,8 @@ class Search:
             workers = self._first_guess(most)
         before, flat = 0.0, 0
         while workers >= 1:
-            trial = self._try(TrialSetting(workers, kind))
-            if trial is None or trial.failed or workers >= most or keeps_up(trial):
+            trial = self._try(Setting(workers, kind=kind))
+            if trial is None or trial.failed or workers >= most or trial.keeps_up:
                 return
             rate = trial.batches_per_second
             flat = flat + 1 if rate < GAIN * before else 0
@@ -156,11 +157,11 @@ class Search:
         best = self.best
         assert best is not None
         workers = best.setting.workers * best.setting.threads
-        while workers and not self._is_cheaper(TrialSetting(workers, kind)):
+        while workers and not self._is_cheaper(Setting(workers, kind=kind)):
             workers -= 1
         return workers
 
-    def _is_cheaper(self, setting: TrialSetting) -> bool:
+    def _is_cheaper(self, setting: Setting) -> bool:
         """Is it cheaper than the choice so far?"""
         computes = self.facts.computes
         return self.best is not None and cost(setting, computes) < cost(self.best.setting, computes)
@@ -169,7 +170,7 @@ class Search:
         """Search between what is too slow and what is not."""
         while True:
             plain = {
-                each.workers: trial for each, trial in self.trials.items() if each == TrialSetting(each.workers, kind)
+                each.workers: trial for each, trial in self.trials.items() if each == Setting(each.workers, kind=kind)
             }
             fast = [count for count, trial in plain.items() if count and self._is_enough(trial)]
             if not fast:
@@ -178,7 +179,7 @@ class Search:
             low = max(slow, default=0)
             if min(fast) - low < 2:
                 return
-            middle = TrialSetting((low + min(fast)) // 2, kind)
+            middle = Setting((low + min(fast)) // 2, kind=kind)
             if not self._is_cheaper(middle) or self._try(middle) is None:
                 return
 
@@ -191,11 +192,11 @@ class Search:
         threads = 2
         while threads <= self.bounds.cpus:
             workers = max(1, int(self.bounds.cpus // threads))
-            while workers and self._more_threads_do(TrialSetting(workers, "process", threads=threads)):
+            while workers and self._more_threads_do(Setting(workers, kind="process", threads=threads)):
                 workers //= 2
             threads *= 2
 
-    def _more_threads_do(self, setting: TrialSetting) -> bool:
+    def _more_threads_do(self, setting: Setting) -> bool:
         """Is it fast enough, so that fewer workers may be? A setting that would not be chosen anyway is skipped."""
         if self._settled() and not self._is_cheaper(setting):
             return True
@@ -208,13 +209,13 @@ class Search:
         if best is None or not best.setting.workers:
             return
         setting = best.setting
-        if keeps_up(best):
-            setting = TrialSetting(setting.workers - 1, setting.kind, setting.prefetch, setting.threads)
+        if best.keeps_up:
+            setting = setting._replace(workers=setting.workers - 1)
         known = self.trials.get(setting)
-        while known is not None and setting.workers and known.utilisation < BUSY and setting.prefetch < 8:
+        while known is not None and setting.workers and known.utilisation < BUSY and setting.prefetch < MOST_AHEAD:
             if known.batches_per_second < NEAR**2 * enough(self.trials.values(), self.step):
                 return
-            setting = TrialSetting(setting.workers, setting.kind, 2 * setting.prefetch, setting.threads)
+            setting = setting._replace(prefetch=2 * setting.prefetch)
             further = self._try(setting)
             if further is None or further.batches_per_second < GAIN * known.batches_per_second:
                 return
@@ -232,7 +233,7 @@ class Search:
             for kind in self._kinds():  # what seemed too slow may be enough now, and then smaller settings may be
                 self._halve(kind)
 
-    def _finalists(self) -> list[TrialSetting]:
+    def _finalists(self) -> list[Setting]:
         best = self.best
         if best is None:
             return []

@@ -1,58 +1,63 @@
-"""A setting of a loader, and what was measured with it. Plain data.
+"""What was measured with a setting. Plain data, and the system's accounting that it is made from.
 
-Takes: numbers. Gives: `TrialSetting`; `TrialWindow`, some batches; `Trial`, all that is known about a setting.
+Takes: numbers; process numbers. Gives: `Usage`, what processes have used; `Spending`, where the time went; `Trial`, all
+that is known about a setting.
 Promises: frozen; two trials of one setting can be combined; a trial's speed is the median of its windows, so that one
-disturbance changes little.
+disturbance changes little. A process that has ended, or accounting that cannot be read, counts as nothing.
 Not its job: measuring (running), which settings exist (candidates), what follows (search, verdict).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-USUAL_PREFETCH = 2
-"""The default in torch and here."""
+from feedline.machine.cgroups import numbers_of, text_of
+from feedline.machine.cpus import cpu_time
+from feedline.observe.window import LITTLE_WAITING, Setting, Window, spread_of
 
 
-@dataclass(frozen=True)
-class TrialSetting:
-    """The number and kind of workers; batches ahead for each; threads of each for linear algebra.
+class Usage(NamedTuple):
+    """What processes have used, with all their threads."""
 
-    >>> print(TrialSetting(4), TrialSetting(1, "thread", prefetch=4), TrialSetting(0), sep="; ")
-    4 processes; 1 thread, prefetch_factor=4; no workers
+    cpu: float = 0.0
+    queued: float = 0.0
+    """Seconds in which a thread was ready to run, but had to wait for a CPU."""
+    read: int = 0
+    """Bytes from storage."""
+
+    def minus(self, before: Usage) -> Usage:
+        """Usage since `before`; never negative: when a thread ends, its part of the sum disappears."""
+        cpu, queued = max(0.0, self.cpu - before.cpu), max(0.0, self.queued - before.queued)
+        return Usage(cpu, queued, max(0, self.read - before.read))
+
+
+def usage_of(pids: Iterable[int], proc: str = "/proc") -> Usage:
+    """The usage of these processes up to now.
+
+    >>> usage_of([os.getpid()]).cpu > 0
+    True
     """
-
-    workers: int
-    kind: str = "process"
-    prefetch: int = USUAL_PREFETCH
-    threads: int = 1
-
-    def __str__(self) -> str:
-        if not self.workers:
-            return "no workers"
-        word = {"process": "process", "thread": "thread"}[self.kind]
-        plural = {"process": "processes", "thread": "threads"}[self.kind]
-        parts = [f"{self.workers} {word if self.workers == 1 else plural}"]
-        if self.prefetch != USUAL_PREFETCH:
-            parts.append(f"prefetch_factor={self.prefetch}")
-        if self.threads != 1:
-            parts.append(f"{self.threads} threads each")
-        return ", ".join(parts)
+    total = Usage()
+    for pid in pids:
+        cpu, queued = _times(f"{proc}/{pid}")
+        read = numbers_of(f"{proc}/{pid}/io", "read_bytes: ").get("read_bytes", 0)
+        total = Usage(total.cpu + cpu, total.queued + queued, total.read + read)
+    return total
 
 
-@dataclass(frozen=True)
-class TrialWindow:
-    """Some consecutive batches."""
-
-    batches: int
-    waited: float
-    """Seconds that the consumer waited for them, in total."""
-
-    def rate(self, step: float) -> float:
-        """Batches per second with a step of exactly `step` seconds and that waiting."""
-        return 1 / max(step + self.waited / max(1, self.batches), 1e-9)
+def _times(process: str) -> tuple[float, float]:
+    ran = queued = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"{process}/task"):
+            words = text_of(f"{process}/task/{thread}/schedstat").split()
+            if len(words) >= 2:
+                ran, queued = ran + int(words[0]), queued + int(words[1])
+    return (ran / 1e9, queued / 1e9) if ran else (cpu_time(process), 0.0)
 
 
 @dataclass(frozen=True)
@@ -101,23 +106,29 @@ class Spending:
         free = self.work - self.queued_for_cpu
         return self.cpu_of_work / free if free > 0 else 1.0
 
+    @property
+    def queued_share(self) -> float:
+        """The share of the workers' time in which they were ready to compute, but other programs had the CPUs."""
+        return self.queued_for_cpu / self.work if self.work else 0.0
+
 
 @dataclass(frozen=True)
 class Trial:
     """What was measured with a setting.
 
-    >>> trial = Trial(TrialSetting(2), 0.02, (TrialWindow(50, 0.0), TrialWindow(50, 0.1), TrialWindow(40, 4.0)))
+    >>> windows = Window(50, 1.0, 0.0), Window(50, 1.1, 0.1), Window(40, 4.8, 4.0)
+    >>> trial = Trial(Setting(2), 0.02, windows)
     >>> round(trial.batches_per_second, 1), round(trial.waiting_share, 2)
     (45.5, 0.09)
     """
 
-    setting: TrialSetting
+    setting: Setting
     step: float
     """Seconds; 0: the consumer only asks for the next batch."""
-    windows: tuple[TrialWindow, ...] = ()
+    windows: tuple[Window, ...] = ()
     spending: Spending = Spending()
     memory: int = 0
-    """Bytes: the workers' own memory, and the batches made ahead."""
+    """Bytes: the workers' own memory, and the prefetched batches."""
     first_batch: float = 0.0
     """Seconds from the loader's start to its first batch."""
     batch_bytes: int = 0
@@ -127,12 +138,17 @@ class Trial:
     @property
     def batches_per_second(self) -> float:
         """The median of the windows; 0 if there are none."""
-        return median(window.rate(self.step) for window in self.windows) if self.windows else 0.0
+        return median(window.batches_per_second for window in self.windows) if self.windows else 0.0
 
     @property
     def waiting_share(self) -> float:
         """The share of its time that the consumer waits."""
         return max(0.0, 1 - self.step * self.batches_per_second) if self.windows else 1.0
+
+    @property
+    def keeps_up(self) -> bool:
+        """Does it keep the step busy? Without a step the answer is no."""
+        return self.step > 0 and self.batches_per_second >= (1 - LITTLE_WAITING) / self.step
 
     @property
     def waited(self) -> float:
@@ -141,12 +157,8 @@ class Trial:
 
     @property
     def spread(self) -> float:
-        """How far the windows' rates differ, as a share of the median: half the interquartile range."""
-        rates = sorted(window.rate(self.step) for window in self.windows)
-        if len(rates) < 2:
-            return 1.0
-        low, high = rates[len(rates) // 4], rates[-1 - len(rates) // 4]
-        return (high - low) / 2 / self.batches_per_second
+        """How far the windows differ, as a share of the median."""
+        return spread_of([window.batches_per_second for window in self.windows])
 
     @property
     def utilisation(self) -> float:
@@ -173,7 +185,6 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         """As strings and numbers."""
-        spent = self.spending
         return {
             "num_workers": self.setting.workers,
             "workers": self.setting.kind,
@@ -182,11 +193,11 @@ class Trial:
             "batches_per_second": self.batches_per_second,
             "waiting_share": self.waiting_share,
             "spread": self.spread,
-            "windows": [window.rate(self.step) for window in self.windows],
+            "windows": [window.batches_per_second for window in self.windows],
             "memory_bytes": self.memory,
             "first_batch_seconds": self.first_batch,
             "utilisation": self.utilisation,
             "cpus_used": self.cpus_used,
-            "spent": {each.name: getattr(spent, each.name) for each in fields(spent)},
+            "spent": asdict(self.spending),
             "failed": self.failed,
         }

@@ -2,17 +2,17 @@
 
 Takes: a parser, then the parsed arguments. Gives: an `Answer`, and the requested files.
 Promises: a file that cannot be drawn or written is reported before anything is measured.
-Not its job: measuring (tuner), words (screen), pictures (picture, page).
+Not its job: measuring (tuner), words, pages and pictures (page).
 """
 
 from __future__ import annotations
 
 import argparse
 
-from feedline.diagnose.answer import Answer, write_or_say
-from feedline.diagnose.aside import aside
 from feedline.diagnose.deadline import patience
 from feedline.diagnose.plotting import check_plot
+from feedline.diagnose.quiet import aside
+from feedline.diagnose.rendering import Answer, write_or_say
 from feedline.diagnose.target import TARGET, as_if_run, loaded_within
 from feedline.diagnose.tune.tuner import SECONDS, tune
 from feedline.errors.checks import check_file

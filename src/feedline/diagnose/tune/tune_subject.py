@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from feedline.diagnose.tune.trial import USUAL_PREFETCH, TrialSetting
 from feedline.errors import OptionError
 from feedline.loader import DataLoader
+from feedline.observe.window import USUAL_PREFETCH, Setting
 from feedline.options.option import rows
 from feedline.workers.one_thread import threads_per_worker
 
@@ -46,7 +46,7 @@ class TuneSubject:
         """Its name for messages."""
         return type(self.dataset).__qualname__
 
-    def loader(self, setting: TrialSetting, seed: int, timeout: float) -> Any:
+    def loader(self, setting: Setting, seed: int, timeout: float) -> Any:
         """A loader with that setting, whose workers stay from epoch to epoch; another seed reads in another order."""
         options: dict[str, Any] = {**self.options, "num_workers": setting.workers, "stall_warning": 0}
         if setting.workers:
@@ -62,10 +62,10 @@ class TuneSubject:
         front: Any = importlib.import_module("feedline.torch")
         return front.DataLoader(self.dataset, generator=generator, **options)
 
-    def _init(self, setting: TrialSetting) -> Callable[[int], None] | None:
+    def _init(self, setting: Setting) -> Callable[[int], None] | None:
         return threads_per_worker(setting.threads, then=self.init) if setting.threads > 1 else self.init
 
-    def code(self, setting: TrialSetting) -> str:
+    def code(self, setting: Setting) -> str:
         """The lines to paste."""
         arguments = {**self.shown, "num_workers": str(setting.workers)}
         if setting.workers:

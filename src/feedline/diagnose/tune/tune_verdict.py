@@ -1,20 +1,22 @@
-"""What the trials mean, in words: the bottleneck, and why this setting.
+"""What the trials mean: the bottleneck, why this setting, and the whole outcome as plain data.
 
-Takes: trials, the choice among them, facts. Gives: `Bottleneck`, and a sentence.
-Promises: pure; each rule is a few lines and names its threshold.
-Not its job: the choice (choice), measuring (running).
+Takes: trials, the choice among them, facts. Gives: `Bottleneck`, a sentence, `TuneOutcome`.
+Promises: pure and frozen; each rule is a few lines and names its threshold; `to_json` gives only what JSON can write.
+Not its job: the choice (candidates), measuring (running), how it looks (page).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from feedline.diagnose.findings import as_plain
 from feedline.diagnose.tune.candidates import TrialFacts
-from feedline.diagnose.tune.choice import LITTLE, keeps_up
-from feedline.diagnose.tune.trial import Trial, TrialSetting
+from feedline.diagnose.tune.trial import Trial
 from feedline.observe.report.markup import number
 from feedline.observe.report.report_verdict import percent
+from feedline.observe.window import LITTLE_WAITING, Setting
 
 STEP, COLLATE, TRANSFER, PYTHON, CPU, DISK, HANDING_OVER = (
     *("step", "collate", "transfer", "python", "cpu", "disk", "handing over"),
@@ -45,11 +47,11 @@ class Bottleneck:
 def bottleneck(trials: Sequence[Trial], best: Trial, facts: TrialFacts, cpus: float) -> Bottleneck:
     """The bottleneck of the chosen setting, or of the fastest if nothing is fast enough.
 
-    >>> step = Trial(TrialSetting(1), step=0.1)
+    >>> step = Trial(Setting(1), step=0.1)
     >>> bottleneck([step], step, TrialFacts(), 2).name
     'handing over'
     """
-    if keeps_up(best):
+    if best.keeps_up:
         ready = f"Batches are ready when the step wants them: it waits {percent(best.waiting_share)} of the time."
         return Bottleneck(STEP, f"The step itself. {ready}", "nothing: a faster loader would change nothing.")
     spent, work = best.spending, best.spending.work
@@ -81,7 +83,7 @@ def bottleneck(trials: Sequence[Trial], best: Trial, facts: TrialFacts, cpus: fl
     return _of_reading({trial.setting: trial for trial in trials}, best, facts, cpus)
 
 
-def _of_reading(trials: dict[TrialSetting, Trial], best: Trial, facts: TrialFacts, cpus: float) -> Bottleneck:
+def _of_reading(trials: dict[Setting, Trial], best: Trial, facts: TrialFacts, cpus: float) -> Bottleneck:
     if not facts.computes:
         return _waiting(best, facts)
     gain = _gain_of_threads(trials)
@@ -112,33 +114,32 @@ def _waiting(best: Trial, facts: TrialFacts) -> Bottleneck:
     return Bottleneck(DISK, words, remedy)
 
 
-def _gain_of_threads(trials: dict[TrialSetting, Trial]) -> float | None:
+def _gain_of_threads(trials: dict[Setting, Trial]) -> float | None:
     """The speed of several threads relative to one, without the step: computed from the waiting."""
     none = next((trial for setting, trial in trials.items() if not setting.workers and trial.windows), None)
     several = [trial for each, trial in trials.items() if each.kind == "thread" and each.workers > 1 and trial.windows]
     if none is None or not several:
         return None
     # Not trials in which the step was slower, or other programs had the CPUs: neither says anything about the lock.
-    made = [trial for trial in several if trial.spending.batches and not keeps_up(trial) and starved(trial) < STARVED]
+    made = [
+        trial
+        for trial in several
+        if trial.spending.batches and not trial.keeps_up and trial.spending.queued_share < STARVED
+    ]
     rates = [trial.batches_per_second for trial in made]
     alone = none.spending.work_per_batch
     return max(rates) * alone if rates and alone else None
 
 
-def starved(trial: Trial) -> float:
-    """The share of the workers' time in which they were ready to compute, but other programs had the CPUs."""
-    return trial.spending.queued_for_cpu / trial.spending.work if trial.spending.work else 0.0
-
-
 def why(best: Trial, trials: Iterable[Trial], step: float) -> str:
     """Why this setting."""
     rate, fastest = best.batches_per_second, max(trial.batches_per_second for trial in trials)
-    if keeps_up(best):
+    if best.keeps_up:
         return (
             f"The smallest setting that keeps a step of {number(1e3 * step)} ms busy: it waits "
-            f"{percent(best.waiting_share)} of its time (up to {percent(LITTLE)} counts as busy)."
+            f"{percent(best.waiting_share)} of its time (up to {percent(LITTLE_WAITING)} counts as busy)."
         )
-    near = "The fastest" if rate >= fastest else f"The smallest within {percent(LITTLE)} of the fastest"
+    near = "The fastest" if rate >= fastest else f"The smallest within {percent(LITTLE_WAITING)} of the fastest"
     if not step:
         return f"{near}: {number(rate)} batches a second."
     return (
@@ -146,3 +147,38 @@ def why(best: Trial, trials: Iterable[Trial], step: float) -> str:
         f"could take {number(1 / step)}, so it falls short by {percent(1 - rate * step)} and the step waits that share "
         "of its time."
     )
+
+
+@dataclass(frozen=True)
+class TuneOutcome:
+    """What was tried, and what follows from it."""
+
+    name: str
+    """The dataset's class."""
+    step: float
+    """Seconds of the consumer's step; 0: as many batches as possible were requested."""
+    trials: tuple[Trial, ...]
+    """Every setting that was tried, from small to large."""
+    best: Trial
+    """The recommended trial."""
+    keeps_up: bool
+    """Does it keep the step busy?"""
+    why: str
+    bottleneck: Bottleneck
+    code: str
+    """Lines to paste."""
+    seconds: float
+    """How long it took."""
+    finished: bool
+    """Was there time for everything that should have been tried?"""
+    cpus: float
+    """The CPUs that could be used."""
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As strings, numbers, lists and dicts."""
+        found = {**vars(self), "step_seconds": self.step, "bottleneck": vars(self.bottleneck)}
+        found |= {"best": self.best.to_json(), "trials": [trial.to_json() for trial in self.trials]}
+        del found["step"]
+        plain: dict[str, Any] = as_plain(found)
+        return plain

@@ -11,22 +11,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from feedline.arena.limits import room
+from feedline.diagnose.consumer import clock
 from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.target import constructed
 from feedline.diagnose.tune.candidates import Bounds, cost
-from feedline.diagnose.tune.choice import keeps_up
-from feedline.diagnose.tune.running import Runner, clock
+from feedline.diagnose.tune.running import Runner
 from feedline.diagnose.tune.search import Search
-from feedline.diagnose.tune.trial import Trial, TrialSetting
+from feedline.diagnose.tune.trial import Trial
+from feedline.diagnose.tune.tune_page import TuneResult
 from feedline.diagnose.tune.tune_subject import TuneSubject, subject_of
-from feedline.diagnose.tune.tune_verdict import FULL, STARVED, bottleneck, starved, why
-from feedline.diagnose.tune.tuning import TuneResult
+from feedline.diagnose.tune.tune_verdict import FULL, STARVED, bottleneck, why
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
 from feedline.errors.checks import check_choice, check_flag, check_number, check_seconds, check_whole
 from feedline.machine.cpus import look
 from feedline.observe.report.markup import number
 from feedline.observe.report.report_verdict import percent
 from feedline.observe.terminal import show_line
+from feedline.observe.window import Setting
 from feedline.options import KINDS
 
 SECONDS = 60.0
@@ -55,7 +56,7 @@ def tune(
         seconds: how long it may take. Slow samples need more.
         batch_size: for a dataset; 32 if left out. A loader has its own.
         shuffle: for a dataset; True if left out, as in training. A loader has its own order.
-            max_workers: no more than this. By default what the CPUs, the memory and the dataset's waiting suggest.
+        max_workers: no more than this. By default what the CPUs, the memory and the dataset's waiting suggest.
         kinds: "process", "thread", or both.
         busy_step: let the step compute on a CPU. By default it waits, as for a GPU.
 
@@ -80,7 +81,7 @@ def tune(
     bounds = Bounds(look().usable, None if free is None else free.free, _kinds(kinds), max_workers)
     runner = Runner(subject, step, busy_step, began + seconds)
 
-    def measure(setting: TrialSetting, length: float) -> Trial:
+    def measure(setting: Setting, length: float) -> Trial:
         show_line(f"{clock() - began:.0f} of {seconds:.0f} s: {setting}")
         return runner.measure(setting, length)
 
@@ -136,7 +137,7 @@ def _tuning(search: Search, subject: TuneSubject, seconds: float) -> TuneResult:
         step=search.step,
         trials=tuple(trials),
         best=best,
-        keeps_up=keeps_up(best),
+        keeps_up=best.keeps_up,
         why=why(best, trials, search.step),
         bottleneck=bottleneck(trials, best, facts, search.bounds.cpus),
         code=subject.code(best.setting),
@@ -147,26 +148,18 @@ def _tuning(search: Search, subject: TuneSubject, seconds: float) -> TuneResult:
     )
 
 
-def _queued(share: float) -> str:
-    """How long, in words: all threads of a worker may wait at once, and their times are summed.
-
-    >>> _queued(0.4), _queued(2.12)
-    ('40 % of the time', '2.1 s for each second of work, all threads added up')
-    """
-    if share > 1:
-        return f"{share:.1f} s for each second of work, all threads added up"
-    return f"{percent(share)} of the time"
-
-
 def _notes(search: Search, best: Trial) -> list[str]:
-    notes = []
+    notes, queued, cpus = [], best.spending.queued_share, search.bounds.cpus
     if search.skipped:
         one = "fewer workers than" if search.skipped > 1 else "one worker fewer than"
         notes.append(f"What one worker needs for a batch shows that {one} were tried cannot be enough.")
-    if starved(best) > STARVED and best.cpus_used < FULL * search.bounds.cpus:
+    if queued > STARVED and best.cpus_used < FULL * cpus:
+        # All threads of a worker may wait for a CPU at once, and their times are summed.
+        summed = f"{queued:.1f} s for each second of work, all threads added up"
+        waited = summed if queued > 1 else f"{percent(queued)} of the time"
         notes.append(
-            f"Other programs use this machine: loading had {best.cpus_used:.1f} of {number(search.bounds.cpus)} CPUs, "
-            f"and its workers stood in the queue for one {_queued(starved(best))}. Tune again when it is quiet."
+            f"Other programs use this machine: loading had {best.cpus_used:.1f} of {number(cpus)} CPUs, and its "
+            f"workers waited for one {waited}. Tune again when it is quiet."
         )
     elif len(best.windows) < 2:
         notes.append(f"There was time to measure {best.setting} only once: how far to trust that is not known.")
