@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.arena.segment import reserve_of
-from feedline.diagnose.doctor import batches, carrying, consult, randomness, speed
+from feedline.diagnose.doctor import carrying, consult, failures, randomness, speed
 from feedline.diagnose.doctor import label_checks as labels
-from feedline.diagnose.doctor import memory_growth as memory
 from feedline.diagnose.doctor import sample_values as values
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import (
@@ -262,16 +261,16 @@ def test_a_line_is_named_only_if_it_was_met_often() -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=40))
 def test_memory_that_goes_up_and_down_does_not_grow(noise: list[int]) -> None:
-    assert ids(memory.check_growth(Evidence(rounds=tuple((100 + each) * MB for each in noise), round_size=16))) == []
+    assert ids(carrying.check_growth(Evidence(rounds=tuple((100 + each) * MB for each in noise), round_size=16))) == []
 
 
 def test_a_cache_that_fills_does_not_grow() -> None:
     rounds = tuple((100 + min(place, 10) * 20) * MB for place in range(40))
-    assert ids(memory.check_growth(Evidence(rounds=rounds, round_size=16))) == []
+    assert ids(carrying.check_growth(Evidence(rounds=rounds, round_size=16))) == []
     growing = (40 * MB, *((100 + place * 2) * MB for place in range(1, 40)))  # after warming up
     large = tuple((3000 + place * 16) * MB for place in range(10))  # forked by a process that has much
-    assert ids(memory.check_growth(Evidence(rounds=large, round_size=16))) == ["memory-growth"]
-    (finding,) = memory.check_growth(Evidence(rounds=growing, round_size=16))
+    assert ids(carrying.check_growth(Evidence(rounds=large, round_size=16))) == ["memory-growth"]
+    (finding,) = carrying.check_growth(Evidence(rounds=growing, round_size=16))
     assert finding.evidence["bytes_per_sample"] == 2 * MB // 16
 
 
@@ -279,7 +278,7 @@ def test_a_batch_against_what_is_free() -> None:
     seen = with_labels([0, 1] * 20, loader=True, batch_size=1000, num_workers=2)
     wanted = int(6 * 1000 * 200 * 1.25)
     for free, severity in ((100 * wanted, None), (wanted * 3 // 2, "warning"), (wanted // 2, "problem")):
-        found = list(memory.check_batch(replace(seen, free=free + reserve_of(0), limit_of_memory=0)))
+        found = list(carrying.check_batch(replace(seen, free=free + reserve_of(0), limit_of_memory=0)))
         assert [each.severity for each in found] == ([severity] if severity else [])
 
 
@@ -288,13 +287,13 @@ def test_a_batch_against_what_is_free() -> None:
 
 @pytest.mark.parametrize(("padding", "said"), [(None, []), (0.39, []), (0.41, ["padding"])])
 def test_padding_is_told_above_two_fifths(padding: float | None, said: list[str]) -> None:
-    assert ids(batches.check_padding(Evidence(run=Run(10, 160, padding=padding)))) == said
+    assert ids(failures.check_padding(Evidence(run=Run(10, 160, padding=padding)))) == said
 
 
 def test_the_default_collation_of_a_mere_dataset_may_fail() -> None:
     seen = Evidence(run=Run(error="CollateError: sample 3 has shape (2,)"))
-    assert ids(batches.check_collation(seen)) == []
-    assert ids(batches.check_collation(replace(seen, setting=LoaderSetting(loader=True)))) == ["collate-fails"]
+    assert ids(failures.check_collation(seen)) == []
+    assert ids(failures.check_collation(replace(seen, setting=LoaderSetting(loader=True)))) == ["collate-fails"]
 
 
 def test_a_mere_dataset_of_what_nobody_can_stack_is_no_problem() -> None:

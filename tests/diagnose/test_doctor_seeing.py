@@ -16,8 +16,7 @@ from warm_host import host
 
 from feedline.diagnose.doctor.fields import digest, leaves, look_at
 from feedline.diagnose.doctor.lines import users_line
-from feedline.diagnose.doctor.spreading import spread
-from feedline.diagnose.doctor.text_columns import column_of
+from feedline.diagnose.doctor.patient import column_of, spread
 
 Pair = namedtuple("Pair", "image label")
 

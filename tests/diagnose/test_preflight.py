@@ -17,9 +17,9 @@ import feedline
 from feedline import DataLoader, IterableDataset
 from feedline.diagnose import preflight as preflight_module
 from feedline.diagnose.findings import Finding
-from feedline.diagnose.preflight_checks import processors, software
-from feedline.diagnose.preflight_checks.open_files import PER_LOADER, PER_WORKER
-from feedline.diagnose.preflight_checks.surroundings import GVISOR, _signs
+from feedline.diagnose.preflight_checks import cpu_and_memory, software
+from feedline.diagnose.preflight_checks.software import GVISOR, _signs
+from feedline.diagnose.preflight_checks.system_limits import PER_LOADER, PER_WORKER
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.errors import OptionError, OptionTypeError
 from feedline.machine.cpus import Cpus
@@ -209,7 +209,7 @@ def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> Non
         yield Finding("moon", "ok", "It is there")
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(preflight_module, "CHECKS", (check_the_moon, processors.check_cpus))
+    monkeypatch.setattr(preflight_module, "CHECKS", (check_the_moon, cpu_and_memory.check_cpus))
     found = feedline.preflight(trial=False)
     assert [finding.id for finding in found] == ["moon", "the-moon-unknown", "cpu-limit"]
     assert "Input/output error" in found[1].title

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from made_cgroups import Tree
 
 from feedline.arena.limits import CONTAINER_V2, MACHINE, Room
-from feedline.diagnose.preflight_checks import memory_limits as memory
-from feedline.diagnose.preflight_checks import process_limits as processes
-from feedline.diagnose.preflight_checks import processors
+from feedline.diagnose.preflight_checks import cpu_and_memory, system_limits
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.machine import cpus
 from feedline.machine.cpus import Cpus
@@ -99,15 +97,15 @@ def test_workers_follow_from_what_can_be_used(quota: float, allowed: int) -> Non
 )
 def test_what_is_said_of_cpus(found: Cpus, planned: int | None, severity: str, words: str) -> None:
     plan = WorkerPlan(found, found.workers if planned is None else planned, planned is not None)
-    (finding,) = processors.check_cpus(plan)
+    (finding,) = cpu_and_memory.check_cpus(plan)
     assert finding.severity == severity
     assert words in " ".join((finding.title, finding.explanation, finding.code))
 
 
 def test_a_machine_that_has_no_more_cpus_is_not_asked_for_more() -> None:
-    (finding,) = processors.check_cpus(WorkerPlan(Cpus(2, 2), 6))
+    (finding,) = cpu_and_memory.check_cpus(WorkerPlan(Cpus(2, 2), 6))
     assert "docker" not in finding.code
-    (finding,) = processors.check_cpus(WorkerPlan(Cpus(4, 2), 6))
+    (finding,) = cpu_and_memory.check_cpus(WorkerPlan(Cpus(4, 2), 6))
     assert "--cpus=4" in finding.code
 
 
@@ -135,7 +133,7 @@ def test_what_is_said_of_threads(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    (finding,) = processors.check_threads(WorkerPlan(found, workers))
+    (finding,) = cpu_and_memory.check_threads(WorkerPlan(found, workers))
     assert finding.severity == severity
 
 
@@ -157,7 +155,7 @@ def test_what_is_said_of_threads(
 )
 @pytest.mark.parametrize("which", [MACHINE, CONTAINER_V2])
 def test_what_is_said_of_memory(free: int, wanted: int | None, severity: str, which: str) -> None:
-    judged = memory._judged(Room(free, 4 << 30, which), 100, wanted, "title", {})
+    judged = cpu_and_memory._judged(Room(free, 4 << 30, which), 100, wanted, "title", {})
     assert judged[0] == severity
     assert ("docker run --memory=5g" in judged[-1]) == (severity != "ok" and which != MACHINE)
 
@@ -169,9 +167,9 @@ def test_the_tightest_pids_limit_counts(tree: Tree) -> None:
     tree.own("0::/a/b")
     mount = tree.mount("cg", "cgroup2", "rw")
     write(mount / "a" / "b", pids__max="max", pids__current=3)
-    assert processes._left_in_cgroup(str(tree.proc)) is None
+    assert system_limits._left_in_cgroup(str(tree.proc)) is None
     write(mount / "a", pids__max=64, pids__current=60)
     write(mount, pids__max=1000, pids__current=10)
-    assert processes._left_in_cgroup(str(tree.proc)) == 4
+    assert system_limits._left_in_cgroup(str(tree.proc)) == 4
     write(mount / "a", pids__max=64, pids__current=70)
-    assert processes._left_in_cgroup(str(tree.proc)) == 0
+    assert system_limits._left_in_cgroup(str(tree.proc)) == 0

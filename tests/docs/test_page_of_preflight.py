@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from feedline import cli
-from feedline.diagnose.preflight_checks import open_files as files
 from feedline.diagnose.preflight_checks import remedies
+from feedline.diagnose.preflight_checks import system_limits as files
 
 HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "preflight.md").read_text()

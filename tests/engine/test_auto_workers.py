@@ -383,7 +383,7 @@ def test_who_wants_something_of_workers_has_one_from_the_start(more: dict[str, A
         job = job_of(np.arange(8), worker_init_fn=more.get("worker_init_fn"))
         assert needs_no_workers(loader.options, job) is none
         pacing = scaling_for(loader.options)
-        assert pacing.setting == (1, 2)
+        assert pacing.setting == Setting(1, 2)
         assert pacing.most == most_workers(feedline.machine.cpus.look().workers)
 
 

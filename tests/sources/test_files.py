@@ -19,7 +19,7 @@ from warm_host import host
 
 import feedline
 from feedline import DataLoader, MissingPackage, OptionError, OptionTypeError, SourceError, StratifiedBatchSampler
-from feedline.diagnose.doctor.text_columns import column_of
+from feedline.diagnose.doctor.patient import column_of
 from feedline.sources import FilesDataset, FolderDataset
 from feedline.sources.names import Names
 

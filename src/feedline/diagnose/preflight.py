@@ -11,16 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from feedline.diagnose.findings import WARNING, Finding
-from feedline.diagnose.preflight_checks import (
-    kernel,
-    memory_limits,
-    open_files,
-    process_limits,
-    processors,
-    software,
-    start_trial,
-    surroundings,
-)
+from feedline.diagnose.preflight_checks import cpu_and_memory, kernel, software, system_limits
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.diagnose.rendering import Findings
 from feedline.errors.checks import check_flag, check_whole
@@ -29,19 +20,19 @@ from feedline.machine import cpus
 Check = Callable[[WorkerPlan], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    processors.check_cpus,
-    processors.check_threads,
-    memory_limits.check_memory,
-    memory_limits.check_address_space,
-    memory_limits.check_shared_memory,
-    open_files.check_open_files,
-    open_files.check_temporary_files,
-    process_limits.check_process_limit,
-    process_limits.check_start_methods,
-    process_limits.check_fork_hazards,
+    cpu_and_memory.check_cpus,
+    cpu_and_memory.check_threads,
+    cpu_and_memory.check_memory,
+    cpu_and_memory.check_address_space,
+    cpu_and_memory.check_shared_memory,
+    system_limits.check_open_files,
+    system_limits.check_temporary_files,
+    system_limits.check_process_limit,
+    system_limits.check_start_methods,
+    system_limits.check_fork_hazards,
     kernel.check_kernel,
-    surroundings.check_runtime,
-    surroundings.check_clock,
+    software.check_runtime,
+    software.check_clock,
     software.check_python,
     software.check_packages,
     software.check_torch,
@@ -64,8 +55,8 @@ def preflight(
         num_workers: as planned; None: one for each CPU that can be used.
         prefetch_factor: as planned; None: 2, as in DataLoader.
         batch_bytes: the size of a batch; with it, memory is checked for all batches that exist at once.
-            trial: also load two batches with a worker process, in a separate process (0.3 s).
-            cuda: also ask torch for its GPUs, in a separate process (as long as `import torch` takes).
+        trial: also load two batches with a worker process, in a separate process (0.3 s).
+        cuda: also ask torch for its GPUs, in a separate process (as long as `import torch` takes).
 
     >>> findings = preflight(num_workers=1, batch_bytes=1 << 20, trial=False)
     >>> findings[0].id
@@ -74,7 +65,9 @@ def preflight(
     True
     """
     plan = _plan(num_workers, prefetch_factor, batch_bytes)
-    checks = [*CHECKS, *_slow(check_flag("trial", trial), check_flag("cuda", cuda))]
+    checks = list(CHECKS)
+    checks += [kernel.check_by_trial] if check_flag("trial", trial) else []
+    checks += [software.check_cuda] if check_flag("cuda", cuda) else []
     return Findings([finding for check in checks for finding in _guarded(check, plan)], "feedline preflight")
 
 
@@ -87,11 +80,6 @@ def _plan(num_workers: int | None, prefetch_factor: int | None, batch_bytes: int
         2 if prefetch_factor is None else check_whole("prefetch_factor", prefetch_factor, least=1),
         None if batch_bytes is None else check_whole("batch_bytes", batch_bytes, least=1),
     )
-
-
-def _slow(with_trial: bool, with_cuda: bool) -> list[Check]:
-    asked = {start_trial.check_by_trial: with_trial, software.check_cuda: with_cuda}
-    return [check for check, wanted in asked.items() if wanted]
 
 
 def _guarded(check: Check, plan: WorkerPlan) -> Iterator[Finding]:

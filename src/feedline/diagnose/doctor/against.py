@@ -16,9 +16,8 @@ import numpy as np
 
 from feedline.datasets import IntArray
 from feedline.diagnose.doctor.evidence import Overlap
-from feedline.diagnose.doctor.patient import Patient
+from feedline.diagnose.doctor.patient import SEED, Patient, spread
 from feedline.diagnose.doctor.probe import Contents, content_of, same
-from feedline.diagnose.doctor.spreading import SEED, spread
 from feedline.errors import FeedlineError, StalledSample, TooManyErrors, WorkerDied
 from feedline.errors.foreign import ask
 

@@ -11,10 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from feedline.diagnose.deadline import TooLong, patience, within
-from feedline.diagnose.doctor import batches, carrying, failures, overlap, randomness, speed
-from feedline.diagnose.doctor import label_checks as labels
-from feedline.diagnose.doctor import memory_growth as memory
-from feedline.diagnose.doctor import sample_values as values
+from feedline.diagnose.doctor import carrying, failures, label_checks, overlap, randomness, sample_values, speed
 from feedline.diagnose.doctor.evidence import Evidence
 from feedline.diagnose.doctor.examine import examine
 from feedline.diagnose.doctor.patient import Patient, patient_of
@@ -29,14 +26,13 @@ Check = Callable[[Evidence], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     *failures.CHECKS,
-    *labels.CHECKS,
-    *values.CHECKS,
+    *label_checks.CHECKS,
+    *sample_values.CHECKS,
     *overlap.CHECKS,
     *randomness.CHECKS,
     *carrying.CHECKS,
     *speed.CHECKS,
-    *memory.CHECKS,
-    *batches.CHECKS,
+    *failures.BATCH_CHECKS,
 )
 SECONDS = 10.0
 TIMES = 6.0

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from feedline.diagnose.target import Construction
 from feedline.machine.gil import Looks
+from feedline.messages.outcome import BadSample
 
 OUTLIER, LEAST_OUTLIER = 10.0, 0.1
 """A slow sample takes this many times the usual time, and at least this many seconds; nobody notices less."""
@@ -107,6 +108,15 @@ class DeadlySample(NamedTuple):
     stuck: bool = False
     where: CodeLine | None = None
     """The line where it was."""
+
+    @classmethod
+    def of(cls, bad: BadSample) -> DeadlySample:
+        """What feedline's supervision reports about a sample: it never ended, or it ended its worker.
+
+        >>> DeadlySample.of(BadSample(3, 0, "", "1 worker ended at it; the last was stuck for 2.0 s")).stuck
+        True
+        """
+        return cls(bad.index, bad.what, bad.error, "stuck for" in bad.error)
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,10 @@ from typing import Any
 from feedline.arena.limits import room
 from feedline.diagnose.doctor.against import compared
 from feedline.diagnose.doctor.evidence import Carried, DeadlySample, Evidence, Reading, Run
-from feedline.diagnose.doctor.patient import GUESSED_BATCH, Patient
+from feedline.diagnose.doctor.lines import line_in
+from feedline.diagnose.doctor.patient import GUESSED_BATCH, SEED, Patient, column_of, spread
 from feedline.diagnose.doctor.probe import Batched, Beside, Observed, Rounds, Watched, same
-from feedline.diagnose.doctor.spreading import SEED, spread
-from feedline.diagnose.doctor.text_columns import column_of
-from feedline.diagnose.doctor.witness import deadly_sample_of, place_in, quietly
+from feedline.diagnose.quiet import quietly
 from feedline.errors import ShippingError, StalledSample, TooManyErrors, WorkerDied
 from feedline.messages.outcome import BadSample
 from feedline.reading.stream_words import READ_WHOLE
@@ -96,20 +95,16 @@ class Examination:
     def run(self, *parts: str) -> Evidence:
         """Run all parts, or those named."""
         began = time.monotonic()
-        with quietly() as said:
+        with quietly(collect=True) as said:
             for name, words in PARTS.items():
                 if not parts or name in parts:
                     self._guarded(words, getattr(self, name))
         whole = [number for number in (2, self._workers) for text in said if READ_WHOLE.format(shards=number) in text]
-        deadly_samples = tuple(
-            each._replace(where=place_in([*said, each.error], each)) for each in self._found.deadly_samples
+        deadly = tuple(
+            each._replace(where=line_in([*said, each.error], each.index)) for each in self._found.deadly_samples
         )
-        return replace(
-            self._found,
-            read_whole=max(whole, default=0),
-            deadly_samples=deadly_samples,
-            seconds=time.monotonic() - began,
-        )
+        took = time.monotonic() - began
+        return replace(self._found, read_whole=max(whole, default=0), deadly_samples=deadly, seconds=took)
 
     def _guarded(self, name: str, part: Callable[[], None]) -> None:
         try:
@@ -237,12 +232,8 @@ class Examination:
     def _take_down(self, part: str, bad: list[BadSample]) -> None:
         """Record what hung or died; in a stream, also what failed. (In a map-style dataset that is a reading.)"""
         if part in OF_SAMPLES:
-            self._note(
-                deadly_samples=(
-                    *self._found.deadly_samples,
-                    *(deadly_sample_of(each) for each in bad if not each.trace),
-                )
-            )
+            deadly = (DeadlySample.of(each) for each in bad if not each.trace)
+            self._note(deadly_samples=(*self._found.deadly_samples, *deadly))
         if part == "samples" and self._patient.setting.stream:
             failed = [Reading(each.place, error=each.error, what=each.what) for each in bad if each.trace]
             self._note(readings=(*self._found.readings, *failed))

@@ -1,6 +1,7 @@
 """Which line of user code takes the time: a thread looks regularly where the reading thread is.
 
-Takes: nothing. Gives: `WatchedLines`, which counts the lines it saw. Runs in worker processes.
+Takes: nothing. Gives: `WatchedLines`, which counts the lines it saw and runs in worker processes; the line of user code
+in a stack, which may also be a text.
 Promises: user code is slowed down only by the looks (0.1 % at 2 ms); the line counted is in the innermost file that is
 neither a library's nor feedline's, because the user can change that file.
 Not its job: what counts as slow (speed).
@@ -9,10 +10,12 @@ Not its job: what counts as slow (speed).
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from types import FrameType
 
 from feedline.diagnose.doctor.evidence import CodeLine
@@ -71,6 +74,16 @@ def users_line(frame: FrameType | None) -> CodeLine | None:
             return here
         outermost = here
         frame = frame.f_back
+    return None
+
+
+def line_in(said: Iterable[str], index: object) -> CodeLine | None:
+    """The innermost line of user code in the stack that a warning about that sample shows."""
+    for text in said:
+        if f"{index}" in text:
+            for file, number, function in re.findall(r'File "(.+?)", line (\d+) in (\S+)', text):
+                if not is_librarys(file):
+                    return CodeLine(file, int(number), function)
     return None
 
 

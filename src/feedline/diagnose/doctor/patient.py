@@ -1,7 +1,8 @@
 """What is examined: a dataset or a loader of either front, in one form.
 
 Takes: a dataset, a `feedline.DataLoader`, a torch DataLoader (ours or torch's own), and the user's options.
-Gives: `Patient`: the dataset, what is known about how it is loaded, and loaders to examine it with.
+Gives: `Patient`: the dataset, what is known about how it is loaded, and loaders to examine it with; which of its
+samples to read, the same every time; its own column of labels, if one of its attributes looks like one.
 Promises: the user's loader is not iterated, and its generator not drawn from; torch is used only if already imported.
 Not its job: reading anything (examine).
 """
@@ -9,14 +10,19 @@ Not its job: reading anything (examine).
 from __future__ import annotations
 
 import importlib
+import random
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from feedline.collate.collator import Collator
 from feedline.datasets import awaits
-from feedline.diagnose.doctor.evidence import LoaderSetting
+from feedline.datasets.labels import classes_of
+from feedline.diagnose.doctor.evidence import Column, LoaderSetting
 from feedline.diagnose.doctor.probe import Initialising
 from feedline.diagnose.target import Construction
 from feedline.errors import OptionError
@@ -24,11 +30,18 @@ from feedline.loader import DataLoader
 from feedline.order.last_batch import lone_sample
 from feedline.order.sampler import is_ours
 from feedline.order.samplers import BatchSampler, RandomSampler
+from feedline.supervise.walking import plain_attribute
 from feedline.workers.job import Job
 
 GUESSED_BATCH = 32
 MISHAPS = 3
 """How many samples may hang or kill before a part of the examination ends: each takes up to a sixth of the time."""
+SEED = 20_241
+COLUMNS = ("labels", "targets", "label", "target", "y", "ys", "classes_of_samples", "_labels", "_targets")
+"""Usual names of attributes that hold labels."""
+MOST_CLASSES = 10_000
+LONGEST_COLUMN = 5_000_000
+"""The most labels counted: a list of that many takes half a second."""
 _BALANCING = {"WeightedRandomSampler", "StratifiedBatchSampler"}
 
 
@@ -210,3 +223,48 @@ def _collates(collate_fn: Any, batched: bool, defaults: tuple[Any, ...]) -> str:
     if collate_fn is None or collate_fn in defaults:
         return "default"
     return "feedline" if isinstance(collate_fn, Collator) else "own"
+
+
+def spread(length: int, most: int) -> list[int]:
+    """Indices over the whole dataset, one at random from each of `most` equal parts, in mixed order.
+
+    >>> sorted(spread(5, 10)), len(set(spread(10_000, 100)))
+    ([0, 1, 2, 3, 4], 100)
+    """
+    draw = random.Random(SEED)
+    count = min(length, most)
+    bounds = [part * length // count for part in range(count + 1)] if count else []
+    chosen = [draw.randrange(low, high) for low, high in pairwise(bounds)]
+    if chosen:
+        chosen[-1] = length - 1
+    draw.shuffle(chosen)
+    return chosen
+
+
+def column_of(dataset: Any, length: int | None) -> Column | None:
+    """The dataset's own column of labels, without running user code.
+
+    >>> class Data:
+    ...     def __init__(self): self.labels = [0, 0, 1]
+    >>> column_of(Data(), 3)
+    Column(path='dataset.labels', counts={0: 2, 1: 1}, changes=1)
+    """
+    for name in COLUMNS:
+        value = plain_attribute(dataset, name)
+        if value is None or not _fits(value, length):
+            continue
+        classes = classes_of(value)
+        if len(classes.names) > min(MOST_CLASSES, max(2, len(classes.codes) // 2)):
+            continue
+        counts = dict(zip(classes.names, classes.sizes.tolist(), strict=True))
+        return Column(f"dataset.{name}", counts, int((np.diff(classes.codes) != 0).sum()))
+    return None
+
+
+def _fits(value: Any, length: int | None) -> bool:
+    if type(value) in (list, tuple):
+        plain = all(type(each) in (int, str, bool) for each in value[:64])
+        return plain and 1 < len(value) == length and len(value) <= LONGEST_COLUMN
+    shape, dtype = getattr(value, "shape", None), str(getattr(value, "dtype", ""))
+    whole = any(word in dtype for word in ("int", "bool", "U", "S"))
+    return shape is not None and len(shape) == 1 and 1 < shape[0] == length and shape[0] <= LONGEST_COLUMN and whole

@@ -1,8 +1,9 @@
-"""Checks: does the system have the calls that feedline needs, and are they allowed?
+"""Checks by trying: does the system have the calls that feedline needs, and does loading with a worker process work?
 
-Takes: nothing but the calls themselves: each is tried. Gives: one finding per call, or one for all if all work.
-Promises: distinguishes calls that the kernel lacks from calls that are forbidden; leaves nothing behind.
-Not its job: whether the whole works (trial).
+Takes: a plan, of which nothing is used. Gives: one finding per call that fails, or "kernel" if all work; "trial".
+Promises: distinguishes calls that the kernel lacks from calls that are forbidden; leaves nothing behind. Loading is
+tried in a separate process, which is ended after `SECONDS`; whatever happens to it, this process continues.
+Not its job: speed.
 """
 
 from __future__ import annotations
@@ -13,18 +14,37 @@ import fcntl
 import os
 import platform
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from feedline.arena.segment import PAGE, Segment
 from feedline.diagnose.findings import OK, PROBLEM, WARNING, Finding
 from feedline.diagnose.preflight_checks.remedies import SYSTEM_CALLS
+from feedline.diagnose.preflight_checks.system_limits import start_method
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.errors import MemoryShortage
 from feedline.machine.cgroups import numbers_of
 
 FILTERED = 2
 """Seccomp, in /proc/self/status: a filter decides which calls are allowed."""
+SECONDS = 60
+"""The limit: a trial takes 0.3 s, but longer on a very busy machine."""
+
+SCRIPT = """
+import sys
+import numpy as np
+from feedline import ArrayDataset, DataLoader
+
+if __name__ == "__main__":
+    data = np.arange(4 * 8192.0).reshape(4, 8192)  # 64 KiB a sample: a batch of it travels through shared memory
+    setting = dict(num_workers=1, multiprocessing_context=sys.argv[1], timeout=45)
+    loader = DataLoader(ArrayDataset(data), batch_size=2, **setting)
+    if [float(batch[0].sum()) for batch in loader] != [float(data[:2].sum()), float(data[2:].sum())]:
+        sys.exit("the batches are not what they should be")
+"""
 
 
 class Feature(NamedTuple):
@@ -138,34 +158,65 @@ def _noticing_a_parents_end() -> None:
                 os.close(fd)
 
 
-FEATURES = (
-    Feature(
-        "memfd_create",
-        "3.17",
-        _shared_memory,
-        PROBLEM,
-        "Batches are made in such memory: worker processes cannot be used without.",
-    ),
-    Feature(
-        "punching holes",
-        "3.5",
-        _giving_back,
-        WARNING,
-        "Memory of batches that you keep for long is then given back late, when the loader ends.",
-    ),
-    Feature(
-        "pidfd_open",
-        "5.3",
-        _watching_processes,
-        WARNING,
-        "Ends of workers are then noticed through a pipe, which a worker disturbs that closes its files or leaves a "
-        "child behind.",
-    ),
-    Feature(
-        "signals from pipes",
-        "2.6",
-        _noticing_a_parents_end,
-        PROBLEM,
-        "A worker asks for one so as to end with its parent, through /proc/self/fd, and does not start without.",
-    ),
+_NO_MEMORY = "Batches are made in such memory: worker processes cannot be used without it."
+_NO_HOLES = "Memory of batches that you keep for long is then given back late, when the loader ends."
+_NO_PIDFD = (
+    "Ends of workers are then noticed through a pipe, which a worker disturbs that closes its files or leaves a child "
+    "behind."
 )
+_NO_SIGNALS = "A worker asks for one to end with its parent, through /proc/self/fd, and does not start without it."
+FEATURES = (
+    Feature("memfd_create", "3.17", _shared_memory, PROBLEM, _NO_MEMORY),
+    Feature("punching holes", "3.5", _giving_back, WARNING, _NO_HOLES),
+    Feature("pidfd_open", "5.3", _watching_processes, WARNING, _NO_PIDFD),
+    Feature("signals from pipes", "2.6", _noticing_a_parents_end, PROBLEM, _NO_SIGNALS),
+)
+
+
+def check_by_trial(plan: WorkerPlan) -> Iterator[Finding]:
+    """Load two batches with one worker process, started as workers will be."""
+    method = start_method()
+    begun = time.monotonic()
+    code, said = _run(method)
+    took = round(time.monotonic() - begun, 2)
+    evidence = {"start_method": method, "exit_code": code, "seconds": took, "stderr": said[-2000:]}
+    if code == 0:
+        yield Finding("trial", OK, f"A worker process ({method}) was started and delivered its batches", evidence)
+        return
+    last = (said.strip() or "it said nothing").splitlines()[-1]
+    yield Finding(
+        "trial",
+        PROBLEM,
+        f"Loading with one worker process ({method}) failed: {last}",
+        evidence,
+        "This was tried in a process of its own, with data of its own. What it said is in the evidence (--json).",
+        "see to the other findings first; meanwhile threads may work.",
+        'DataLoader(…, workers="thread")',
+    )
+
+
+def _run(method: str) -> tuple[int | None, str]:
+    """The exit code (None: it had to be ended) and its output."""
+    # The same path as here: feedline may have been found through a changed sys.path.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        trial = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, method],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return None, f"no process could be started: {error}"
+    with trial:
+        try:
+            _, said = trial.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(trial.pid, signal.SIGKILL)
+            _, said = trial.communicate()
+            return None, f"{said}\nnothing came within {SECONDS} s"
+    return trial.returncode, said
