@@ -118,7 +118,7 @@ def test_the_picture_says_what_the_page_says_and_is_drawn_by_a_browser(tmp_path)
         "jpeg, 1 worker",
     ):
         assert words in written
-    assert "no difference that could be told (feedline 1? times as fast, 0.5–2)" in written
+    assert "no clear difference (feedline 1? times as fast, 0.5–2)" in written
     with browser() as page:
         page.size(800, 600)
         page.open(tmp_path / "bars.svg")

@@ -67,9 +67,9 @@ def test_everyone_has_a_turn_and_is_as_often_before_as_after(sides, half):
     [
         ((300.0, 310.0), (100.0, 100.0), "feedline", "feedline is 3.05 times as fast (3–3.1)"),
         ((100.0, 100.0), (300.0, 310.0), "torch", "torch is 3.05 times as fast (3–3.1)"),
-        ((90.0, 300.0), (100.0, 100.0), None, "no difference that could be told (feedline 1.95 times as fast, 0.9–3)"),
-        ((101.0,), (100.0,), None, "no difference that could be told (feedline 1.01 times as fast, 1.01–1.01)"),
-        ((99.0,), (100.0,), None, "no difference that could be told (feedline 0.99 times as fast, 0.99–0.99)"),
+        ((90.0, 300.0), (100.0, 100.0), None, "no clear difference (feedline 1.95 times as fast, 0.9–3)"),
+        ((101.0,), (100.0,), None, "no clear difference (feedline 1.01 times as fast, 1.01–1.01)"),
+        ((99.0,), (100.0,), None, "no clear difference (feedline 0.99 times as fast, 0.99–0.99)"),
         ((100.0,), (), None, "nothing to compare"),
     ],
 )

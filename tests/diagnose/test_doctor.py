@@ -308,7 +308,7 @@ class DamagedStream(Stream):
 
 def test_elements_of_a_stream_are_counted_with_those_that_fail() -> None:
     failing, odd = found(DamagedStream(), "samples")
-    assert failing.title == "2 of 120 elements read cannot be read: 7, 20"
+    assert failing.title == "Reading fails for 2 of 120 elements: 7, 20"
     assert failing.explanation.startswith("Element 7: OSError: damaged")
     assert odd.evidence["indices"] == [40]
 

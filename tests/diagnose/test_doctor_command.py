@@ -52,7 +52,7 @@ def doctor(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_for_people(tmp_path: Path) -> None:
     done = doctor(tmp_path, "data:Photos")
     assert done.returncode == 1
-    assert "problem  1 of 200 samples read cannot be read: 120 (photos/120.jpg)\n" in done.stdout
+    assert "problem  Reading fails for 1 of 200 samples: 120 (photos/120.jpg)\n" in done.stdout
     assert 'on_error="skip"' in done.stdout
     assert "reading" not in done.stdout.splitlines()
     assert "Traceback" not in done.stderr

@@ -98,7 +98,7 @@ def test_the_code_is_complete_and_gives_the_batches(found: TuneResult) -> None:
 
 def test_it_prints_what_was_found(found: TuneResult) -> None:
     text = str(found)
-    assert text.startswith("feedline tune: Squares, for a step of 2 ms\n\nTake ")
+    assert text.startswith("feedline tune: Squares, for a step of 2 ms\n\nUse ")
     for part in (found.code.splitlines()[-1], "batches/s", "no workers"):
         assert part in text
     assert found.bottleneck.words in " ".join(text.split())  # in lines, which depends on what was found
@@ -120,7 +120,7 @@ def test_pictures_and_the_page_are_written_whole_or_not_at_all(found: TuneResult
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 1
-    assert "Take " in page
+    assert "Use " in page
     with pytest.raises(OSError, match="nowhere"):
         found.report(tmp_path / "nowhere" / "page.html")
     (tmp_path / "folder").mkdir()
@@ -423,8 +423,8 @@ def test_one_window_says_nothing_of_noise() -> None:
         return " ".join(tuner._notes(search.Search(lambda *_: trial, lambda: 1.0, Bounds(2), 0.0), trial))
 
     assert "only once" in notes(window(3, 1.0))
-    assert "apart" not in notes(window(3, 1.0))
-    assert "lie 50 % apart" in notes(window(3, 1.0), window(9, 1.0))
+    assert "differ by" not in notes(window(3, 1.0))
+    assert "differ by 50 %" in notes(window(3, 1.0), window(9, 1.0))
 
 
 class Locked(Squares):

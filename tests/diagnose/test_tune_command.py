@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_written_is_a_sentence() -> None:
 def test_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["tune", str(folder / "data_to_tune.py:Fine"), "--no-shuffle", "--batch-size", "8", *QUICK]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("feedline tune: Fine, for as many batches as possible\n\nTake ")
+    assert said.out.startswith("feedline tune: Fine, for as many batches as possible\n\nUse ")
     assert "loader = DataLoader(dataset, batch_size=8, num_workers=" in said.out
 
 
@@ -183,7 +183,7 @@ def trials() -> Iterator[Trial]:
 @pytest.fixture(scope="module")
 def tuning() -> TuneResult:
     tried = tuple(trials())
-    words = Bottleneck("step", "The step itself.", "nothing: a faster loader would change nothing.")
+    words = Bottleneck("step", "The step itself.", "nothing; a faster loader would not help.")
     code = "from feedline import DataLoader\n\nloader = DataLoader(dataset, num_workers=6)"
     return TuneResult(
         "Photos", 0.02, tried, tried[4], True, "It is enough.", words, code, 31.0, True, 8.0, ("A note.",)

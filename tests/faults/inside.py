@@ -73,7 +73,7 @@ def look(at: Callable[[], Any], afflict: Callable[[], None] = lambda: None) -> A
             os._exit(0)
     os.close(writing)
     with open(reading) as stream:
-        answer = json.loads(stream.read() or '{"failed": "it said nothing"}')
+        answer = json.loads(stream.read() or '{"failed": "it printed nothing"}')
     os.waitpid(pid, 0)
     assert "gave" in answer, answer["failed"]
     return answer["gave"]

@@ -46,15 +46,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as a dict of strings, numbers, lists and dicts."""
-        return {
-            "id": self.id,
-            "severity": self.severity,
-            "title": self.title,
-            "evidence": as_plain(self.evidence),
-            "explanation": self.explanation,
-            "remedy": self.remedy,
-            "code": self.code,
-        }
+        return {**vars(self), "evidence": as_plain(self.evidence)}
 
 
 def worst(findings: Iterable[Finding]) -> str:

@@ -93,6 +93,6 @@ def _guarded(check: Check, plan: WorkerPlan) -> Iterator[Finding]:
             WARNING,
             f"The check '{name}' itself failed: {type(error).__name__}: {error}",
             {"error": repr(error)},
-            "This system answers in a way that feedline did not expect.",
+            "This system gave an answer that feedline did not expect.",
             "please report it with the output of `feedline preflight --json`.",
         )

@@ -123,7 +123,7 @@ def wrapped(text: str, width: int, style: str = "", label: str = "") -> Iterator
 def _sum(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
     said = [f"{count} ok" if name == OK else counted(count, name) for name, count in counts.items() if count]
-    return ", ".join(said) or "nothing to say"
+    return ", ".join(said) or "no findings"
 
 
 def plain(lines: Iterable[PageLine]) -> str:

@@ -2,13 +2,16 @@
 
 Takes: words of the command line, or an object. Gives: a dataset or loader, and what making it took.
 Promises: whatever goes wrong (no such module, an import that fails, a name that cannot be loaded from) is an
-OptionError of one sentence that says what exists instead.
-Not its job: what is done with it (doctor, tune).
+OptionError of one sentence that says what exists instead. A script that trains when it is imported, because it has no
+`if __name__ == "__main__":`, is ended. Nothing in the script, in torch or in feedline is changed for that: iterators of
+loaders are found through Python's garbage collector (30 ms a look).
+Not its job: how often it looks (deadline), what is done with the target (doctor, tune, bench).
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import inspect
@@ -17,12 +20,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
-from feedline.diagnose.deadline import TooLong, within
-from feedline.diagnose.unguarded import Trains, Watch
+from feedline.diagnose.deadline import TooLong, place_of, within
+from feedline.engine.loop import BatchIterator
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
+from feedline.errors.foreign import ask
+from feedline.supervise.walking import is_a
 from feedline.supervise.worker_memory import own_memory
 
 GUARD = (
@@ -31,7 +36,10 @@ GUARD = (
 )
 TARGET = "pkg.module:name or path/to/script.py[:name]; a dataset, a loader, or a function that makes one"
 """Text for the help of commands."""
-
+MOVES = 3
+"""How many looks must each see a loader further than the look before: a quick sum over a small dataset is fewer."""
+FEW = 2
+"""Batches that a script may take to see their shape."""
 
 _scripts: dict[str, ModuleType] = {}
 
@@ -71,13 +79,12 @@ def loaded(target: str) -> Any:
 def loaded_within(target: str, seconds: float) -> Any:
     """The same with a time limit: an import that takes longer, or that trains, is a FeedlineError."""
     try:
-        with within(seconds, Watch()):
+        with within(seconds, _Watch()):
             return loaded(target)
     except TooLong as late:
         ended = FeedlineError(f"importing {where(target)}: {late}. {GUARD}")
-    except Trains as found:
-        words = f"{where(target)} goes through a loader while it is imported, at {found.place}"
-        ended = OptionError(f"{words}. {GUARD}")
+    except _Trains as found:
+        ended = OptionError(f"{where(target)} goes through a loader while it is imported, at {found}. {GUARD}")
     raise ended  # raised here: with the caught error, it would keep the script's variables and its loader's workers
 
 
@@ -105,49 +112,97 @@ def where(target: str) -> str:
 def _module(name: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as with python -m
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise OptionError(
-                f"there is no module {name!r} (write pkg.module:name, or path/to/script.py:name)"
-            ) from None
-        raise OptionError(f"importing {name} failed: {error}") from error
-    except Exception as error:
-        raise OptionError(f"importing {name} failed: {type(error).__name__}: {error}") from error
-    except SystemExit as error:
-        raise OptionError(f"importing {name} {_ended(error)}") from error
+    with _sentences(f"importing {name}"):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+    raise OptionError(f"there is no module {name!r} (write pkg.module:name, or path/to/script.py:name)")
 
 
 def _script(path: str) -> ModuleType:
     if not os.path.isfile(path):
         raise OptionError(f"there is no file {path!r}")
-    known = _scripts.get(os.path.abspath(path))  # a script named twice (--against) runs once
+    whole = os.path.abspath(path)
+    known = _scripts.get(whole)  # a script named twice (--against) runs once
     if known is not None and sys.modules.get(known.__name__) is known:
         return known
     name = os.path.splitext(os.path.basename(path))[0]
-    folder = os.path.dirname(os.path.abspath(path))
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as with python script.py; workers find it in the same way
+    if os.path.dirname(whole) not in sys.path:
+        sys.path.insert(0, os.path.dirname(whole))  # as with python script.py; workers find it in the same way
     if name in sys.modules or not name.isidentifier():
-        name = f"feedline_target_{abs(hash(os.path.abspath(path)))}"
+        name = f"feedline_target_{abs(hash(whole))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise OptionError(f"{path!r} is no Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
+    with _sentences(f"running {path}"):
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise OptionError(f"running {path} failed: {type(error).__name__}: {error}") from error
-    except SystemExit as error:
-        raise OptionError(f"running {path} {_ended(error)}") from error
-    _scripts[os.path.abspath(path)] = module
+    _scripts[whole] = module
     return module
 
 
-def _ended(error: SystemExit) -> str:
-    its_own = "; arguments of its own are given after two dashes, as in `-- --lr 0.1`" if error.code == 2 else ""
-    return f"ended with {error!r}: guard what it runs with if __name__ == '__main__'{its_own}"
+@contextlib.contextmanager
+def _sentences(doing: str) -> Iterator[None]:
+    """What goes wrong in user code is an OptionError of one sentence."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise OptionError(f"{doing} failed: {error}") from error
+    except Exception as error:
+        raise OptionError(f"{doing} failed: {type(error).__name__}: {error}") from error
+    except SystemExit as error:
+        its_own = "; arguments of its own are given after two dashes, as in `-- --lr 0.1`" if error.code == 2 else ""
+        words = f"{doing} ended with {error!r}: guard what it runs with if __name__ == '__main__'{its_own}"
+        raise OptionError(words) from error
+
+
+class _Trains(BaseException):
+    """The script iterates a loader. This is no `Exception`: a training loop may catch those, and continue."""
+
+
+class _Watch:
+    """One script's import. A loader from which only a batch or two are taken is ignored."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, int] = {}
+        self._moves = 0
+
+    def __call__(self, frame: FrameType | None) -> None:
+        """Look once; raise if loaders advance from look to look."""
+        given = {id(each): batches for each in _iterators() if (batches := _given(each)) > FEW}
+        self._moves += any(self._before.get(each) != batches for each, batches in given.items())
+        self._before = given
+        if self._moves >= MOVES:
+            while frame is not None and frame.f_code.co_name != "<module>":  # the guard belongs into the script itself
+                frame = frame.f_back
+            raise _Trains(place_of(frame))
+
+
+def _iterators() -> list[Any]:
+    """The iterators of loaders, ours and torch's, that are alive."""
+    kinds: list[type] = [BatchIterator]
+    torchs = sys.modules.get("torch.utils.data.dataloader")
+    if isinstance(base := ask(torchs, "_BaseDataLoaderIter"), type):
+        kinds.append(base)
+    known: dict[type, bool] = {}
+    found = []
+    for each in gc.get_objects():
+        kind = type(each)
+        if kind not in known:
+            known[kind] = is_a(kind, *kinds)
+        if known[kind]:
+            found.append(each)
+    return found
+
+
+def _given(iterator: Any) -> int:
+    """The number of batches it has given."""
+    try:
+        return int(iterator.flow().batches if is_a(type(iterator), BatchIterator) else iterator._num_yielded)
+    except Exception:  # the iterator is not completely made yet
+        return 0
 
 
 def _only(module: ModuleType, where: str) -> Any:

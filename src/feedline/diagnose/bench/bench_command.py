@@ -23,30 +23,17 @@ from feedline.observe.terminal import show_line
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The options of the command line."""
-    parser.add_argument(
-        "what",
-        nargs="*",
-        help=f"workloads of ours (--list; default: {' '.join(SHORT)}), or {TARGET}",
-    )
-    parser.add_argument(
-        "--num-workers",
-        type=_numbers,
-        default=(),
-        metavar="N,…",
-        help=f"such as 0,2,4 (default: {NUM_WORKERS}, or own)",
-    )
+    what = f"workloads of ours (--list; default: {' '.join(SHORT)}), or {TARGET}"
+    workers = f"such as 0,2,4 (default: {NUM_WORKERS}, or own)"
+    parser.add_argument("what", nargs="*", help=what)
+    parser.add_argument("--num-workers", type=_numbers, default=(), metavar="N,…", help=workers)
     parser.add_argument("--batch-size", type=int, metavar="B", help=f"for a dataset of yours (default: {BATCH_SIZE})")
     parser.add_argument("--shuffle", action="store_true", help="for a dataset of yours")
     parser.add_argument("--collate", metavar="MODULE:FN", help="collate_fn for a dataset of yours")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="of a measurement (default: 0.5)")
     parser.add_argument("--repeats", type=int, default=REPEATS, metavar="R", help="turns of each side (default: 5)")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=TIMEOUT,
-        metavar="T",
-        help="seconds for an answer, then a side is given up (60)",
-    )
+    timeout = "seconds for an answer, then a side is given up (60)"
+    parser.add_argument("--timeout", type=float, default=TIMEOUT, metavar="T", help=timeout)
     parser.add_argument("--plot", metavar="FILE", help="draw bars: a .png or an .svg; feedline[plot]")
     parser.add_argument("--list", action="store_true", help="only list our workloads")
 
@@ -57,7 +44,9 @@ def run(given: argparse.Namespace) -> Answer:
     data: dict[str, Any] = {"command": "bench", "workloads": workloads}
     if given.list:
         return Answer(data, listed)
-    plot = _plot(given.plot)
+    if given.plot is not None and not given.plot.lower().endswith((".png", ".svg")):
+        raise OptionError(f"--plot: {given.plot} must end in .png or .svg")
+    plot = check_plot(given.plot)
     terms = Terms(given.seconds, given.repeats, given.timeout, show_line)
     own = {"batch_size": given.batch_size, "shuffle": given.shuffle, "collate": given.collate}
     own["arguments"] = tuple(given.arguments) or None
@@ -74,12 +63,6 @@ def run(given: argparse.Namespace) -> Answer:
         return [*page(found, width), *names, *wrote]
 
     return Answer({**data, **found.to_json()}, lines, BAD if found.failed else FINE)
-
-
-def _plot(path: str | None) -> str | None:
-    if path is not None and not path.lower().endswith((".png", ".svg")):
-        raise OptionError(f"--plot: {path} must end in .png or .svg")
-    return check_plot(path)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

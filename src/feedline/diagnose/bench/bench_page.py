@@ -113,7 +113,7 @@ def verdict(contest: Contest) -> str:
     >>> verdict(Contest("a", 0, "samples/s", Measured((50.0, 80.0)), Measured((100.0, 100.0))))
     'torch is 1.54 times as fast (1.25–2)'
     >>> verdict(Contest("a", 0, "samples/s", Measured((50.0, 110.0)), Measured((100.0, 100.0))))
-    'no difference that could be told (feedline 0.8 times as fast, 0.5–1.1)'
+    'no clear difference (feedline 0.8 times as fast, 0.5–1.1)'
     """
     found = contest.compared
     if found.ratio is None or found.lowest is None or found.highest is None:
@@ -125,7 +125,7 @@ def verdict(contest: Contest) -> str:
         low, high = plain(1 / found.highest), plain(1 / found.lowest)
         return f"torch is {plain(1 / found.ratio)}{doubt} times as fast ({low}–{high})"
     spread = f"{plain(found.lowest)}–{plain(found.highest)}"
-    return f"no difference that could be told (feedline {plain(found.ratio)}{doubt} times as fast, {spread})"
+    return f"no clear difference (feedline {plain(found.ratio)}{doubt} times as fast, {spread})"
 
 
 def plain(value: float) -> str:

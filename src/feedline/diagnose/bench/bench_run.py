@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.diagnose.bench.bench_subject import FEEDLINE, SIDES, TORCH, WantedLoader
+from feedline.diagnose.bench.bench_subject import FEEDLINE, SIDES, TORCH
 from feedline.diagnose.bench.comparison import Comparison, Contest, Measured
 from feedline.diagnose.bench.machine import machine
 from feedline.diagnose.bench.side import EPOCHS, WARM_UP, WINDOW
@@ -39,7 +39,7 @@ in-memory epoch takes about ten."""
 
 @dataclass(frozen=True)
 class Terms:
-    """How every contest of a run is held."""
+    """How every contest is run."""
 
     seconds: float = SECONDS
     repeats: int = REPEATS
@@ -55,13 +55,16 @@ class Terms:
 
 
 def bench(words: Sequence[str], num_workers: Sequence[int] = (), terms: Terms = Terms(), **own: Any) -> Comparison:
-    """Hold all contests: each workload or dataset with each number of workers (by default its own).
+    """Run all contests: each workload or dataset with each number of workers (by default its own).
 
     `own` has options for the user's datasets: batch_size, shuffle, collate.
     """
     if importlib.util.find_spec("torch") is None:
         raise OptionError("it compares with torch's loader, and torch is not installed; pip install 'feedline[torch]'")
-    _check(num_workers, own)
+    for number in num_workers:
+        check_whole("num_workers", number, least=0)
+    if own.get("batch_size") is not None:
+        check_whole("batch_size", own["batch_size"], least=1)
     chosen = [_with(workload(word), own) for word in words]
     for each in chosen:
         if each.package and importlib.util.find_spec(each.package) is None:
@@ -69,31 +72,23 @@ def bench(words: Sequence[str], num_workers: Sequence[int] = (), terms: Terms = 
     before, versions = machine(), {"python": platform.python_version(), "numpy": np.__version__}
     contests = []
     for each in chosen:
-        for number in num_workers or (each.wanted.num_workers,):
-            wanted = replace(each.wanted, num_workers=number)
-            contests.append(_Holding(replace(each, wanted=wanted), terms, versions).contest())
+        for count in num_workers or (each.wanted.num_workers,):
+            wanted = replace(each.wanted, num_workers=count)
+            contests.append(_RunningContest(replace(each, wanted=wanted), terms, versions).run())
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     return Comparison(tuple(contests), versions, before, date, terms.seconds, terms.repeats)
-
-
-def _check(num_workers: Sequence[int], own: dict[str, Any]) -> None:
-    for number in num_workers:
-        check_whole("num_workers", number, least=0)
-    if own.get("batch_size") is not None:
-        check_whole("batch_size", own["batch_size"], least=1)
 
 
 def _with(chosen: Workload, own: dict[str, Any]) -> Workload:
     given = {name: value for name, value in own.items() if value not in (None, False)}
     if given and chosen.summary:
-        raise OptionError(
-            f"{', '.join(given)}: the workload {chosen.name} has its own; give it with a dataset of yours"
-        )
+        names = ", ".join(given)
+        raise OptionError(f"{names}: the workload {chosen.name} has its own; give it with a dataset of yours")
     return replace(chosen, wanted=replace(chosen.wanted, **given))
 
 
-class _Holding:
-    """One contest while it is held."""
+class _RunningContest:
+    """One contest while it is run."""
 
     def __init__(self, chosen: Workload, terms: Terms, versions: dict[str, str]) -> None:
         self._chosen, self._terms, self._versions = chosen, terms, versions
@@ -102,12 +97,13 @@ class _Holding:
         self._notes: list[str] = []
         self._measured = {side: Measured() for side in SIDES}
 
-    def contest(self) -> Contest:
+    def run(self) -> Contest:
         """The contest, from starting the first process to ending the last."""
-        until = time.monotonic() + self._terms.timeout
+        until, wanted = time.monotonic() + self._terms.timeout, self._chosen.wanted
         with contextlib.ExitStack() as ends:
             for side in SIDES:
-                self._running[side] = process = SideProcess(_command(side, self._chosen.wanted), self._terms.timeout)
+                command = [sys.executable, "-m", "feedline.diagnose.bench.side", side, json.dumps(asdict(wanted))]
+                self._running[side] = process = SideProcess(command, self._terms.timeout)
                 ends.callback(process.close)
             ends.push(self._hurry)
             self._introduce()
@@ -119,12 +115,10 @@ class _Holding:
                     self._notes.append(f"{turn} of {self._terms.repeats} repeats: the time was up")
                     break
                 self._take_turns(turn, way)
-        about = self._chosen.summary or self._facts.get("about", "")
-        number = self._facts.get("num_workers", self._chosen.wanted.num_workers)
-        metric, notes = self._facts.get("metric", ""), (*self._facts.get("notes", ()), *self._notes)
-        return Contest(
-            self._chosen.name, number, metric, self._measured[FEEDLINE], self._measured[TORCH], about, tuple(notes)
-        )
+        facts = {"num_workers": wanted.num_workers, "metric": "", "about": "", "notes": (), **self._facts}
+        notes, about = (*facts["notes"], *self._notes), self._chosen.summary or facts["about"]
+        sides = self._measured[FEEDLINE], self._measured[TORCH]
+        return Contest(self._chosen.name, facts["num_workers"], facts["metric"], *sides, about, notes)
 
     def _hurry(self, kind: type[BaseException] | None, *_: object) -> None:
         """After Ctrl-C, do not wait for the end of a measurement."""
@@ -184,7 +178,3 @@ class _Holding:
 
     def _say(self, what: str) -> None:
         self._terms.say(f"{self._chosen.name} · {what}")
-
-
-def _command(side: str, wanted: WantedLoader) -> list[str]:
-    return [sys.executable, "-m", "feedline.diagnose.bench.side", side, json.dumps(asdict(wanted))]

@@ -48,12 +48,8 @@ class Noise:
             return None
         columns = [int(column) for column in _STAT.read_text().split("\n", 1)[0].split()[1:]]
         busy = sum(ticks for place, ticks in enumerate(columns[:_GUEST]) if place not in _WAITING)
-        return busy - _ticks_of_session(self._session)
-
-
-def _ticks_of_session(session: int) -> int:
-    """CPU time of the session's processes and of their ended children."""
-    return sum(sum(int(ticks) for ticks in fields[11:15]) for _, fields in _processes(session))
+        # CPU time of the session's processes and of their ended children
+        return busy - sum(int(ticks) for _, fields in _processes(self._session) for ticks in fields[11:15])
 
 
 def members(session: int) -> list[int]:

@@ -42,7 +42,8 @@ def main() -> None:
     except Exception as error:
         _write(answers, {"refused" if isinstance(error, OptionError) else "failed": words_of(error)})
         return
-    _write(answers, {**_facts(made), "version": _version(side)})
+    facts = {"num_workers": made.num_workers, "metric": made.metric, "about": made.about, "notes": made.notes}
+    _write(answers, {**facts, "version": str(importlib.import_module(side).__version__)})
     try:
         _serve(made, answers)
     finally:
@@ -107,14 +108,6 @@ def _own_output() -> TextIO:
 def _write(answers: TextIO, answer: dict[str, Any]) -> None:
     answers.write(json.dumps(answer) + "\n")
     answers.flush()
-
-
-def _facts(made: BenchSubject) -> dict[str, Any]:
-    return {"num_workers": made.num_workers, "metric": made.metric, "about": made.about, "notes": made.notes}
-
-
-def _version(side: str) -> str:
-    return str(importlib.import_module(side).__version__)
 
 
 def words_of(error: Exception) -> str:

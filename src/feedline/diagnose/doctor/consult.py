@@ -96,7 +96,7 @@ def _patient(what: Any, batch_size: int | None, label: str | None) -> Patient:
         raise
     except Exception as error:  # most likely from the user's __len__
         words = f"{type(error).__name__}: {error}"
-        raise OptionError(f"{_name(made)} cannot be loaded, not even its length be asked: {words}") from error
+        raise OptionError(f"{_name(made)} cannot be loaded: asking for its length raised {words}") from error
 
 
 def _name(what: Any) -> str:
@@ -107,10 +107,10 @@ def _stuck(what: Any, late: TooLong) -> Finding:
     return Finding(
         "stuck-init",
         PROBLEM,
-        f"{_name(what)} was not there after {late.seconds:.0f} s: making it, or asking its length, takes for ever",
+        f"{_name(what)} was not ready after {late.seconds:.0f} s: making it, or asking for its length, does not end",
         {"seconds": late.seconds, "line": late.place},
         f"It was at {late.place}. An endless loop, or a network or lock that does not answer.",
-        "see where it stands. If it merely takes longer: try with more time, --seconds 60.",
+        "look at that line. If it only needs longer, give it more time (--seconds 60).",
     )
 
 

@@ -30,7 +30,7 @@ def check_empty(seen: Evidence) -> Iterator[Finding]:
     ):
         what = "The stream ended before its first element" if seen.setting.stream else "The dataset has no samples"
         explanation = "A wrong path, a filter that lets nothing pass, or a split with nothing in it."
-        yield Finding("empty-dataset", WARNING, what, {}, explanation, "look at what __init__ finds.")
+        yield Finding("empty-dataset", WARNING, what, {}, explanation, "check which files or rows __init__ finds.")
 
 
 def check_failing(seen: Evidence) -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def check_failing(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "failing-samples",
         PROBLEM,
-        f"{'All' if every else len(bad)} of {len(seen.readings):,} {kind}s read cannot be read: {some(_called(bad))}",
+        f"Reading fails for {'all' if every else len(bad)} of {len(seen.readings):,} {kind}s: {some(_called(bad))}",
         {
             "indices": indices(bad),
             "read": len(seen.readings),
@@ -55,10 +55,10 @@ def check_failing(seen: Evidence) -> Iterator[Finding]:
             "line": str(first.where or ""),
         },
         f"{kind.capitalize()} {first.index}: {first.error}{where}. "
-        + ("" if every else f"One such {kind} ends an epoch, unless the loader is told to go on without it."),
+        + ("" if every else f"One such {kind} ends an epoch, unless the loader is told to skip it."),
         f"repair {'__iter__' if seen.setting.stream else '__getitem__'}."
         if every
-        else "repair or remove them; or have them left out, and listed with their paths.",
+        else "repair or remove them; or let the loader skip them and list them in a file.",
         code,
     )
 
@@ -82,8 +82,8 @@ def check_deadly_samples(seen: Evidence) -> Iterator[Finding]:
             f"{_kind(seen).capitalize()} {some(names)} was not read within {seen.limit:.1f} s",
             {"indices": [each.index for each in stuck], "limit": seen.limit, "line": line},
             "An endless loop, a lock that nobody releases, or storage that does not answer."
-            f"{f' It was at {line}.' if line else ''} (If it merely takes longer: try with more time, --seconds 60.)",
-            "see where it stands; meanwhile a loader can replace a stuck worker and go on without the sample.",
+            f"{f' It was at {line}.' if line else ''} (If it only needs longer, give it more time: --seconds 60.)",
+            "look at that line; meanwhile a loader can replace a stuck worker and skip the sample.",
             'loader = DataLoader(dataset, timeout=30, on_stall="restart", on_error="skip")',
         )
     deadly = [each for each in seen.deadly_samples if each not in stuck]
@@ -96,7 +96,7 @@ def check_deadly_samples(seen: Evidence) -> Iterator[Finding]:
             {"indices": [each.index for each in deadly], "error": deadly[0].error, "line": line},
             f"{deadly[0].error.partition('the last ')[2].capitalize() or deadly[0].error}: a crash inside a library, "
             f"an exit, or too little memory.{f' It was at {line}.' if line else ''}",
-            "read that sample by itself to see it; a loader can go on without it.",
+            "read that sample by itself to see the crash; a loader can skip it.",
             'loader = DataLoader(dataset, on_error="skip", max_deaths=1)',
         )
 
@@ -113,8 +113,8 @@ def check_collation(seen: Evidence) -> Iterator[Finding]:
         PROBLEM if seen.setting.loader else WARNING,
         f"Loading fails after {counted(run.batches, 'batch')}: {run.error.splitlines()[0][:200]}",
         {"error": run.error, "batches": run.batches},
-        "Samples can be read one by one, but no batch comes of them.",
-        "have collate_fn take what __getitem__ gives; pad what differs in length, keep what cannot be stacked.",
+        "Samples can be read one by one, but no batch can be made of them.",
+        "let collate_fn accept what __getitem__ gives; pad what differs in length, keep what cannot be stacked.",
         "loader = DataLoader(dataset, collate={'tokens': feedline.collate.pad(0), 'boxes': feedline.collate.keep})",
     )
 

@@ -113,7 +113,7 @@ def check_constant(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             *("constant-label", PROBLEM, f"{title}, though {column.path} has {len(column.counts):,}", evidence),
             "__getitem__ gives the same label whatever the index: a fixed index, a variable left over from a loop in "
-            "__init__, or a return of the wrong thing. A model learns to answer with it, and the loss looks splendid.",
+            "__init__, or a return of the wrong thing. A model learns to give that answer, and its loss looks good.",
             "use the index of the sample.",
             f"def __getitem__(self, index):\n    …\n    return image, {column.path.replace('dataset', 'self')}[index]",
         )
@@ -189,7 +189,7 @@ def check_imbalance(seen: Evidence) -> Iterator[Finding]:
         WARNING,
         f"Label {most!r} is {about}{high / low:,.0f} times as frequent as {fewest!r}",
         {"largest": most, "smallest": fewest, "ratio": round(high / low, 1), "classes": len(counts), "exact": exact},
-        "A model does well by forgetting the rare class, and many batches have none of it.",
+        "A model reaches a low loss by ignoring the rare class, and many batches have none of it.",
         "draw rare classes more often, or have each class in each batch.",
         f"{read}weights = feedline.weights_from_labels({place})\n"
         "sampler = feedline.WeightedRandomSampler(weights, len(dataset))\n"

@@ -53,16 +53,16 @@ def check_overlap(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "overlap-unseen",
             NOTE,
-            f"Nothing can be said of what {found.other} has in common: samples are changed at random when read",
+            f"It is unknown what {found.other} has in common with it: samples are changed at random when they are read",
             evidence,
-            "Samples are compared by their content, which is another one each time.",
+            "Samples are compared by their content, and that differs each time.",
             "compare the datasets without their augmentation.",
         )
     elif min(here, there) == 0:
         yield Finding(
             "overlap-unseen",
             NOTE,
-            f"Nothing can be said of what {found.other} has in common: its samples cannot be told apart",
+            f"It is unknown what {found.other} has in common with it: samples cannot be told apart",
             evidence,
             "Samples are compared by their arrays, lists of numbers, numbers with fractions or texts; these have none, "
             "or very few or short ones.",
@@ -116,7 +116,7 @@ def check_repeated(seen: Evidence) -> Iterator[Finding]:
         f"{extra:,} of {total:,} samples read {agree(extra, 'is a copy', 'are copies')} of another: "
         f"{some([' = '.join(map(str, group[:3])) for group in groups])}",
         {"groups": groups[:LISTED], "copies": extra, "compared": total},
-        "Inputs are compared, not labels. Copies count more than once in training; if they are split at random, "
+        "Inputs are compared, not labels. Copies count more than once in training; if samples are split at random, "
         "validation knows them from training. Does __getitem__ use its index?",
         "leave copies out, or keep them together when splitting. (Rare classes are better drawn more often by a "
         "sampler than copied.)",

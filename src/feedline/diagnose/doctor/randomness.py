@@ -31,7 +31,7 @@ def check_aliasing(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "changes-dataset",
             PROBLEM,
-            f"Reading changes the data: {field_name(path)} of {some(indices(changed))} was another when read again",
+            f"Reading changes the data: {field_name(path)} of {some(indices(changed))} had other values when it was read again",
             {"field": path, "indices": indices(changed)},
             "The sample is a view on the dataset's own memory, and __getitem__ writes to it (+=, *=, out=, a transform "
             "in place). Every epoch starts from what the one before has left; workers each change their own copy.",
@@ -98,7 +98,7 @@ def check_generators(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "stored-generator",
             WARNING if seen.setting.threads or _differing(seen.readings, seen.again) else NOTE,
-            f"{some(paths)} is a random generator that every worker gets a copy of",
+            f"{some(paths)} is a random generator, of which every worker gets a copy",
             {"paths": paths},
             "All copies begin in the same state: if samples draw from it, worker processes draw the same numbers, and "
             "so does every epoch whose workers are started anew; worker threads draw from one in an order that depends "
@@ -119,7 +119,7 @@ def check_determinism(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "non-deterministic",
         WARNING,
-        f"{len(differing):,} of {len(seen.again):,} samples came out otherwise when read again under the same seed: "
+        f"{len(differing):,} of {len(seen.again):,} samples differed when they were read again with the same seed: "
         f"{some(indices(differing))}",
         {"indices": indices(differing), "read": len(seen.again), "fields": paths},
         "The result depends on something besides the index and the seed: the time, the operating system's "
@@ -156,7 +156,7 @@ def check_duplicates(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "stream-duplicates",
             PROBLEM,
-            f"With two workers {together:.0%} of the stream's elements come a second time".replace("%", " %"),
+            f"With two workers {together:.0%} of the stream's elements come twice".replace("%", " %"),
             {"repeated": round(together, 3), "repeated_with_one_worker": round(alone, 3), "read": len(seen.again)},
             "__iter__ asks get_worker_info(), by which feedline takes it to share the data out among workers; but each "
             "of them gives everything.",

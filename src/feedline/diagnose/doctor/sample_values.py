@@ -35,7 +35,7 @@ def check_finite(seen: Evidence) -> Iterator[Finding]:
                 PROBLEM,
                 f"{field_name(path)} holds {what} in {len(bad):,} of {len(seen.good):,} samples: {some(places)}",
                 {"field": path, "indices": places, "nan": nans, "inf": infs},
-                "One such value makes the loss NaN, and with it every weight: training is over, mostly without a word.",
+                "One such value makes the loss NaN, and with it every weight: training fails, usually without an error.",
                 "find where it comes from (a division by zero, a logarithm, a missing value), or leave them out.",
                 f"finite = lambda sample: np.isfinite(sample{path}).all()\n"
                 "loader = DataLoader(dataset, collate=feedline.collate.drop_invalid(valid=finite))",
@@ -53,7 +53,7 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
             f"{len(nothing):,} of {len(good):,} samples {agree(len(nothing), 'is', 'are')} None: "
             f"{some(indices(nothing))}",
             {"indices": indices(nothing)},
-            "That is how some mark a sample that cannot be used; a batch cannot be made of it.",
+            "None often marks a sample that cannot be used, but a batch cannot be made of it.",
             "raise an error in __getitem__ and let the loader leave the sample out, or drop them when collating.",
             "loader = DataLoader(dataset, collate=feedline.collate.drop_invalid())",
         )
@@ -70,7 +70,7 @@ def check_structure(seen: Evidence) -> Iterator[Finding]:
             f"{some(indices(odd))}",
             {"indices": indices(odd), "usual": list(usual), "differing": missing},
             f"Sample {odd[0].index} differs in {some(missing)}. A batch needs the same fields in all samples.",
-            "give every sample all fields, with a value that stands for nothing.",
+            "give every sample all fields, with a placeholder where a value is missing.",
         )
 
 
@@ -179,7 +179,7 @@ def check_float64(seen: Evidence) -> Iterator[Finding]:
             WARNING,
             f"{field_name(path)} is float64",
             {"field": path, "bytes_per_sample": size},
-            "Models compute in float32 or less: half of every batch is carried for nothing, and torch refuses to mix "
+            "Models compute in float32 or less: half of every batch's memory is wasted, and torch refuses to mix "
             "the two. NumPy makes float64 of whatever is divided, averaged or drawn at random.",
             "convert it where it is made.",
             "array = array.astype(np.float32)        # or: rng.random(shape, dtype=np.float32)",

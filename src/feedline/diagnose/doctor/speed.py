@@ -148,7 +148,7 @@ def check_threads(seen: Evidence) -> Iterator[Finding]:
                 'loader = DataLoader(dataset, num_workers=4, workers="process")',
             )
     elif wanted(looks, workers=2, cpus=2) <= MOST_WANTED:
-        title = f"Reading holds the GIL for {held} of its time: workers='thread' would do"
+        title = f"Reading holds the GIL for {held} of its time: worker threads are enough"
         yield Finding("threads-help", OK, title, evidence)
 
 

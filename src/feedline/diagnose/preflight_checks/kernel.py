@@ -183,14 +183,14 @@ def check_by_trial(plan: WorkerPlan) -> Iterator[Finding]:
     if code == 0:
         yield Finding("trial", OK, f"A worker process ({method}) was started and delivered its batches", evidence)
         return
-    last = (said.strip() or "it said nothing").splitlines()[-1]
+    last = (said.strip() or "it printed nothing").splitlines()[-1]
     yield Finding(
         "trial",
         PROBLEM,
         f"Loading with one worker process ({method}) failed: {last}",
         evidence,
-        "This was tried in a process of its own, with data of its own. What it said is in the evidence (--json).",
-        "see to the other findings first; meanwhile threads may work.",
+        "This was tried in a process of its own, with data of its own. Its output is in the evidence (--json).",
+        "fix the other findings first; worker threads may work meanwhile.",
         'DataLoader(…, workers="thread")',
     )
 

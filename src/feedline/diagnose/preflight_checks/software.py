@@ -90,7 +90,7 @@ def check_torch(plan: WorkerPlan) -> Iterator[Finding]:
     version, devices = version_of("torch"), _gpu_devices()
     evidence: dict[str, object] = {"version": version, "gpu_devices": devices}
     if version is None:
-        yield Finding("torch", OK, "torch is not installed; feedline works without", evidence)
+        yield Finding("torch", OK, "torch is not installed; feedline works without it", evidence)
         return
     evidence["built_for"] = built_for = _built_for()
     title = f"torch {version}, built for {built_for or 'CPUs only'}; {len(devices) or 'no'} GPU device files"
@@ -107,7 +107,7 @@ def check_torch(plan: WorkerPlan) -> Iterator[Finding]:
     elif built_for and not devices:
         words = "This torch can use GPUs, and none can be seen from here."
         yield Finding(
-            "torch", NOTE, title, evidence, words, "if there should be GPUs, hand them to the container.", GPUS
+            "torch", NOTE, title, evidence, words, "if there should be GPUs, pass them to the container.", GPUS
         )
     elif _release(version) < TRIED_TORCH:
         words = f"feedline.torch is tested with {'.'.join(map(str, TRIED_TORCH))}; an older one may lack what it uses."
@@ -157,7 +157,7 @@ def check_cuda(plan: WorkerPlan) -> Iterator[Finding]:
         yield Finding("cuda", OK, f"CUDA: torch sees {evidence['devices']} devices", evidence)
     else:
         words_for_it = "torch can be imported, but finds no device it can use."
-        remedy = "check the driver on the host, and hand the GPUs to the container."
+        remedy = "check the driver on the host, and pass the GPUs to the container."
         yield Finding("cuda", PROBLEM, "CUDA: not available to torch", evidence, words_for_it, remedy, GPUS)
 
 
@@ -166,7 +166,7 @@ def check_runtime(plan: WorkerPlan) -> Iterator[Finding]:
     version = text_of("/proc/version")
     found = [name for name, is_it in _signs(version).items() if is_it]
     evidence = {"signs": found, "kernel": platform.release(), "machine": platform.machine()}
-    title = f"Surroundings: {' in '.join(found) if found else 'no container that can be told'}"
+    title = f"Runtime: {' in '.join(found) if found else 'no container was recognised'}"
     if "gVisor" in found:
         yield Finding(
             "runtime",

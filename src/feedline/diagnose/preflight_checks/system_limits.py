@@ -50,7 +50,7 @@ def check_open_files(plan: WorkerPlan) -> Iterator[Finding]:
         f"Open files: {_count(soft)} allowed ({_count(hard)} at most), {open_now} open; {plan.workers} take {wanted}"
     )
     if soft != resource.RLIM_INFINITY and open_now + wanted > soft:
-        words = "Each worker takes a few descriptors, whatever is in a batch: that many are not to be had."
+        words = "Each worker takes a few descriptors, whatever is in a batch: so many are not available."
         yield Finding("open-files", PROBLEM, title, evidence, words, "raise the limit.", OPEN_FILES)
     elif soft != resource.RLIM_INFINITY and open_now + 2 * wanted > soft:
         words = "That leaves few for the files of your dataset and for a second loader, say for validation."

@@ -65,7 +65,7 @@ def _heading(outcome: TuneOutcome) -> str:
 def _measured(outcome: TuneOutcome) -> str:
     """What the result is based on."""
     batches = sum(trial.spending.batches for trial in outcome.trials)
-    short = " There was not enough time to try all that should be: give it more (--seconds)."
+    short = " There was not enough time to try every setting that should be tried: give it more (--seconds)."
     return (
         f"{counted(len(outcome.trials), 'setting')} tried with {counted(batches, 'batch')} in {outcome.seconds:.0f} s, "
         f"on {number(outcome.cpus)} CPUs.{'' if outcome.finished else short}"
@@ -90,7 +90,7 @@ def lines(outcome: TuneOutcome, width: int) -> list[PageLine]:
     return [
         PageLine(_heading(outcome), "bold"),
         PageLine(),
-        PageLine(f"Take {outcome.best.setting}.", "bold green" if good else "bold yellow"),
+        PageLine(f"Use {outcome.best.setting}.", "bold green" if good else "bold yellow"),
         *wrapped(outcome.why, width),
         PageLine(),
         *(PageLine("    " + text if text else "", "cyan") for text in outcome.code.splitlines()),
@@ -153,7 +153,7 @@ def _verdict(outcome: TuneOutcome) -> str:
     level = "good" if outcome.keeps_up or not outcome.step else "slow"
     remedy = f"<ul><li>{escape(outcome.bottleneck.remedy)}</li></ul>" if outcome.bottleneck.remedy else ""
     return (
-        f'<section id="verdict" class="{level}"><p class=head>Take {escape(str(outcome.best.setting))}.</p>'
+        f'<section id="verdict" class="{level}"><p class=head>Use {escape(str(outcome.best.setting))}.</p>'
         f"<p>{escape(outcome.why)}</p><p>{escape(outcome.bottleneck.words)}</p>{remedy}</section>"
     )
 

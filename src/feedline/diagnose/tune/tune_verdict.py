@@ -53,7 +53,7 @@ def bottleneck(trials: Sequence[Trial], best: Trial, facts: TrialFacts, cpus: fl
     """
     if best.keeps_up:
         ready = f"Batches are ready when the step wants them: it waits {percent(best.waiting_share)} of the time."
-        return Bottleneck(STEP, f"The step itself. {ready}", "nothing: a faster loader would change nothing.")
+        return Bottleneck(STEP, f"The step itself. {ready}", "nothing; a faster loader would not help.")
     spent, work = best.spending, best.spending.work
     waited = best.waited
     if waited and spent.transferring >= MOST * waited:
@@ -76,9 +76,7 @@ def bottleneck(trials: Sequence[Trial], best: Trial, facts: TrialFacts, cpus: fl
         words = f"Collating: {percent(spent.collating / work)} of the work is making batches of samples."
         return Bottleneck(COLLATE, words, "a cheaper collate_fn; leave to the default what it can stack.")
     if best.setting.workers and best.utilisation < MOST:
-        words = (
-            f"Handing over: the workers work {percent(best.utilisation)} of their time, and yet they are waited for."
-        )
+        words = f"Handing over: the workers work only {percent(best.utilisation)} of their time, but the step waits."
         return Bottleneck(HANDING_OVER, words, "larger batches: these cost more to hand over than to make.")
     return _of_reading({trial.setting: trial for trial in trials}, best, facts, cpus)
 

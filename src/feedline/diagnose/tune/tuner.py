@@ -151,8 +151,7 @@ def _tuning(search: Search, subject: TuneSubject, seconds: float) -> TuneResult:
 def _notes(search: Search, best: Trial) -> list[str]:
     notes, queued, cpus = [], best.spending.queued_share, search.bounds.cpus
     if search.skipped:
-        one = "fewer workers than" if search.skipped > 1 else "one worker fewer than"
-        notes.append(f"What one worker needs for a batch shows that {one} were tried cannot be enough.")
+        notes.append("Fewer workers were not tried: one worker needs so long for a batch that they cannot be enough.")
     if queued > STARVED and best.cpus_used < FULL * cpus:
         # All threads of a worker may wait for a CPU at once, and their times are summed.
         summed = f"{queued:.1f} s for each second of work, all threads added up"
@@ -165,7 +164,7 @@ def _notes(search: Search, best: Trial) -> list[str]:
         notes.append(f"There was time to measure {best.setting} only once: how far to trust that is not known.")
     elif best.spread > NOISY:
         notes.append(
-            f"The measurements of {best.setting} lie {percent(best.spread)} apart: other programs use this machine, or "
+            f"The measurements of {best.setting} differ by {percent(best.spread)}: other programs use this machine, or "
             "samples differ much."
         )
     if not search.facts.threaded and search.facts.work:
