@@ -335,7 +335,7 @@ def hanging() -> Any:
 def test_a_factory_that_hangs_is_a_finding() -> None:
     (finding,) = feedline.doctor(hanging, seconds=0.01)
     assert (finding.id, finding.severity) == ("stuck-init", "problem")
-    assert finding.title.startswith("hanging was not there after 60 s")
+    assert finding.title.startswith("hanging was not ready after 60 s")
     assert "raise_signal(signal.SIGALRM)  # in the factory" in finding.evidence["line"]
 
 

@@ -10,11 +10,13 @@ Not its job: finding it (target), measuring it (consumer).
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from feedline.diagnose.target import constructed, is_loader, loaded, loaded_within
+from feedline.diagnose.user_loader import options_of
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.counting import counted
 from feedline.loader import DataLoader
@@ -140,47 +142,15 @@ def _of_loader(loader: Any, wanted: WantedLoader) -> tuple[dict[str, Any], list[
     for name, value in given.items():
         if value is not None:
             raise OptionError(f"{name}: {wanted.target} is a loader, which has its own")
-    options = _of_ours(loader) if isinstance(loader, DataLoader) else _of_torchs(loader)
+    if isinstance(loader, DataLoader) and loader.options.stream and not _is_stream(loader.dataset):
+        raise OptionTypeError(f"the loader's dataset is {NOT_FOR_TORCH}")
+    has = inspect.signature(importlib.import_module(MODULES[TORCH]).DataLoader.__init__).parameters
+    options = {"dataset": loader.dataset, **{name: value for name, value in options_of(loader).items() if name in has}}
+    options["shuffle"] = options.get("shuffle") or None
     if wanted.num_workers is not None:
         options["persistent_workers"] |= options["num_workers"] == 0
         options["num_workers"] = wanted.num_workers
     return options, _left_out(loader)
-
-
-def _of_ours(loader: DataLoader) -> dict[str, Any]:
-    options = loader.options
-    if options.stream and not _is_stream(options.dataset):
-        raise OptionTypeError(f"the loader's dataset is {NOT_FOR_TORCH}")
-    batches: dict[str, Any] = {"batch_sampler": options.batch_sampler}
-    if options.batch_sampler is None:
-        batches = {"shuffle": options.shuffle or None, **_attributes(options, "batch_size", "drop_last", "sampler")}
-    kept = ("dataset", "num_workers", "collate_fn", "timeout", "worker_init_fn", "multiprocessing_context")
-    return {**batches, **_attributes(options, *kept, "prefetch_factor", "persistent_workers", "in_order")}
-
-
-def _of_torchs(loader: Any) -> dict[str, Any]:
-    data = importlib.import_module("torch.utils.data")
-    batches: dict[str, Any] = {"batch_sampler": loader.batch_sampler}
-    if loader.batch_sampler is None or type(loader.batch_sampler) is data.BatchSampler:
-        batches = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
-        if not _is_stream(loader.dataset):
-            batches.update(_order(loader.sampler, data))
-    kept = ("dataset", "num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
-    also = ("prefetch_factor", "persistent_workers", "pin_memory_device", "in_order")
-    own = loader.collate_fn not in (data.default_collate, data.default_convert)
-    return {**batches, **_attributes(loader, *kept, *also), "collate_fn": loader.collate_fn if own else None}
-
-
-def _order(sampler: Any, data: Any) -> dict[str, Any]:
-    """The order that the user asked for: loaders recognise their own samplers, and use `shuffle`."""
-    if type(sampler) is data.SequentialSampler:
-        return {"shuffle": False}
-    plain = type(sampler) is data.RandomSampler and not sampler.replacement and sampler._num_samples is None
-    return {"shuffle": True} if plain else {"sampler": sampler}
-
-
-def _attributes(of: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in names}
 
 
 _TORCH_HAS_NOT = {

@@ -13,7 +13,7 @@ from typing import Any
 from feedline.diagnose.deadline import TooLong, patience, within
 from feedline.diagnose.doctor import carrying, failures, label_checks, overlap, randomness, sample_values, speed
 from feedline.diagnose.doctor.evidence import Evidence
-from feedline.diagnose.doctor.examine import examine
+from feedline.diagnose.doctor.examine import Examination
 from feedline.diagnose.doctor.patient import Patient, patient_of
 from feedline.diagnose.findings import OK, PROBLEM, SEVERITIES, WARNING, Finding
 from feedline.diagnose.rendering import Findings
@@ -58,9 +58,9 @@ def doctor(
         seconds: about how long it may take.
         num_workers: for the run with real workers.
         batch_size: for a dataset; a loader has its own.
-        label: which field of a sample is its label (a name, or a place as "1"), if that is not obvious. against:
-        another dataset or loader, or a function that makes one: which samples are in both? For training and validation;
-        samples are compared by content, as many as there is time for.
+        label: which field of a sample is its label (a name, or a place as "1"), if that is not obvious.
+        against: another dataset or loader, or a function that makes one: which samples are in both? For training and
+            validation; samples are compared by content, as many as there is time for.
         ignore: ids of findings that are not wanted.
 
     >>> import numpy as np
@@ -84,7 +84,7 @@ def doctor(
             other = None if against is None else _patient(against, None, None)
     except TooLong as late:
         return Findings([_stuck(what, late)], f"feedline doctor: {_name(what)}")
-    seen = examine(patient, seconds, num_workers, other)
+    seen = Examination(patient, seconds, num_workers, other).run()
     return Findings(judged(seen, set(ignore)), f"feedline doctor: {patient.name}")
 
 
@@ -118,7 +118,7 @@ def judged(seen: Evidence, ignore: Collection[str] = ()) -> list[Finding]:
     """All findings, the worst first; what is fine comes last."""
     found = [finding for check in CHECKS for finding in _guarded(check, seen) if finding.id not in ignore]
     found.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
-    return [*found, *_troubles(seen), _examined(seen)]
+    return [*found, *(_trouble(what, why) for what, why in seen.troubles), _examined(seen)]
 
 
 def _guarded(check: Check, seen: Evidence) -> Iterator[Finding]:
@@ -127,11 +127,6 @@ def _guarded(check: Check, seen: Evidence) -> Iterator[Finding]:
         yield from check(seen)
     except Exception as error:
         yield _trouble(check.__name__.removeprefix("check_").replace("_", " "), f"{type(error).__name__}: {error}")
-
-
-def _troubles(seen: Evidence) -> Iterator[Finding]:
-    for what, why in seen.troubles:
-        yield _trouble(what, why)
 
 
 def _trouble(what: str, why: str) -> Finding:

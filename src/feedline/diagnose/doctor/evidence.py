@@ -191,7 +191,6 @@ class LoaderSetting:
     """Are samples read in the order in which they are stored?"""
     balanced: bool = False
     """Does the sampler use weights or strata?"""
-    bucketed: bool = False
     batch_size: int | None = None
     collates: str = "default"
     """"default", "feedline" (collators of ours), "own" (a collate_fn), "none" (no batches)."""

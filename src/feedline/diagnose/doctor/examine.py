@@ -126,18 +126,11 @@ class Examination:
             weight = weigh(job, PICKLE)
         except ShippingError as error:
             refused = str(error)
-        self._note(
-            carried=Carried(
-                tuple((what, tuple(paths)) for what, paths in hazards(dataset)),
-                refused,
-                weight,
-                weight < PICKLE,
-                largest(dataset) or "",
-                tuple(each.path for each in (*generators(job), *module_generators(job))),
-                multiprocessing.get_context().get_start_method(),
-                tuple(running()),
-            )
-        )
+        held = tuple((what, tuple(paths)) for what, paths in hazards(dataset))
+        drawn = tuple(each.path for each in (*generators(job), *module_generators(job)))
+        method, threads = multiprocessing.get_context().get_start_method(), tuple(running())
+        large = largest(dataset) or ""
+        self._note(carried=Carried(held, refused, weight, weight < PICKLE, large, drawn, method, threads))
 
     def labels(self) -> None:
         """The dataset's own column of labels."""
@@ -214,7 +207,9 @@ class Examination:
             for value in loader:
                 got.append(value)
                 until = min(until, time.monotonic() + SHARES[part] * self._seconds)
-                if time.monotonic() > until or len(got) >= MOST or (part == "rounds" and _grows_enough(got)):
+                # Has memory grown enough to be sure? The machine need not be filled.
+                grown = part == "rounds" and len(got) >= LEAST_ROUNDS and got[-1] - got[0] > ENOUGH
+                if time.monotonic() > until or len(got) >= MOST or grown:
                     break
         except TooManyErrors:
             pass  # all of them are in loader.errors()
@@ -312,13 +307,3 @@ class Examination:
             loader.close()
         flow = stats.total
         return Run(flow.batches, flow.samples, flow.bytes, flow.fetching, flow.collating, stats.collate.padding, error)
-
-
-def _grows_enough(rounds: list[int]) -> bool:
-    """Has it grown enough to be sure? The machine need not be filled."""
-    return len(rounds) >= LEAST_ROUNDS and rounds[-1] - rounds[0] > ENOUGH
-
-
-def examine(patient: Patient, seconds: float, num_workers: int, other: Patient | None = None) -> Evidence:
-    """Examine the patient, and compare it with the other, within about that many seconds."""
-    return Examination(patient, seconds, num_workers, other).run()

@@ -14,6 +14,7 @@ from feedline.diagnose.doctor.evidence import DeadlySample, Evidence, Reading
 from feedline.diagnose.doctor.wording import indices, some, source
 from feedline.diagnose.findings import PROBLEM, WARNING, Finding
 from feedline.errors.counting import counted
+from feedline.observe.report.report_verdict import percent
 
 LISTED = 20
 PADDING = 0.4
@@ -143,7 +144,7 @@ def check_padding(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "padding",
         WARNING,
-        f"{padding:.0%} of the batches is padding".replace("%", " %"),
+        f"{percent(padding)} of the batches is padding",
         {"padding": round(padding, 3), "batches": batches},
         "Short samples are filled up to the longest of their batch, and the model computes on all of it.",
         "put samples of similar length together.",
@@ -172,7 +173,7 @@ def _filled_before(seen: Evidence) -> Iterator[Finding]:
             yield Finding(
                 "padding",
                 WARNING,
-                f"{padding:.0%} of each sample is padding, by its mask".replace("%", " %"),
+                f"{percent(padding)} of each sample is padding, by its mask",
                 {"padding": round(padding, 3), "field": path, "samples": len(found)},
                 "All samples are filled up to one length, long enough for the longest of all, and the model computes "
                 "on all of it.",

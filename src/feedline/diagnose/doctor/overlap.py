@@ -83,12 +83,9 @@ def _share(found: Overlap) -> float:
 
 
 def _whole(found: Overlap, share: float) -> str:
-    all_read = found.by_index or found.compared == found.lengths
-    if all_read:
+    if found.by_index or found.compared == found.lengths:
         return ""
-    return f"Not all samples were compared: in all, about {max(share, 0.001):.1%} of {found.other} would be. ".replace(
-        "%", " %"
-    )
+    return f"Not all samples were compared: in all, about {100 * max(share, 0.001):.1f} % of {found.other} would be. "
 
 
 def _is_augmented(seen: Evidence) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import random
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,6 +25,7 @@ from feedline.datasets.labels import classes_of
 from feedline.diagnose.doctor.evidence import Column, LoaderSetting
 from feedline.diagnose.doctor.probe import Initialising
 from feedline.diagnose.target import Construction
+from feedline.diagnose.user_loader import OURS, TORCHS, front_for, is_torchs, seeded_loader
 from feedline.errors import OptionError
 from feedline.loader import DataLoader
 from feedline.order.last_batch import lone_sample
@@ -80,16 +81,10 @@ class Patient:
             "stall_warning": 0,
         }
         if self.worker_init_fn is not None:
-            settings["worker_init_fn"] = (
-                self.worker_init_fn if self.setting.stream else Initialising(self.worker_init_fn)
-            )
-        if not self.setting.torch:
-            return DataLoader(dataset, seed=seed, num_workers=num_workers, **settings, **options)
-        torch: Any = sys.modules["torch"]
-        front: Any = importlib.import_module("feedline.torch")
-        generator = torch.Generator()
-        generator.manual_seed(seed)
-        return front.DataLoader(dataset, generator=generator, num_workers=num_workers, **settings, **options)
+            init = self.worker_init_fn if self.setting.stream else Initialising(self.worker_init_fn)
+            settings["worker_init_fn"] = init
+        front = TORCHS if self.setting.torch else OURS
+        return seeded_loader(front, dataset, seed, num_workers=num_workers, **settings, **options)
 
     @property
     def job(self) -> Job:
@@ -121,23 +116,17 @@ def patient_of(what: Any, batch_size: int | None, label: str | None, constructio
     given: dict[str, Any] = {"label": label}
     if isinstance(what, DataLoader):
         return _of_ours(what, given, construction)
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(what, torch.utils.data.DataLoader):
+    if is_torchs(what):
         return _of_torchs(what, given, construction)
     options = DataLoader(what).options
     setting = LoaderSetting(
         stream=options.stream,
         length=None if options.stream else len(what),
         batch_size=batch_size,
-        torch=torch is not None and _torch_can(what, options.stream),
+        torch=front_for(what, options.stream) == TORCHS,
         **given,
     )
     return Patient(what, setting, construction=construction)
-
-
-def _torch_can(dataset: Any, stream: bool) -> bool:
-    torch: Any = sys.modules["torch"]
-    return not stream or isinstance(dataset, torch.utils.data.IterableDataset)
 
 
 def _of_ours(loader: DataLoader, given: dict[str, Any], construction: Construction | None) -> Patient:
@@ -152,7 +141,6 @@ def _of_ours(loader: DataLoader, given: dict[str, Any], construction: Constructi
         loader=True,
         in_order=_in_order(sampler, batch_sampler) and not options.shuffle_buffer,
         balanced=_balances(sampler, batch_sampler),
-        bucketed=_named(batch_sampler, {"BucketBatchSampler"}),
         batch_size=batch_sampler.batch_size if sized else options.batch_size,  # type: ignore[union-attr]
         collates=_collates(options.collate_fn, options.batched, ()),
         num_workers=options.num_workers,
@@ -181,7 +169,6 @@ def _of_torchs(loader: Any, given: dict[str, Any], construction: Construction | 
         loader=True,
         in_order=not buffer if stream else _in_order(loader.sampler, None if plain else loader.batch_sampler),
         balanced=_balances(loader.sampler, loader.batch_sampler),
-        bucketed=_named(loader.batch_sampler, {"BucketBatchSampler"}),
         batch_size=size,
         collates=collates,
         num_workers=loader.num_workers,
@@ -210,11 +197,8 @@ def _in_order(sampler: Any, batch_sampler: Any) -> bool:
 
 
 def _balances(*samplers: Any) -> bool:
-    return any(_named(each, _BALANCING) or _named(getattr(each, "sampler", None), _BALANCING) for each in samplers)
-
-
-def _named(sampler: Any, names: Iterable[str]) -> bool:
-    return any(kind.__name__ in names for kind in type(sampler).__mro__)
+    inner = [getattr(each, "sampler", None) for each in samplers]
+    return any(kind.__name__ in _BALANCING for each in (*samplers, *inner) for kind in type(each).__mro__)
 
 
 def _collates(collate_fn: Any, batched: bool, defaults: tuple[Any, ...]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import described
-from feedline.diagnose.doctor.evidence import CodeLine, Collating, Reading
+from feedline.diagnose.doctor.evidence import Collating, Reading
 from feedline.diagnose.doctor.fields import as_array, content, digest, is_blank, leaves, look_at
 from feedline.diagnose.doctor.lines import WatchedLines, users_line
 from feedline.diagnose.doctor.seeding import Seeding
@@ -43,15 +43,25 @@ def same(value: Any) -> Any:
     return value
 
 
-class Watched:
-    """The user's map-style dataset; its samples are readings."""
+class Wrapped:
+    """The user's map-style dataset, read in another way. Which samples there are is left to the loader's sampler."""
 
-    def __init__(self, dataset: Any, twice: bool = False) -> None:
-        self.dataset = dataset
-        self._twice = TWICE if twice else 0
+    def __init__(self, dataset: Any, indices: Sequence[Any] = ()) -> None:
+        self.dataset, self._indices = dataset, indices
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        return 1 << 30
+
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError
+
+
+class Watched(Wrapped):
+    """Its samples are readings."""
+
+    def __init__(self, dataset: Any, twice: bool = False) -> None:
+        super().__init__(dataset)
+        self._twice = TWICE if twice else 0
 
     def describe(self, index: Any) -> str:
         """The user's own description, for samples that hang or kill."""
@@ -68,7 +78,9 @@ class Watched:
                 raise
             _lines.take(), _seeding.take()
             words = f"{type(error).__name__}: {error}"[:300]
-            return Reading(index, error=words, where=_line_of(error), what=described(self.dataset, index))
+            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+            line = users_line(frames[-1]) if frames else None
+            return Reading(index, error=words, where=line, what=described(self.dataset, index))
         seconds = since(began)
         reading = _read(index, sample, seconds, described(self.dataset, index) if seconds > LONG else "")
         if self._twice and seconds < LONG:
@@ -104,11 +116,6 @@ def _read(index: Any, sample: Any, seconds: float, what: str) -> Reading:
     return Reading(index, seconds, fields, *made, what=what, lines=lines, seeds=seeds, memory=memory)
 
 
-def _line_of(error: BaseException) -> CodeLine | None:
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return users_line(frames[-1]) if frames else None
-
-
 class Observed:
     """A collate_fn for a stream that is not batched: elements become readings."""
 
@@ -125,14 +132,8 @@ class Observed:
         return reading
 
 
-class Contents:
+class Contents(Wrapped):
     """Only the contents of the samples, for comparing with another dataset."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
 
     def __getitem__(self, index: Any) -> tuple[Any, str]:
         return index, content(self.dataset[index])
@@ -143,15 +144,8 @@ def content_of(element: Any) -> tuple[None, str]:
     return None, content(element)
 
 
-class Rounds:
+class Rounds(Wrapped):
     """The same samples round after round; a sample of this dataset is the worker's memory after a round."""
-
-    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
-        self.dataset = dataset
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return 1 << 30
 
     def __getitem__(self, number: Any) -> int:
         for index in self._indices:
@@ -159,19 +153,15 @@ class Rounds:
         return own_memory(os.getpid())
 
 
-class Batched:
+class Batched(Wrapped):
     """Batches made by the user's collate_fn; a sample of this dataset says how long making one took."""
 
     def __init__(self, dataset: Any, batches: Sequence[Sequence[Any]], collate_fn: Callable[[Any], Any]) -> None:
-        self.dataset = dataset
-        self._batches = batches
+        super().__init__(dataset, batches)
         self._collate_fn = collate_fn
 
-    def __len__(self) -> int:
-        return len(self._batches)
-
     def __getitem__(self, number: int) -> Collating:
-        samples = [self.dataset[index] for index in self._batches[number]]
+        samples = [self.dataset[index] for index in self._indices[number]]
         _lines.begin()
         began = now()
         batch = self._collate_fn(samples)
@@ -223,15 +213,8 @@ def _arrays(tree: Any) -> list[Any]:
     return found
 
 
-class Beside:
+class Beside(Wrapped):
     """Reads the samples, and regularly looks whether reading holds the GIL. A sample of this dataset is `Looks`."""
-
-    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
-        self.dataset = dataset
-        self._indices = list(indices)
-
-    def __len__(self) -> int:
-        return 1
 
     def __getitem__(self, number: Any) -> Looks:
         self.dataset[self._indices[0]]  # so that one-time work is done
@@ -255,6 +238,6 @@ class Initialising:
     def __call__(self, worker: int) -> None:
         torch = sys.modules.get("torch")
         for info in (get_worker_info(), torch.utils.data.get_worker_info() if torch else None):
-            if isinstance(getattr(info, "dataset", None), (Watched, Contents, Rounds, Batched, Beside)):
+            if isinstance(getattr(info, "dataset", None), Wrapped):
                 object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[union-attr]
         self._own(worker)

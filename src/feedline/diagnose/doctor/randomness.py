@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from feedline.diagnose.doctor.evidence import Evidence, Reading
 from feedline.diagnose.doctor.wording import field_name, indices, some
 from feedline.diagnose.findings import NOTE, OK, PROBLEM, WARNING, Finding
+from feedline.observe.report.report_verdict import percent
 
 LEAST = 4
 """The fewest samples for a statement about seeds."""
@@ -31,7 +32,7 @@ def check_aliasing(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "changes-dataset",
             PROBLEM,
-            f"Reading changes the data: {field_name(path)} of {some(indices(changed))} had other values when it was read again",
+            f"Reading changes the data: {field_name(path)} of {some(indices(changed))} was different when read again",
             {"field": path, "indices": indices(changed)},
             "The sample is a view on the dataset's own memory, and __getitem__ writes to it (+=, *=, out=, a transform "
             "in place). Every epoch starts from what the one before has left; workers each change their own copy.",
@@ -156,7 +157,7 @@ def check_duplicates(seen: Evidence) -> Iterator[Finding]:
         yield Finding(
             "stream-duplicates",
             PROBLEM,
-            f"With two workers {together:.0%} of the stream's elements come twice".replace("%", " %"),
+            f"With two workers {percent(together)} of the stream's elements come twice",
             {"repeated": round(together, 3), "repeated_with_one_worker": round(alone, 3), "read": len(seen.again)},
             "__iter__ asks get_worker_info(), by which feedline takes it to share the data out among workers; but each "
             "of them gives everything.",

@@ -35,7 +35,7 @@ def check_finite(seen: Evidence) -> Iterator[Finding]:
                 PROBLEM,
                 f"{field_name(path)} holds {what} in {len(bad):,} of {len(seen.good):,} samples: {some(places)}",
                 {"field": path, "indices": places, "nan": nans, "inf": infs},
-                "One such value makes the loss NaN, and with it every weight: training fails, usually without an error.",
+                "One such value makes the loss NaN, and with it every weight: training fails, mostly without an error.",
                 "find where it comes from (a division by zero, a logarithm, a missing value), or leave them out.",
                 f"finite = lambda sample: np.isfinite(sample{path}).all()\n"
                 "loader = DataLoader(dataset, collate=feedline.collate.drop_invalid(valid=finite))",

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from feedline.diagnose.doctor.evidence import OUTLIER, CodeLine, Evidence, Reading
+from feedline.diagnose.doctor.evidence import OUTLIER, CodeLine, Evidence
 from feedline.diagnose.doctor.wording import agree, indices, lasting, shares, some, source
 from feedline.diagnose.findings import NOTE, OK, WARNING, Finding
 from feedline.machine.gil import LEAST_LOOKS, MOST_WANTED, wanted
+from feedline.observe.report.report_verdict import percent
 
 SLOW, VERY_SLOW = 0.01, 0.05
 """Seconds per sample: decoding an image takes 1–4 ms (docs/design.md); at 50 ms a batch of 64 takes a worker 3 s."""
@@ -33,11 +34,12 @@ third faster than one."""
 
 def check_outliers(seen: Evidence) -> Iterator[Finding]:
     """A few samples that delay the others."""
-    again = {reading.index: reading for reading in seen.reread}
     if len(seen.good) < FEW:
         return
     limit, usual = seen.long, seen.usual
-    slow = [reading for reading in seen.good if reading.seconds > limit and _again(reading, again, limit)]
+    # Was it slow again? The first time, files are opened and modules imported.
+    again = {reading.index for reading in seen.reread if reading.seconds > limit}
+    slow = [reading for reading in seen.good if reading.seconds > limit and reading.index in again]
     if not slow or len(slow) > len(seen.good) // 4:
         return
     worst = max(slow, key=lambda reading: reading.seconds)
@@ -72,11 +74,6 @@ def check_first(seen: Evidence) -> Iterator[Finding]:
     )
 
 
-def _again(reading: Reading, again: dict[object, Reading], limit: float) -> bool:
-    """Was it slow again? The first time, files are opened and modules imported."""
-    return reading.index in again and again[reading.index].seconds > limit
-
-
 def check_reading(seen: Evidence) -> Iterator[Finding]:
     """The usual sample, and where its time goes."""
     if not seen.good:
@@ -90,8 +87,7 @@ def check_reading(seen: Evidence) -> Iterator[Finding]:
     yield Finding(
         "slow-reading",
         WARNING if usual >= VERY_SLOW else NOTE,
-        f"A sample takes {lasting(usual)} to read"
-        + (f", {lines[0][1]:.0%} of it in one line".replace("%", " %") if line else ""),
+        f"A sample takes {lasting(usual)} to read" + (f", {percent(lines[0][1])} of it in one line" if line else ""),
         {
             "seconds": usual,
             "per_second_and_worker": round(1 / usual, 1),
@@ -134,7 +130,7 @@ def check_threads(seen: Evidence) -> Iterator[Finding]:
     looks = seen.looks
     if looks is None or looks.looked < LEAST_LOOKS:
         return
-    held = f"{looks.held_share:.0%}".replace("%", " %")
+    held = percent(looks.held_share)
     evidence = {"held": round(looks.held_share, 2), "on_cpu": round(looks.on_cpu, 2), "looks": looks.looked}
     if looks.held_share >= BOUND:
         if seen.setting.threads or seen.usual >= SLOW / 2:

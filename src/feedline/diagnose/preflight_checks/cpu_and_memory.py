@@ -52,7 +52,9 @@ def check_cpus(plan: WorkerPlan) -> Iterator[Finding]:
         code = more_cpus(2)
     elif cpus.usable < cpus.host:
         severity = NOTE
-        explanation = f"os.cpu_count() says {os.cpu_count()} here: programs that use this number start too many threads and workers."
+        explanation = (
+            f"os.cpu_count() says {os.cpu_count()} here: programs that use it start too many threads and workers."
+        )
         remedy = "count workers from this limit."
         code = f"DataLoader(…, num_workers={cpus.workers})"
     if cpus.throttled and cpus.throttled >= 0.01:  # below one in a hundred nobody notices

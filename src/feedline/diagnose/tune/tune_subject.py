@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from feedline.diagnose.user_loader import OURS, TORCHS, front_for, is_torchs, options_of, seeded_loader
 from feedline.errors import OptionError
 from feedline.loader import DataLoader
 from feedline.observe.window import USUAL_PREFETCH, Setting
-from feedline.options.option import rows
 from feedline.workers.one_thread import threads_per_worker
 
 GUESSED_BATCH = 32
@@ -54,13 +54,7 @@ class TuneSubject:
             options |= {"workers": setting.kind, "worker_init_fn": self._init(setting)}
             if setting.kind == "process" and self.start_method is not None:
                 options["multiprocessing_context"] = self.start_method
-        if self.front == "feedline":
-            return DataLoader(self.dataset, seed=seed, **options)
-        torch: Any = sys.modules["torch"]
-        generator = torch.Generator()
-        generator.manual_seed(seed)
-        front: Any = importlib.import_module("feedline.torch")
-        return front.DataLoader(self.dataset, generator=generator, **options)
+        return seeded_loader(self.front, self.dataset, seed, **options)
 
     def _init(self, setting: Setting) -> Callable[[int], None] | None:
         return threads_per_worker(setting.threads, then=self.init) if setting.threads > 1 else self.init
@@ -90,101 +84,54 @@ class TuneSubject:
 
 def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> TuneSubject:
     """The subject for a dataset or a loader; OptionError if it is neither, or if a loader's options would change."""
-    torch = sys.modules.get("torch")
-    ours, torchs = isinstance(what, DataLoader), torch is not None and isinstance(what, torch.utils.data.DataLoader)
-    if ours or torchs:
-        for name, value in {"batch_size": batch_size, "shuffle": shuffle}.items():
-            if value is not None:
-                raise OptionError(f"{name} is for a dataset: the loader has its own; leave {name} out")
-        return _of_ours(what) if ours else _of_torchs(what)
-    return _of_dataset(what, batch_size or GUESSED_BATCH, shuffle)
+    if not isinstance(what, DataLoader) and not is_torchs(what):
+        return _of_dataset(what, batch_size or GUESSED_BATCH, shuffle)
+    for name, value in {"batch_size": batch_size, "shuffle": shuffle}.items():
+        if value is not None:
+            raise OptionError(f"{name} is for a dataset: the loader has its own; leave {name} out")
+    return _of_loader(what)
 
 
 def _of_dataset(dataset: Any, batch_size: int, shuffle: bool | None) -> TuneSubject:
-    checked = DataLoader(dataset).options
-    torch: Any = sys.modules.get("torch")
-    is_torchs = torch is not None and (not checked.stream or isinstance(dataset, torch.utils.data.IterableDataset))
+    stream = DataLoader(dataset).options.stream
     options: dict[str, Any] = {"batch_size": batch_size}
-    if not checked.stream:
+    if not stream:
         options["shuffle"] = True if shuffle is None else shuffle  # as in training
     elif shuffle:
         raise OptionError("shuffle is for a map-style dataset: a stream comes in its own order")
     shown = {name: repr(value) for name, value in options.items() if value is not False}
-    return TuneSubject(dataset, "feedline.torch" if is_torchs else "feedline", options, shown)
+    return TuneSubject(dataset, front_for(dataset, stream), options, shown)
 
 
 _TUNED = {
-    *("dataset", "num_workers", "workers", "prefetch_factor", "persistent_workers", "multiprocessing_context"),
-    *("timeout", "worker_init_fn", "seed"),
+    *("num_workers", "workers", "prefetch_factor", "persistent_workers", "multiprocessing_context"),
+    *("timeout", "worker_init_fn", "seed", "generator", "pin_memory_device"),
 }
 """Options that trials set themselves. All others are as in the user's loader…"""
 _KEPT = {"stall_warning", "on_stall", "error_log", "on_epoch_end"}
 """…except these, which trials replace, but which the pasted line should keep."""
 
 
-def _of_ours(loader: DataLoader) -> TuneSubject:
-    options = loader.options
-    given = _carried(options)
-    if options.batch_sampler is not None:
-        given["batch_size"] = 1  # the default: the batch sampler decides
-    shown = _shown(given, _defaults(DataLoader))
-    if options.seeded:
-        shown["seed"] = str(options.seed)
-    init = _without_threads(options.worker_init_fn)
-    given = _for_trials(given)
-    return TuneSubject(
-        options.dataset, "feedline", given, shown, options.multiprocessing_context, init, options.timeout
-    )
-
-
-def _carried(of: Any) -> dict[str, Any]:
-    """The checked options that are not tuned; `collate` has become the collate_fn."""
-    return {name: getattr(of, name) for name in rows(type(of)) if name not in _TUNED and name != "collate"}
-
-
-def _for_trials(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in _KEPT}
-
-
-def _of_torchs(loader: Any) -> TuneSubject:
-    torch: Any = sys.modules["torch"]
-    data, front = torch.utils.data, importlib.import_module("feedline.torch")
-    given: dict[str, Any] = {"in_order": loader.in_order, "pin_memory": loader.pin_memory}
-    if hasattr(loader, "_feedline"):
-        given |= _carried(loader._feedline.own)
-    if loader.collate_fn not in (data.default_collate, data.default_convert):
-        given["collate_fn"] = loader.collate_fn
-    if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
-        given["batch_sampler"] = loader.batch_sampler
-    else:
-        given |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
-        given |= _order(loader, data)
-    shown = _shown(given, _defaults(front.DataLoader))
-    init = _without_threads(loader.worker_init_fn)
-    start_method, timeout = loader.multiprocessing_context, loader.timeout
-    return TuneSubject(loader.dataset, "feedline.torch", _for_trials(given), shown, start_method, init, timeout)
-
-
-def _without_threads(init: Any) -> Any:
-    """Threads per worker are tuned: the user's number would override what is tried."""
-    return init.then if isinstance(init, threads_per_worker) else init
-
-
-def _order(loader: Any, data: Any) -> dict[str, Any]:
-    """torch makes a sampler from shuffle=True; it is made anew, so that the user's generator is not used."""
-    if isinstance(loader.dataset, data.IterableDataset) or type(loader.sampler) is data.SequentialSampler:
-        return {}
-    plain = type(loader.sampler) is data.RandomSampler and not loader.sampler.replacement
-    if plain and loader.sampler.num_samples == len(loader.dataset):
-        return {"shuffle": True}
-    return {"sampler": _apart(loader.sampler)}
+def _of_loader(loader: Any) -> TuneSubject:
+    given, front = options_of(loader), OURS if isinstance(loader, DataLoader) else TORCHS
+    untuned = {name: value for name, value in given.items() if name not in _TUNED}
+    shown = _shown(untuned, _defaults(importlib.import_module(front).DataLoader))
+    if front == OURS and loader.options.seeded:
+        shown["seed"] = str(loader.options.seed)
+    init = given["worker_init_fn"]
+    if isinstance(init, threads_per_worker):  # threads are tuned: the user's number would override what is tried
+        init = init.then
+    options = {name: value for name, value in untuned.items() if name not in _KEPT}
+    if "sampler" in options:
+        options["sampler"] = _apart(options["sampler"])
+    start_method, timeout = given["multiprocessing_context"], given["timeout"]
+    return TuneSubject(loader.dataset, front, options, shown, start_method, init, timeout)
 
 
 def _apart(sampler: Any) -> Any:
     """The same sampler with a copy of its generator."""
-    torch: Any = sys.modules["torch"]
-    generator = getattr(sampler, "generator", None)
-    if not isinstance(generator, torch.Generator):
+    torch, generator = sys.modules.get("torch"), getattr(sampler, "generator", None)
+    if torch is None or not isinstance(generator, torch.Generator):
         return sampler
     own = copy.copy(sampler)
     own.generator = torch.Generator(generator.device).set_state(generator.get_state())
