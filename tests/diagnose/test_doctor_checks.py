@@ -287,7 +287,7 @@ def test_a_batch_against_what_is_free() -> None:
 
 @pytest.mark.parametrize(("padding", "said"), [(None, []), (0.39, []), (0.41, ["padding"])])
 def test_padding_is_told_above_two_fifths(padding: float | None, said: list[str]) -> None:
-    assert ids(failures.check_padding(Evidence(run=Run(10, 160, padding=padding)))) == said
+    assert ids(failures.check_padding(Evidence(run=Run(10, padding)))) == said
 
 
 def test_the_default_collation_of_a_mere_dataset_may_fail() -> None:
@@ -316,7 +316,7 @@ def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_worst_comes_first() -> None:
-    seen = replace(with_labels([3] * 50), carried=Carried(generators=("dataset.rng",)), run=Run(3, 96, padding=0.6))
+    seen = replace(with_labels([3] * 50), carried=Carried(generators=("dataset.rng",)), run=Run(3, 0.6))
     assert [each.severity for each in judged(seen)] == ["problem", "warning", "note", "ok"]
 
 

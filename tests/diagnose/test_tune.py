@@ -615,9 +615,9 @@ def test_waiting_is_for_a_disk_if_much_comes_from_storage() -> None:
 
 def test_why_says_by_how_much_it_falls_short() -> None:
     best, faster = made(step=0.01, waited=1.0), made(Setting(4), step=0.01, waited=0.98)
-    assert "falls short by 50 %" in why(best, [best], 0.01)
+    assert "is too slow by 50 %" in why(best, [best], 0.01)
     slow = made(step=0.01, waited=3.0)
-    assert "falls short by 75 %" in why(slow, [slow], 0.01)
+    assert "is too slow by 75 %" in why(slow, [slow], 0.01)
     assert "50 batches a second where the step could take 100" in why(best, [best], 0.01)
     assert "The smallest within 5 % of the fastest" in why(best, [best, faster], 0.01)
     assert why(made(step=0.0), [made(step=0.0)], 0.0) == "The fastest: 100 batches a second."

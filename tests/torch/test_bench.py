@@ -19,7 +19,7 @@ from warm_host import host
 
 import feedline
 import feedline.torch
-from feedline.diagnose.bench import workloads as workload_data
+from feedline.diagnose.bench import workloads
 from feedline.diagnose.bench.bench_subject import SIDES, BenchSubject, WantedLoader, subject
 from feedline.diagnose.bench.machine import members
 from feedline.diagnose.bench.turns import SideProcess
@@ -270,8 +270,8 @@ def test_what_can_be_no_subject_is_an_option_error(name: str, wanted: dict[str, 
 
 @pytest.mark.parametrize("name", ["large_samples", "tiny_batches", "augment", "latency", "text"])
 def test_our_datasets_are_read_alike(name: str) -> None:
-    dataset = getattr(workload_data, name)()
-    collate = workload_data.padded if name == "text" else None
+    dataset = getattr(workloads, name)()
+    collate = workloads.padded if name == "text" else None
     ours, theirs = (
         next(iter(kind(dataset, 2, collate_fn=collate))) for kind in (feedline.torch.DataLoader, data.DataLoader)
     )
@@ -280,7 +280,7 @@ def test_our_datasets_are_read_alike(name: str) -> None:
 
 
 def test_jpegs_are_decoded() -> None:
-    dataset = workload_data.Jpegs(workload_data._encoded(1), 4)
+    dataset = workloads.RepeatedData(workloads._encoded(1), 4, workloads.decoded)
     pixels, label = dataset[3]
     assert (pixels.shape, pixels.dtype) == ((3, 224, 224), np.float32)
     assert 0 <= pixels.min() < pixels.max() <= 1

@@ -1,4 +1,4 @@
-"""TuneResult what torch's users have."""
+"""Tuning what torch's users have."""
 
 from __future__ import annotations
 

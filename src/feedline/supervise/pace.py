@@ -26,8 +26,8 @@ NEWS = 1.3
 PATIENCE, LONGEST_PATIENCE, QUIET = 4, 32, 64
 """How many windows in a row must bring news before a new try: first 4, then twice as many each time, at most 32; 4
 again after 64 windows without news."""
-MOST_NOISE = 0.3
-"""The most that noise counts, so that a change that halves the time is always noticed and kept."""
+MOST_ERROR = 0.3
+"""The most that the error of a window counts, so that a change that halves the time is always noticed and kept."""
 HALF = 0.5
 """This share of the free memory may go to new workers and batches, here and in `feedline tune`."""
 LEAST_FREE = 0.05
@@ -61,7 +61,7 @@ class WorkerWindow(Window):
 
     def telling(self, other: WorkerWindow) -> float:
         """By what share the times of a batch must differ in the two windows to mean something."""
-        return max(GAIN, min(MOST_NOISE, 2 * hypot(self.error, other.error)))
+        return max(GAIN, min(MOST_ERROR, 2 * hypot(self.error, other.error)))
 
 
 class Means(NamedTuple):

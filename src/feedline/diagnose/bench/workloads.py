@@ -13,6 +13,7 @@ import io
 import os
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,48 +90,36 @@ augment, jpeg, text and latency; a dataset of yours is named as pkg.module:name 
 class RepeatedData:
     """A few samples, repeated; each is prepared anew."""
 
-    def __init__(self, samples: list[Any], length: int) -> None:
-        self.samples, self.length = samples, length
+    def __init__(self, samples: list[Any], length: int, prepare: Callable[[Any], Any] | None = None) -> None:
+        self.samples, self.length, self.prepare = samples, length, prepare
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        return self.prepared(self.samples[index % len(self.samples)])
-
-    def prepared(self, sample: Any) -> Any:
-        """The sample unchanged."""
-        return sample
+        sample = self.samples[index % len(self.samples)]
+        return sample if self.prepare is None else self.prepare(sample)
 
 
-class SlowData(RepeatedData):
-    """Samples that come over a network."""
-
-    def prepared(self, sample: Any) -> Any:
-        """The sample, after a delay."""
-        time.sleep(LATENCY)
-        return sample
+def late(sample: Any) -> Any:
+    """The sample, as it comes over a network."""
+    time.sleep(LATENCY)
+    return sample
 
 
-class Jpegs(RepeatedData):
-    """Encoded pictures, decoded and resized by Pillow."""
-
-    def prepared(self, sample: bytes) -> tuple[np.ndarray, int]:
-        """Channels first, from 0 to 1."""
-        with extra("PIL.Image", "images", "the workload jpeg").open(io.BytesIO(sample)) as image:
-            pixels = np.asarray(image.convert("RGB").resize((SIDE, SIDE)), dtype=np.float32)
-        return pixels.transpose(2, 0, 1) / 255, len(sample) % 10
+def decoded(sample: bytes) -> tuple[np.ndarray, int]:
+    """A JPEG, decoded and resized by Pillow: channels first, from 0 to 1."""
+    with extra("PIL.Image", "images", "the workload jpeg").open(io.BytesIO(sample)) as image:
+        pixels = np.asarray(image.convert("RGB").resize((SIDE, SIDE)), dtype=np.float32)
+    return pixels.transpose(2, 0, 1) / 255, len(sample) % 10
 
 
-class Augmented(RepeatedData):
-    """Pictures in memory, cropped, flipped and normalised by NumPy."""
-
-    def prepared(self, sample: np.ndarray) -> np.ndarray:
-        """A random part, perhaps mirrored."""
-        top, left = random.randrange(256 - SIDE), random.randrange(256 - SIDE)
-        part = sample[top : top + SIDE, left : left + SIDE]
-        part = part[:, ::-1] if random.random() < 0.5 else part
-        return np.ascontiguousarray(part.transpose(2, 0, 1), dtype=np.float32) / 255
+def augmented(sample: np.ndarray) -> np.ndarray:
+    """A random part of a picture, perhaps mirrored, normalised by NumPy."""
+    top, left = random.randrange(256 - SIDE), random.randrange(256 - SIDE)
+    part = sample[top : top + SIDE, left : left + SIDE]
+    part = part[:, ::-1] if random.random() < 0.5 else part
+    return np.ascontiguousarray(part.transpose(2, 0, 1), dtype=np.float32) / 255
 
 
 def in_memory() -> Any:
@@ -150,20 +139,20 @@ def tiny_batches() -> RepeatedData:
     return RepeatedData(list(range(1000)), 8 * 2000)
 
 
-def latency() -> SlowData:
+def latency() -> RepeatedData:
     """Small tensors, 5 ms each."""
-    return SlowData([importlib.import_module("torch").rand(64)], 2048)
+    return RepeatedData([importlib.import_module("torch").rand(64)], 2048, late)
 
 
-def augment() -> Augmented:
+def augment() -> RepeatedData:
     """256×256 pictures of 8 bits."""
     made = np.random.default_rng(0).integers(0, 256, (16, 256, 256, 3), dtype=np.uint8)
-    return Augmented(list(made), 1024)
+    return RepeatedData(list(made), 1024, augmented)
 
 
-def jpeg() -> Jpegs:
+def jpeg() -> RepeatedData:
     """500×375 pictures, encoded."""
-    return Jpegs(_encoded(PICTURES), 1024)
+    return RepeatedData(_encoded(PICTURES), 1024, decoded)
 
 
 def _encoded(count: int) -> list[bytes]:

@@ -78,8 +78,6 @@ class Reading:
     """Where the time went: how often each line was seen running."""
     seeds: tuple[tuple[str, str], ...] = ()
     """Generators that were seeded during the reading: function and seed."""
-    memory: int = 0
-    """The worker's own memory afterwards."""
 
     def field(self, path: str) -> Field | None:
         """The field at that path."""
@@ -124,10 +122,6 @@ class Run:
     """A short run with real workers and the user's way to collate."""
 
     batches: int = 0
-    samples: int = 0
-    bytes: int = 0
-    fetching: float = 0.0
-    collating: float = 0.0
     padding: float | None = None
     error: str = ""
 

@@ -305,5 +305,4 @@ class Examination:
         finally:
             stats = loader.stats()
             loader.close()
-        flow = stats.total
-        return Run(flow.batches, flow.samples, flow.bytes, flow.fetching, flow.collating, stats.collate.padding, error)
+        return Run(stats.total.batches, stats.collate.padding, error)

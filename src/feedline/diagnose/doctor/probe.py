@@ -111,9 +111,8 @@ def _same_memory(first: Any, second: Any) -> bool:
 def _read(index: Any, sample: Any, seconds: float, what: str) -> Reading:
     lines, seeds = _lines.take(), _seeding.take()
     fields = tuple(look_at(path, value) for path, value in leaves(sample))
-    memory = own_memory(os.getpid())
     made = digest(sample), content(sample), is_blank(sample)
-    return Reading(index, seconds, fields, *made, what=what, lines=lines, seeds=seeds, memory=memory)
+    return Reading(index, seconds, fields, *made, what=what, lines=lines, seeds=seeds)
 
 
 class Observed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from feedline.errors.counting import counted
 from feedline.machine.cpus import Cpus
 
 HELD = 2
@@ -48,4 +49,4 @@ class WorkerPlan:
     @property
     def workers(self) -> str:
         """The number in words."""
-        return f"{self.num_workers} worker{'' if self.num_workers == 1 else 's'}"
+        return counted(self.num_workers, "worker")

@@ -142,8 +142,8 @@ def why(best: Trial, trials: Iterable[Trial], step: float) -> str:
         return f"{near}: {number(rate)} batches a second."
     return (
         f"Nothing keeps a step of {number(1e3 * step)} ms busy. {near}: {number(rate)} batches a second where the step "
-        f"could take {number(1 / step)}, so it falls short by {percent(1 - rate * step)} and the step waits that share "
-        "of its time."
+        f"could take {number(1 / step)}: it is too slow by {percent(1 - rate * step)}, and the step waits for that "
+        "share of its time."
     )
 
 
