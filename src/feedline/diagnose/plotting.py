@@ -3,7 +3,7 @@
 Takes: a path, then a figure. Gives: `check_plot`, `looks` to draw under, `figure` to draw on, `encoded` for the file.
 Promises: matplotlib is imported only when something is drawn; the same figure gives the same bytes as SVG (with one
 version of matplotlib); readable on light and dark pages, and by colour-blind people; text stays text.
-Not its job: what is drawn (tune.picture, bench.picture, docs/).
+Not its job: what is drawn (tune_page, bench_page, docs/).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Takes: affinity, cgroup quotas, the machine's count. Gives: `Cpus`, and how many workers they allow.
 Promises: the tightest of all limits: affinity (which includes cpusets), and the quotas of our cgroup and all its parent
 cgroups, version 1 or 2. It never raises.
-Not its job: what is reported about it (diagnose/machine/processors, observe/report).
+Not its job: what is reported about it (diagnose/preflight_checks, observe/report).
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Takes: a name, or the words for a user's dataset. Gives: `Workload`: what each s
 workload, without arguments, that makes its dataset, the same in every process.
 Promises: the list can be read without torch; torch and Pillow are imported when needed; samples are tensors where
 torch's users have tensors.
+Not its job: measuring them (side).
 """
 
 from __future__ import annotations

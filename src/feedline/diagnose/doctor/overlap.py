@@ -1,7 +1,7 @@
 """The same sample more than once: in another dataset, or in this one; and samples without content.
 
 Takes: evidence. Gives: findings "overlap", "overlap-unseen", "no-overlap", "duplicate-samples", "zero-inputs".
-Not its job: comparing (comparing); a stream's elements that come once per worker (randomness).
+Not its job: comparing (against); a stream's elements that come once per worker (randomness).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Takes: evidence. Gives: findings "not-finite", "none-samples", "varying-fields", "odd-shapes", "varying-shapes",
 "varying-dtypes", "float64", "float-images".
-Not its job: labels (labels), what collating makes of them (batches).
+Not its job: labels (label_checks), what collating makes of them (failures).
 """
 
 from __future__ import annotations

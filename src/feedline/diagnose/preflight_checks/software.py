@@ -4,6 +4,7 @@ Takes: what is installed, from its metadata; files that runtimes leave. Gives: f
 "cuda" if requested, "runtime" and "clock".
 Promises: torch is not imported, and nothing is initialised in this process: CUDA is queried in a separate process. A
 guess is called one.
+Not its job: limits (cpu_and_memory, system_limits).
 """
 
 from __future__ import annotations
@@ -109,15 +110,11 @@ def check_torch(plan: WorkerPlan) -> Iterator[Finding]:
         yield Finding(
             "torch", NOTE, title, evidence, words, "if there should be GPUs, pass them to the container.", GPUS
         )
-    elif _release(version) < TRIED_TORCH:
+    elif tuple(map(int, re.findall(r"\d+", version)[:2])) < TRIED_TORCH:
         words = f"feedline.torch is tested with {'.'.join(map(str, TRIED_TORCH))}; an older one may lack what it uses."
         yield Finding("torch", WARNING, title, evidence, words, "upgrade.", "pip install --upgrade 'feedline[torch]'")
     else:
         yield Finding("torch", OK, title, evidence)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def _gpu_devices() -> list[str]:
@@ -195,7 +192,8 @@ def _signs(version: str) -> dict[str, bool]:
 
 def check_clock(plan: WorkerPlan) -> Iterator[Finding]:
     """The clock that supervision uses, and the date, which object stores check."""
-    cost, source = _cost_of_reading(), _source()
+    cost = _cost_of_reading()
+    source = text_of("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip() or "unknown"
     evidence = {"source": source, "nanoseconds_per_reading": cost, "date": time.strftime("%Y-%m-%d %H:%M:%S")}
     written = os.stat(__file__).st_mtime
     if time.time() < written - 86400:
@@ -220,10 +218,6 @@ def check_clock(plan: WorkerPlan) -> Iterator[Finding]:
         )
     else:
         yield Finding("clock", OK, f"Clock: {cost:,} ns a reading (source {source})", evidence)
-
-
-def _source() -> str:
-    return text_of("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip() or "unknown"
 
 
 def _cost_of_reading() -> int:

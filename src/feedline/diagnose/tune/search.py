@@ -113,11 +113,9 @@ class Search:
 
     def _kinds(self) -> list[str]:
         """The kinds that work, the cheaper first."""
-        working = [kind for kind in self.bounds.kinds if not self._failed(Setting(1, kind=kind))]
+        ones = {kind: self.trials.get(Setting(1, kind=kind)) for kind in self.bounds.kinds}
+        working = [kind for kind, one in ones.items() if one is None or not one.failed]
         return sorted(working, key=lambda kind: cost(Setting(1, kind=kind), self.facts.computes))
-
-    def _failed(self, setting: Setting) -> bool:
-        return setting in self.trials and bool(self.trials[setting].failed)
 
     def _is_enough(self, trial: Trial) -> bool:
         return trial.batches_per_second >= enough(self.trials.values(), self.step)

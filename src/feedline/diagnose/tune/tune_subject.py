@@ -51,13 +51,11 @@ class TuneSubject:
         options: dict[str, Any] = {**self.options, "num_workers": setting.workers, "stall_warning": 0}
         if setting.workers:
             options |= {"prefetch_factor": setting.prefetch, "persistent_workers": True, "timeout": timeout}
-            options |= {"workers": setting.kind, "worker_init_fn": self._init(setting)}
+            init = threads_per_worker(setting.threads, then=self.init) if setting.threads > 1 else self.init
+            options |= {"workers": setting.kind, "worker_init_fn": init}
             if setting.kind == "process" and self.start_method is not None:
                 options["multiprocessing_context"] = self.start_method
         return seeded_loader(self.front, self.dataset, seed, **options)
-
-    def _init(self, setting: Setting) -> Callable[[int], None] | None:
-        return threads_per_worker(setting.threads, then=self.init) if setting.threads > 1 else self.init
 
     def code(self, setting: Setting) -> str:
         """The lines to paste."""
