@@ -60,8 +60,8 @@ def check_pickle(seen: Evidence) -> Iterator[Finding]:
             f"{path} cannot be sent to a worker process",
             {"path": path, "error": carried.unsendable, "start_method": carried.start_method},
             (
-                "With fork, the default here, it need not be. Python 3.14 and every system but Linux start workers "
-                "in other ways, and so does multiprocessing_context='spawn'. "
+                "With fork, the default here, it need not be sent. Python 3.14 and every system but Linux start "
+                "workers in other ways, and so does multiprocessing_context='spawn'. "
                 if forked
                 else "Workers cannot be started. "
             )
@@ -88,7 +88,7 @@ def check_pickle(seen: Evidence) -> Iterator[Finding]:
             f"{carried.largest}, all Python objects",
             {"largest": carried.largest},
             "Forked workers share them at first and copy them page by page as they read, because Python counts "
-            "references inside of objects: memory seems to leak, times the number of workers.",
+            "references inside of objects: memory seems to leak, in each worker.",
             "keep large metadata in arrays, or in a SharedList: those are shared by all workers.",
             "self.records = feedline.SharedList(records)",
         )
@@ -122,7 +122,7 @@ def check_fork(seen: Evidence) -> Iterator[Finding]:
             {"libraries": seen.carried.threads},
             "Threads do not come along into a forked process, and a lock that one of them held stays held: a call "
             f"into {names} there may wait for ever, or fail.",
-            "start workers that have nothing of this process, or use it in workers only.",
+            "start workers that inherit nothing from this process, or use the library in workers only.",
             'DataLoader(dataset, num_workers=4, multiprocessing_context="forkserver")',
         )
 

@@ -158,7 +158,7 @@ def check_sorted(seen: Evidence) -> Iterator[Finding]:
         *("sorted-by-label", WARNING if setting.loader else NOTE, title, evidence),
         "In training every batch then pulls towards its own class, and the model forgets the others. (For "
         "evaluation it does not matter.)",
-        "shuffle.",
+        "shuffle the samples.",
         f"loader = DataLoader(dataset, {'shuffle_buffer=10_000' if stream else 'shuffle=True'})",
     )
 

@@ -36,7 +36,7 @@ def check_aliasing(seen: Evidence) -> Iterator[Finding]:
             {"field": path, "indices": indices(changed)},
             "The sample is a view on the dataset's own memory, and __getitem__ writes to it (+=, *=, out=, a transform "
             "in place). Every epoch starts from what the one before has left; workers each change their own copy.",
-            "copy before you change.",
+            "copy the sample before you change it.",
             "x = self.data[index].copy()     # torch: .clone()",
         )
     elif shared:
@@ -69,7 +69,7 @@ def check_seeds(seen: Evidence) -> Iterator[Finding]:
             f"{function}({seed}) is called while samples are read: all draw the same random numbers",
             {"function": function, "seed": seed, "samples": count, "read": len(seen.good)},
             "Every sample gets the same augmentation, in every worker and in every epoch.",
-            "leave the seeding to the loader. For draws that belong to a sample, there is feedline.rng().",
+            "leave the seeding to the loader. For random numbers of a sample, use feedline.rng().",
             RNG,
         )
     elif _same_in_any_epoch(seen):
@@ -161,7 +161,7 @@ def check_duplicates(seen: Evidence) -> Iterator[Finding]:
             {"repeated": round(together, 3), "repeated_with_one_worker": round(alone, 3), "read": len(seen.again)},
             "__iter__ asks get_worker_info(), by which feedline takes it to share the data out among workers; but each "
             "of them gives everything.",
-            "give each worker its part.",
+            "give each worker its own part.",
             _SHARING,
         )
     elif seen.read_whole:

@@ -181,7 +181,7 @@ def check_float64(seen: Evidence) -> Iterator[Finding]:
             {"field": path, "bytes_per_sample": size},
             "Models compute in float32 or less: half of every batch's memory is wasted, and torch refuses to mix "
             "the two. NumPy makes float64 of whatever is divided, averaged or drawn at random.",
-            "convert it where it is made.",
+            "convert it to float32 where it is made.",
             "array = array.astype(np.float32)        # or: rng.random(shape, dtype=np.float32)",
         )
 

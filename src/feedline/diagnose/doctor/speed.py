@@ -53,7 +53,7 @@ def check_outliers(seen: Evidence) -> Iterator[Finding]:
         {"indices": indices(slow), "seconds": [each.seconds for each in slow], "usual": usual, "line": line},
         f"Sample {worst.index} takes {lasting(worst.seconds)}. Batches are delivered in order, so one such sample "
         f"holds up those behind it.{f' The time goes into {line}.' if line else ''}",
-        "look at these samples: far larger files, other formats? Otherwise load further ahead, or in any order.",
+        "see whether their files are larger or of another format. Otherwise prefetch more, or load in any order.",
         "loader = DataLoader(dataset, prefetch_factor=8, in_order=False)",
     )
 
@@ -94,7 +94,7 @@ def check_reading(seen: Evidence) -> Iterator[Finding]:
             "lines": [{"line": str(each), "share": round(share, 3)} for each, share in lines[:5]],
         },
         f"One worker gives {1 / usual:,.0f} samples a second. " + (f"The time goes into {line}." if line else ""),
-        "do it once and keep the result (on disk, smaller), use a faster library, or use more workers: feedline tune "
+        "do this work once and store the result, use a faster library, or use more workers: feedline tune "
         "finds out how many.",
     )
 

@@ -177,7 +177,7 @@ def check_address_space(plan: WorkerPlan) -> Iterator[Finding]:
         {"limit": soft},
         "This counts what is mapped, not what is used. Libraries such as torch map many times what they use, and every "
         "batch that is held is mapped.",
-        "lift it; limit memory through a container instead.",
+        "remove this limit; limit memory through a container instead.",
         "ulimit -v unlimited",
     )
 

@@ -103,8 +103,8 @@ def _reason(error: Exception, feature: Feature) -> tuple[str, str, str]:
     if number == errno.ENOSYS:
         return f"not there (it is since Linux {feature.since})", "use a newer kernel or another runtime.", ""
     if isinstance(error, MemoryShortage):
-        return str(error), "see what it says.", ""
-    return str(error), "look for what in this container is unusual: its runtime, its mounts, its limits.", ""
+        return str(error), "do what the message says.", ""
+    return str(error), "check what is unusual about this container: its runtime, its mounts, its limits.", ""
 
 
 def _seccomp() -> int | None:
