@@ -51,6 +51,12 @@ def first_of(samples: list[Any]) -> Any:
         (torchs.DataLoader(Numbers(), batch_size=None), "batch_size=None"),
         (torchs.DataLoader(Stream(), batch_size=4, collate_fn=first_of), "collate_fn=first_of, batch_size=4"),
         (torchs.DataLoader(Numbers(), batch_sampler=[[1, 2], [3]]), "batch_sampler=batch_sampler"),
+        (
+            torchs.DataLoader(
+                Numbers(), batch_sampler=torchs.BatchSampler(torchs.SequentialSampler(Numbers()), 4, False)
+            ),
+            "batch_sampler=batch_sampler",
+        ),
         (torchs.DataLoader(Numbers(), sampler=torchs.SubsetRandomSampler([1, 2])), "sampler=sampler"),
         (
             ours.DataLoader(Numbers(), batch_size=4, on_error="skip", in_order=False),

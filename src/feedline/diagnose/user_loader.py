@@ -63,7 +63,9 @@ def options_of(loader: Any) -> dict[str, Any]:
         if loader.collate_fn not in (data.default_collate, data.default_convert):
             given["collate_fn"] = loader.collate_fn
         given |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last, **_order(loader, data)}
-        own_batches = loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler
+        # A BatchSampler that torch has made itself has the loader's batch_size; with the user's, that is None.
+        made = type(loader.batch_sampler) is data.BatchSampler and loader.batch_size is not None
+        own_batches = loader.batch_sampler is not None and not made
         if own_batches:
             given["batch_sampler"] = loader.batch_sampler
     return {name: value for name, value in given.items() if not (own_batches and name in _BATCHES)}

@@ -193,7 +193,8 @@ class LoaderSetting:
     threads: bool = False
     aliases: bool = False
     """May batches share memory with the dataset?"""
-    lone_sample: str = ""
+    lone_sample: bool = False
+    """Has the last batch of each shuffled epoch a single sample?"""
     torch: bool = False
     label: str | None = None
     """The path of the label, if the user has given it."""

@@ -122,8 +122,7 @@ def check_collation(seen: Evidence) -> Iterator[Finding]:
 
 def check_last_batch(seen: Evidence) -> Iterator[Finding]:
     """A single sample at the end of each epoch."""
-    said = seen.setting.lone_sample
-    if said:
+    if seen.setting.lone_sample:
         yield Finding(
             "last-batch-of-one",
             WARNING,

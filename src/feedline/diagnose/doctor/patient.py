@@ -25,12 +25,12 @@ from feedline.datasets.labels import classes_of
 from feedline.diagnose.doctor.evidence import Column, LoaderSetting
 from feedline.diagnose.doctor.probe import Initialising
 from feedline.diagnose.target import Construction
-from feedline.diagnose.user_loader import OURS, TORCHS, front_for, is_torchs, seeded_loader
+from feedline.diagnose.user_loader import OURS, TORCHS, front_for, is_torchs, options_of, seeded_loader
 from feedline.errors import OptionError
 from feedline.loader import DataLoader
 from feedline.order.last_batch import lone_sample
 from feedline.order.sampler import is_ours
-from feedline.order.samplers import BatchSampler, RandomSampler
+from feedline.order.samplers import RandomSampler
 from feedline.supervise.walking import plain_attribute
 from feedline.workers.job import Job
 
@@ -113,87 +113,47 @@ def patient_of(what: Any, batch_size: int | None, label: str | None, constructio
             "the doctor reads samples one by one and does not await them yet: give it a dataset whose __getitem__ is "
             "a plain function (for example one that calls asyncio.run)"
         )
-    given: dict[str, Any] = {"label": label}
-    if isinstance(what, DataLoader):
-        return _of_ours(what, given, construction)
-    if is_torchs(what):
-        return _of_torchs(what, given, construction)
-    options = DataLoader(what).options
-    setting = LoaderSetting(
-        stream=options.stream,
-        length=None if options.stream else len(what),
-        batch_size=batch_size,
-        torch=front_for(what, options.stream) == TORCHS,
-        **given,
-    )
+    if isinstance(what, DataLoader) or is_torchs(what):
+        return _of_loader(what, label, construction)
+    stream = DataLoader(what).options.stream
+    length, torch = None if stream else len(what), front_for(what, stream) == TORCHS
+    setting = LoaderSetting(stream=stream, length=length, batch_size=batch_size, torch=torch, label=label)
     return Patient(what, setting, construction=construction)
 
 
-def _of_ours(loader: DataLoader, given: dict[str, Any], construction: Construction | None) -> Patient:
-    options = loader.options
-    sampler, batch_sampler = options.sampler, options.batch_sampler
-    if sampler is None and options.shuffle:
-        sampler = RandomSampler(options.dataset)
-    sized = type(batch_sampler) is BatchSampler
-    setting = LoaderSetting(
-        stream=options.stream,
-        length=_length(options.dataset, options.stream),
-        loader=True,
-        in_order=_in_order(sampler, batch_sampler) and not options.shuffle_buffer,
-        balanced=_balances(sampler, batch_sampler),
-        batch_size=batch_sampler.batch_size if sized else options.batch_size,  # type: ignore[union-attr]
-        collates=_collates(options.collate_fn, options.batched, ()),
-        num_workers=options.num_workers,
-        prefetch_factor=options.prefetch_factor,
-        threads=options.workers == "thread",
-        lone_sample=(lone_sample(sampler, options.batch_size, options.drop_last) or "") if not options.stream else "",
-        torch="torch" in sys.modules and not options.stream,
-        **given,
-    )
-    ours = batch_sampler if batch_sampler is not None and is_ours(batch_sampler) else None
-    return Patient(options.dataset, setting, options.collate_fn, ours, construction, _init_fn(options))
-
-
-def _of_torchs(loader: Any, given: dict[str, Any], construction: Construction | None) -> Patient:
-    data: Any = sys.modules["torch"].utils.data
-    stream = isinstance(loader.dataset, data.IterableDataset)
-    batched = loader.batch_sampler is not None or loader.batch_size is not None
-    plain = type(loader.batch_sampler) is data.BatchSampler
-    buffer = getattr(loader, "shuffle_buffer", 0)
-    size, drop = loader.batch_size, loader.drop_last
-    collates = _collates(loader.collate_fn, batched, (data.default_collate, data.default_convert))
-    copies = hasattr(loader, "_feedline") or loader.num_workers or collates == "default"
+def _of_loader(loader: Any, label: str | None, construction: Construction | None) -> Patient:
+    given, dataset, ours = options_of(loader), loader.dataset, isinstance(loader, DataLoader)
+    stream = (
+        loader.options.stream if ours else front_for(dataset, stream=True) == TORCHS
+    )  # an IterableDataset of torch's
+    sampler: Any = given.get("sampler")
+    batch_sampler: Any = given.get("batch_sampler")
+    if given.get("shuffle"):
+        sampler = RandomSampler(dataset)
+    sized = type(batch_sampler).__name__ == "BatchSampler"  # ours or torch's
+    size = batch_sampler.batch_size if sized else given.get("batch_size")
+    in_order = batch_sampler is None and (sampler is None or type(sampler).__name__ == "SequentialSampler")
+    collate_fn, num_workers = given.get("collate_fn"), given["num_workers"]
+    collates = _collates(collate_fn, batch_sampler is not None or size is not None)
     setting = LoaderSetting(
         stream=stream,
-        length=_length(loader.dataset, stream),
+        length=len(dataset) if not stream and hasattr(type(dataset), "__len__") else None,
         loader=True,
-        in_order=not buffer if stream else _in_order(loader.sampler, None if plain else loader.batch_sampler),
-        balanced=_balances(loader.sampler, loader.batch_sampler),
+        in_order=in_order and not given.get("shuffle_buffer"),
+        balanced=_balances(sampler, batch_sampler),
         batch_size=size,
         collates=collates,
-        num_workers=loader.num_workers,
-        prefetch_factor=loader.prefetch_factor or 2,
-        threads=getattr(loader, "workers", "process") == "thread",
-        aliases=not copies,
-        lone_sample=(lone_sample(loader.sampler, size, drop) or "") if not stream and plain else "",
-        torch=True,
-        **given,
+        num_workers=num_workers,
+        prefetch_factor=given.get("prefetch_factor") or 2,
+        threads=given.get("workers") == "thread",
+        aliases=not (ours or hasattr(loader, "_feedline") or num_workers or collates == "default"),
+        lone_sample=not stream and lone_sample(sampler, size, given.get("drop_last", False)) is not None,
+        torch=not ours or ("torch" in sys.modules and not stream),
+        label=label,
     )
-    own = None if setting.collates == "default" else loader.collate_fn
-    ours = loader.batch_sampler if is_ours(loader.batch_sampler) and not plain else None
-    return Patient(loader.dataset, setting, own, ours, construction, _init_fn(loader))
-
-
-def _init_fn(options: Any) -> Any:
-    return options.worker_init_fn if options.num_workers else None
-
-
-def _length(dataset: Any, stream: bool) -> int | None:
-    return len(dataset) if not stream and hasattr(type(dataset), "__len__") else None
-
-
-def _in_order(sampler: Any, batch_sampler: Any) -> bool:
-    return batch_sampler is None and (sampler is None or type(sampler).__name__ == "SequentialSampler")
+    known = batch_sampler if batch_sampler is not None and is_ours(batch_sampler) else None
+    init = given["worker_init_fn"] if num_workers else None
+    return Patient(dataset, setting, collate_fn, known, construction, init)
 
 
 def _balances(*samplers: Any) -> bool:
@@ -201,10 +161,10 @@ def _balances(*samplers: Any) -> bool:
     return any(kind.__name__ in _BALANCING for each in (*samplers, *inner) for kind in type(each).__mro__)
 
 
-def _collates(collate_fn: Any, batched: bool, defaults: tuple[Any, ...]) -> str:
+def _collates(collate_fn: Any, batched: bool) -> str:
     if not batched:
         return "none"
-    if collate_fn is None or collate_fn in defaults:
+    if collate_fn is None:
         return "default"
     return "feedline" if isinstance(collate_fn, Collator) else "own"
 
