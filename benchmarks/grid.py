@@ -32,8 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from feedline.diagnose.bench.machine import machine
-from feedline.diagnose.bench.machine_noise import Noise
+from feedline.diagnose.bench.machine import Noise, machine
 from feedline.observe.terminal import show_line
 from grid_cells import KINDS, WORKERS, Cell, cells, loader_of
 from grid_turns import BUDGET, FEWEST, take_turns

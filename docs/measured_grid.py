@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import geometric_mean, quantiles
 from typing import TYPE_CHECKING, Any
 
-from feedline.diagnose.bench.comparing import is_noisy
+from feedline.diagnose.bench.comparison import is_noisy
 from feedline.diagnose.plotting import FAINT, GROUND, INK, PALE, figure
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from feedline.diagnose.bench.comparing import is_noisy, noise_of
+from feedline.diagnose.bench.comparison import is_noisy, noise_of
 
 Facts = Mapping[str, Any]
 

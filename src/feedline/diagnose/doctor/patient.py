@@ -123,9 +123,7 @@ def patient_of(what: Any, batch_size: int | None, label: str | None, constructio
 
 def _of_loader(loader: Any, label: str | None, construction: Construction | None) -> Patient:
     given, dataset, ours = options_of(loader), loader.dataset, isinstance(loader, DataLoader)
-    stream = (
-        loader.options.stream if ours else front_for(dataset, stream=True) == TORCHS
-    )  # an IterableDataset of torch's
+    stream = loader.options.stream if ours else front_for(dataset, stream=True) == TORCHS
     sampler: Any = given.get("sampler")
     batch_sampler: Any = given.get("batch_sampler")
     if given.get("shuffle"):
