@@ -234,7 +234,7 @@ def test_an_epoch_that_another_thread_begins_on_the_same_workers_has_all_its_bat
     releasing.join()
     thread.join(LONG)
     assert isinstance(told[0], WorkerError)
-    assert "begun anew" in str(told[0])
+    assert "the new iteration" in str(told[0])
     assert [batch.tolist() for batch in second] == [list(range(first, first + 4)) for first in range(0, 40, 4)]
     with pytest.raises(RuntimeError, match="given up when iter"):
         next(iterator)

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),  # its advice about num_workers
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # its use of torch's pytree
     pytest.mark.filterwarnings("ignore:.*exists and is not empty"),  # its folder of checkpoints
-    pytest.mark.filterwarnings("ignore:to go on with batch"),
+    pytest.mark.filterwarnings("ignore:to continue with batch"),
     pytest.mark.filterwarnings("ignore:the loader's state lacks that of its IterableDataset"),
     pytest.mark.filterwarnings("ignore:the IterableDataset neither asks"),
     pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined"),
@@ -180,7 +180,7 @@ def test_a_short_last_batch_is_no_other_batch_size(tmp_path: Path) -> None:
 
 
 def test_forever_beside_a_stream_without_length_is_warned_of(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=r"Lightning has taken a batch of forever\(…\) ahead"):
+    with pytest.warns(UserWarning, match=r"Lightning has already taken the next batch of forever\(…\)"):
         fit(tmp_path, {"a": loader_of().forever(5), "b": loader_of(Stream())}, 2, 3)
 
 

@@ -634,6 +634,6 @@ def test_columns_whose_names_are_alike(tmp_path: Path) -> None:
         assert list(sample) == ["a.b"]
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "a", "b"]), path)
     for columns in (None, ["b", "a"]):
-        with pytest.raises(OptionError, match=r"several columns of the name 'a'"):
+        with pytest.raises(OptionError, match=r"several columns with the name 'a'"):
             ParquetDataset(path, columns=columns)
     assert ParquetDataset(path, columns=["b"])[0] == {"b": 3}

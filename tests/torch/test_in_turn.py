@@ -282,7 +282,9 @@ def test_free_is_for_whoever_asks_for_it_and_for_batches_in_any_order() -> None:
 def test_what_cannot_be_is_refused(front: Any) -> None:
     with pytest.raises(OptionError, match=r"assignment must be one of .*'free'.*'in_turn'.*got 'fair'"):
         front(Counts(8), num_workers=2, assignment="fair")
-    with pytest.raises(OptionError, match=r"assignment='in_turn' gives every Nth batch .*'auto' their number changes"):
+    with pytest.raises(
+        OptionError, match=r"assignment='in_turn' gives every Nth .*'auto' the number of workers changes"
+    ):
         front(Counts(8), num_workers="auto", assignment="in_turn")
 
 

@@ -195,7 +195,8 @@ class ChainDataset(IterableDataset[T_co]):
             if shares is not None and asked is not shares and is_one_of_many():
                 raise RuntimeError(
                     "some of the chained datasets read their own share (they ask get_worker_info()) and others read "
-                    "everything: with several workers elements would come twice or not at all. Let all ask, or none"
+                    "everything: with several workers, elements would be delivered twice or not at all. Make all of "
+                    "them ask, or none"
                 )
             shares = asked
             yield from first

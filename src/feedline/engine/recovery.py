@@ -33,7 +33,7 @@ from feedline.supervise.watch import Death
 from feedline.workers.main_guard import EXPLANATION, UNGUARDED
 
 Warn = Callable[[str], None]
-ANEW = " What the dataset had kept in the old one (a counter, a cache, a generator made there) begins anew."
+ANEW = " What the dataset had kept in the old worker (a counter, a cache, a generator made there) begins again."
 AGAIN_SECONDS = 1.0
 """Seconds until a worker that could not be started is tried again."""
 
@@ -180,7 +180,7 @@ class Recovery:
                     raise
                 self.again_at = time.monotonic() + AGAIN_SECONDS
                 refused = f"no new worker {worker} could be started ({error})"
-                self._warn(f"{refused}; the others go on, and it is tried again")
+                self._warn(f"{refused}; the other workers continue, and feedline will try again")
             else:
                 del self._empty[worker]
                 self.may_be_unborn = True
@@ -201,8 +201,9 @@ class Recovery:
         count = self.died_unborn[death.worker] = self.died_unborn.get(death.worker, 0) + 1
         if count > self._policy.max_deaths:
             raise WorkerDied(
-                f"{told}\nSo did {count - 1} before it in this place, and none had taken a task: look at "
-                "worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use num_workers=0."
+                f"{told}\n{counted(count - 1, 'earlier worker')} in its place ended in the same way, before taking a "
+                "task: look at worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use "
+                "num_workers=0."
             )
 
     def _blamed(self, entry: Entry, death: Death, why: str | None) -> tuple[Outcome | None, str]:
@@ -215,7 +216,7 @@ class Recovery:
             return None, ""
         if verdict.what is What.NARROW:
             entry.task = task._replace(alone=True)
-            return None, "Its samples are now read one by one, to find the one that does it."
+            return None, "Its samples are now read one by one, to find the sample that causes this."
         if verdict.what is What.SAMPLE and task.indices is not None and self._policy.on_error != "raise":
             return None, self._leave_out(entry, verdict.place, death, why)
         return self._failure(entry, death, verdict.place, why), ""
@@ -225,14 +226,15 @@ class Recovery:
         assert task.indices is not None
         deaths = _deaths_at(place, entry)
         last = why.splitlines()[0] if why else words_for(death.exitcode)
-        reason = f"{counted(deaths, 'worker')} ended at it; the last {last}"
+        sample = "it" if death.instead is None else f"dataset[{death.instead}], read instead of it"
+        reason = f"{counted(deaths, 'worker')} ended at {sample}; the last {last}"
         if death.instead is not None:
-            reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
+            reason = f"it failed, and {reason}"
         with contextlib.suppress(Exception):  # an unhashable index is found again each time
             self.quarantine[_key(task.indices[place] if death.instead is None else death.instead)] = reason
         if death.instead is not None:  # the replacement killed it; a place named twice is not replaced again
             entry.task = task._replace(avoid=(*task.avoid, (place, reason), (place, reason)))
-            return f"dataset[{death.instead}], read in its stead, is left out from now on, and so is this one here."
+            return f"dataset[{death.instead}], read instead of it, is left out from now on, and so is this sample."
         avoid = {place: reason, **self._avoided(task), **dict(task.avoid)}
         entry.task = task._replace(avoid=tuple(sorted(avoid.items())))
         said = f"{telling.sample_name(task, place, self._describe)} is left out from now on"
@@ -247,9 +249,9 @@ class Recovery:
         kind, did = (WorkerDied, "killed") if why is None else (StalledSample, "stalled")
         remedy = "Repair or leave out the sample"
         if task.indices is None:
-            remedy += ". on_error cannot pass it over, and the rest of what that worker reads is not read"
+            remedy += ". on_error cannot skip it, and the rest of that worker's part of the stream is not read"
         elif place >= 0:
-            remedy += ", or set on_error='skip' or 'replace' to go on without it"
+            remedy += ", or set on_error='skip' or 'replace' to continue without it"
         deaths = _deaths_at(place, entry)
         error = kind(f"{culprit} has {did} {counted(deaths, 'worker')}. The last: {self._told(death, why)}\n{remedy}.")
         return Outcome(task.seq, failure=Failure.of(error, same_process=True), ended=task.indices is None)

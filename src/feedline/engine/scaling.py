@@ -234,7 +234,7 @@ def scaling_for(options: Options) -> Scaling:
 
 def of_a_stream(options: Options) -> AutoWorkers:
     """The report for a stream, whose number of workers must not change."""
-    why = "one for each CPU; a stream is shared out by the number of workers, so that stays what it is"
+    why = "one for each CPU; a stream is divided by the number of workers, so that number does not change"
     return AutoWorkers(options.num_workers, options.prefetch_factor, why, settled=True)
 
 

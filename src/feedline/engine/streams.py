@@ -29,12 +29,12 @@ from feedline.reading.stream_words import DISAGREE, ENDED_BY, FEWER, UNEQUAL
 from feedline.resume.passed import Passed
 
 NOTHING_HERE = (
-    "rank {rank} of {ranks} got nothing of the IterableDataset that ranks='shard' shares out: {why}. Whatever waits "
-    "for all ranks, as a step of distributed training does, waits for this one in vain. Divide the data more "
+    "rank {rank} of {ranks} got no element of the IterableDataset, which ranks='shard' divides among ranks: {why}. A "
+    "step of distributed training waits for all ranks, so it would wait for this one forever. Divide the data more "
     "finely, or let every rank read all of it (ranks='all')"
 )
 NO_SHARE = (
-    "it picks its share by itself, and had none for this rank's workers. It may have fewer files or shards than there "
+    "it picks its own share, and had none for this rank's workers. It may have fewer files or shards than there "
     "are workers on all ranks ({shards})"
 )
 FEW_BATCHES = "it has fewer batches than there are ranks"
@@ -115,24 +115,24 @@ class StreamEnds:
         if said - short_batches < self._samples <= said or self._samples == said:
             return None
         return (
-            f"the IterableDataset's __len__ says {said} but it gave {counted(self._samples, 'element')}, so "
-            "len(loader) is wrong too; let __len__ return the true count, or leave it out"
+            f"the IterableDataset's __len__ says {said}, but it gave {counted(self._samples, 'element')}, so "
+            "len(loader) is wrong, too; make __len__ return the true count, or remove it"
         )
 
 
 Record = dict[str, Any]
 
 TAKEN = "A new worker takes its place; no batch is lost."
-FROM_STATE = "A new worker takes its place, and goes on where the dataset's state_dict() says that its part stands."
+FROM_STATE = "A new worker takes its place, and continues where the dataset's state_dict() says that its part is."
 READ_AGAIN = (
-    "A new worker takes its place. It reads its part of the stream again from where this epoch began and passes over "
-    "what was delivered: no element is lost or comes twice, if the dataset gives the same ones again."
+    "A new worker takes its place. It reads its part of the stream again from where this epoch began and skips what "
+    "was delivered: no element is lost or comes twice, if the dataset gives the same elements again."
 )
 BEHIND = (
-    " The old one had read earlier epochs: if the order depends on what it kept from them, elements are missing or "
-    "come twice in this one."
+    " The old worker had read earlier epochs: if the order depends on what it kept from them, elements are missing or "
+    "come twice in this epoch."
 )
-ALL_ANEW = " For the next epoch all workers are started anew, so that they agree on the order."
+ALL_ANEW = " For the next epoch all workers are started again, so that they agree on the order."
 
 
 class StreamPlaces:

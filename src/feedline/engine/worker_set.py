@@ -89,7 +89,7 @@ class WorkerSet:
             self.count = len(self.workers.standing())
             if not self.count:
                 raise
-            raise CannotHire(f"the system refused more: {error}") from error
+            raise CannotHire(f"the system refused more workers: {error}") from error
 
     def tidy(self) -> None:
         """The number does not change: clean up after workers that have left."""

@@ -30,9 +30,9 @@ def compare(place: Place, before: Callable[[], Any]) -> None:
     if Tail.of(found[len(found) - tail.count :]) == tail:
         return
     raise StateError(
-        f"the state cannot be continued: the sampler does not give the indices before batch {place.batches} as it did "
-        "when the state was saved. Its settings and data must be the same, and its order the same for the same epoch: "
-        "seed its generator, define set_epoch, or give it state_dict() and load_state_dict(state)"
+        f"the state cannot be continued: before batch {place.batches} the sampler now gives other indices than when "
+        "the state was saved. Its settings and data must be the same, and it must give the same order for the same "
+        "epoch: seed its generator, define set_epoch, or give it state_dict() and load_state_dict(state)"
     )
 
 

@@ -67,8 +67,8 @@ class StratifiedBatchSampler(BatchOrderSampler):
         self.drop_last = check_flag("drop_last", drop_last)
         if len(self.classes) > self.batch_size:
             raise OptionError(
-                f"batch_size={self.batch_size} has no place for each of the {len(self.classes)} classes: "
-                f"raise it to at least {len(self.classes)}, or put rare classes together"
+                f"batch_size={self.batch_size} is too small for a sample of each of the {len(self.classes)} classes: "
+                f"raise it to at least {len(self.classes)}, or merge rare classes"
             )
         self._sizes = classes.sizes
         self._by_class = places_by(classes.codes)

@@ -65,7 +65,7 @@ class WeightedRandomSampler(Sampler):
         if not self.replacement and self.num_samples > possible:
             raise OptionError(
                 f"num_samples={self.num_samples} is more than the {possible} weights that are not zero: "
-                "without replacement each can come once; lower it or use replacement=True"
+                "without replacement each sample can be drawn only once; lower it or use replacement=True"
             )
         self._weights = array
         self._table = WeightTable(array) if self.replacement else None

@@ -236,7 +236,7 @@ class StreamReader:
         except Exception as error:  # the task that this batch belongs to reports the error
             if self._late or isinstance(error, StateError):  # other workers may not notice these two
                 raise
-            log.debug("batch %d, passed over, failed: %r", self._at, error)
+            log.debug("batch %d, which is skipped, failed: %r", self._at, error)
             if self._turns.ranks > 1 and self._source.died:
                 self.notices.append(words.ENDED_UNSEEN.format(error=self._failed))
             return None

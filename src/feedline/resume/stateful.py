@@ -38,7 +38,7 @@ def saved(thing: Any) -> bytes | Unsaid:
     try:
         return pickle.dumps(state)
     except Exception as error:  # pickling may call user code
-        return Unsaid(f"{name}.state_dict() gave what cannot be pickled: {error_line(error)}")
+        return Unsaid(f"the result of {name}.state_dict() cannot be pickled: {error_line(error)}")
 
 
 def load(thing: Any, state: bytes) -> None:

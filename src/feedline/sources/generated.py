@@ -42,9 +42,7 @@ class GeneratorStream(IterableDataset[Any]):
         buffer: int = 64,
     ) -> None:
         if not callable(make):
-            raise OptionTypeError(
-                f"make must be a function that gives something to iterate over, anew for each epoch; got {make!r}"
-            )
+            raise OptionTypeError(f"make must be a function that returns a new iterable for each epoch; got {make!r}")
         self.make = make
         self.decode = check_function("decode", decode)
         self.idle = check_idle(idle)

@@ -157,7 +157,7 @@ def check_idle(idle: float | None) -> float | None:
         return None
     seconds = check_number("idle", idle)
     if not 0 < seconds <= LONGEST:
-        raise OptionError(f"idle must be a positive number of seconds, or None to wait for ever; got {idle}")
+        raise OptionError(f"idle must be a positive number of seconds, or None to wait forever; got {idle}")
     return seconds
 
 

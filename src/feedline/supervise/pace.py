@@ -247,7 +247,7 @@ class Pace:
         if seen.fed:
             fewer = max(1, seen.need)
             if fewer <= 0.75 * workers:
-                yield Setting(fewer, prefetch), LESS, f"{fewer} can make a batch in every step"
+                yield Setting(fewer, prefetch), LESS, f"{fewer} can make a batch for every step"
             return
         waited = f"with {self.setting} the loop waited {seen.share:.0%} of its time".replace("%", " %")
         ahead = self._more_ahead(seen, means)

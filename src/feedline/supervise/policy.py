@@ -26,9 +26,9 @@ class What(enum.Enum):
     """What to do with a task whose worker died."""
 
     RETRY = "give it to another worker as it is"
-    NARROW = "give it to another worker, who reads its samples one by one"
+    NARROW = "give it to another worker, which reads its samples one by one"
     SAMPLE = "one sample is to blame"
-    BATCH = "the batch is to blame, nobody knows which sample"
+    BATCH = "the batch is to blame; which sample is not known"
 
 
 class Verdict(NamedTuple):
@@ -70,7 +70,7 @@ class Step(enum.Enum):
     WAIT = "nothing yet"
     ASK = "have the workers write down their stacks"
     TELL = "say where they are"
-    LIMIT = "the time is up: raise, or restart who is stuck"
+    LIMIT = "the time is up: raise, or restart workers that are stuck"
 
 
 class Patience:

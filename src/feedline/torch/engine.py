@@ -157,7 +157,7 @@ class Engine:
         kind = _kind(loader, None)
         place = from_dict(state, kind)
         if "torch" not in state:
-            raise StateError("the state was saved by feedline.DataLoader, whose order is another than torch's")
+            raise StateError("the state was saved by feedline.DataLoader, whose order differs from torch's")
         # A user's sampler may get its generator from anywhere.
         must_agree = kind.sampler.startswith("torch.")
         drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
@@ -301,9 +301,9 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
     most = place.batches * step
     if place.samples != most and not (is_over and most - step < place.samples < most):
         raise StateError(
-            f"the state stands after {counted(place.batches, 'batch')} with {counted(place.samples, 'sample')}, of "
-            f"another batch_size (or number of ranks) than {loader.batch_size}. Lightning counts an epoch in batches, "
-            "so it would end at the wrong sample: keep batch_size times ranks as it was"
+            f"the state is after {counted(place.batches, 'batch')} with {counted(place.samples, 'sample')}, so "
+            f"batch_size (or the number of ranks) was not the same as now (batch_size={loader.batch_size}). Lightning "
+            "counts an epoch in batches, so it would end at the wrong sample: keep batch_size times ranks as it was"
         )
 
 

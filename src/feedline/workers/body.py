@@ -252,8 +252,8 @@ class Body:
             except Exception as error:
                 add_note(
                     error,
-                    "feedline: with batch_size=None what the dataset gives is collated as it is, as a whole batch of "
-                    "samples; set batch_size to have batches made of it",
+                    "feedline: with batch_size=None each item of the dataset is collated as if it were a whole batch; "
+                    "set batch_size to make batches of several items",
                 )
                 raise
         convert = self._job.collate_fn or self._job.dialect.convert

@@ -89,9 +89,9 @@ class ProcessWorkers:
         method = self._context.get_start_method()
         if method not in multiprocessing.get_all_start_methods():
             raise WorkerError(
-                f"this process was started by the start method {method!r}, which is not one of Python's, so no worker "
-                "could start by it: pass multiprocessing_context='fork' (inside joblib's loky that works), or use "
-                "num_workers=0 or workers='thread'"
+                f"this process was started by the start method {method!r}, which is not one of Python's, and feedline "
+                "cannot start workers with it: pass multiprocessing_context='fork' (inside joblib's loky that works), "
+                "or use num_workers=0 or workers='thread'"
             )
         if multiprocessing.current_process().daemon:
             raise WorkerError(

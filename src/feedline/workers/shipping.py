@@ -212,8 +212,8 @@ def _explain(job: Job, error: Exception) -> ShippingError:
             path, value, why = found
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             return ShippingError(
-                f"{path}: {kind} cannot be sent to a worker process ({why}). Open such a thing inside the worker, on "
-                f"first use or in worker_init_fn, and leave it out in __getstate__; or use workers='thread', or "
+                f"{path}: {kind} cannot be sent to a worker process ({why}). Create it inside the worker, on first "
+                "use or in worker_init_fn, and leave it out in __getstate__; or use workers='thread', or "
                 "multiprocessing_context='fork' if it may be shared."
             )
     return ShippingError(f"the dataset cannot be sent to a worker process: {error}")

@@ -165,7 +165,7 @@ class ThreadWorkers:
     def _check_owner(self) -> None:
         if self._owner != os.getpid():
             raise WorkerError(
-                "the worker threads are not in this forked copy of the process: begin anew with iter(loader)"
+                "the worker threads are not in this forked copy of the process: begin a new iteration with iter(loader)"
             )
 
     def stop(self) -> None:
@@ -180,7 +180,7 @@ class ThreadWorkers:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
                 if thread.is_alive():
-                    log.warning("%s is still busy with a sample and is left behind", thread.name)
+                    log.warning("%s is still busy with a sample; the loader does not wait for it", thread.name)
         self._threads = {}
         self._answers.put(None)
         self._answers = queue.SimpleQueue()

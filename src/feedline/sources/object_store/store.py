@@ -115,7 +115,7 @@ class ObjectStore:
     def list(self, prefix: str = "") -> list_of[StoredFile]:
         """All objects whose names begin with `prefix`."""
         if self.url.startswith("http"):
-            raise OptionError(f"{self.url}: a web server does not list what it has; give the names")
+            raise OptionError(f"{self.url}: a web server does not list its objects; give their names")
         found: list_of[StoredFile] = self._together(_listed, [("", prefix)])[0]
         return found
 
@@ -290,7 +290,8 @@ def _checked_url(url: str) -> str:
     if "?" in url or "#" in url:
         place = address(url.partition("?")[0].partition("#")[0])
         raise OptionError(
-            f"url has a query or a fragment behind {place}; it must name a place, to which objects' names are added"
+            f"url has a query or a fragment after {place}; leave it out, because the names of objects are added to "
+            "the URL"
         )
     if not host:
         raise OptionError(f"url must name a bucket or a host after {scheme}://; got {address(url)!r}")

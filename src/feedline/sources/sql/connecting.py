@@ -114,4 +114,4 @@ def check_query(value: Any) -> str:
 
 def no_columns(database: Database, query: str) -> OptionError:
     """The error for a statement that returns no rows."""
-    return OptionError(f"{database}: the query gives no columns, so it is no SELECT: {shortened(query)}")
+    return OptionError(f"{database}: the query gives no columns, so it is not a SELECT: {shortened(query)}")
