@@ -324,7 +324,7 @@ class DiesOnce(Counts):
 def test_a_worker_that_died_is_said_to_have_lost_what_it_kept_and_its_turns_stay_its_own(tmp_path: Path) -> None:
     with DataLoader(DiesOnce(20, tmp_path / "once"), 2, num_workers=2, **FORK) as loader:
         with pytest.warns(
-            UserWarning, match=r"(?s)SIGKILL.*no batch is lost\. What the dataset had kept .* begins anew"
+            UserWarning, match=r"(?s)SIGKILL.*no batch is lost\. What the dataset had kept .* begins again"
         ):
             (batches,) = epochs(loader, [None])
     assert [batch[0] for batch in batches] == [[at, at + 1] for at in range(0, 20, 2)]
