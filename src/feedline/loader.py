@@ -158,16 +158,16 @@ class DataLoader(CoreOptions, Generic[B]):
             self._session.tell_once(hint)
         turns = turns_for(self.options.ranks, self.options.uneven)
         shards = max(1, self.options.num_workers) * turns.ranks if self.options.stream else 0
-        lasting = self.options.persistent_workers or not self.options.num_workers
+        keeps_datasets = self.options.persistent_workers or not self.options.num_workers
         said = end_of(_given_sampler(self.options))
-        place, passed = self._progress.begin(shards, _sharing(self.options), lasting, said, turns)
+        place, passed = self._progress.begin(shards, _sharing(self.options), keeps_datasets, said, turns)
         try:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, self.options.dataset)) is not None:
                 self._session.tell_once(again)
-            length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
+            length, predict = (lambda: len(self._plan)), (lambda: self._plan.predicted(passed.epoch + 1))
             needed, job = picked(Options, vars(self.options)), _job(self.options, turns, passed.epoch)
-            return self._session.begin(needed, tasks, passed, length, job, foresee=foresee)
+            return self._session.begin(needed, tasks, passed, length, job, predict=predict)
         except BaseException:
             self._progress.take_back()
             raise

@@ -35,7 +35,7 @@ from feedline import (
 )
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
-from feedline.engine.scaling import CannotHire, Scaling, needs_no_workers, scaling_for
+from feedline.engine.scaling import CannotStartWorkers, Scaling, needs_no_workers, scaling_for
 from feedline.engine.worker_set import WorkerSet
 from feedline.messages.task import Task
 from feedline.options.worker_count import AutoCount, as_number, check_count, most_workers
@@ -325,7 +325,7 @@ def test_rows_of_a_file_that_is_mapped_have_workers(tmp_path: Path) -> None:
 def test_a_system_that_refuses_more_workers_has_as_many_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     with set_of(1, THREADS) as workers:
         monkeypatch.setattr(workers.workers, "resize", partial(refuse, workers.workers.resize))
-        with pytest.raises(CannotHire, match="the system refused more workers: that is enough"):
+        with pytest.raises(CannotStartWorkers, match="the system refused more workers: that is enough"):
             workers.resize(4)
         assert workers.count == 2
 

@@ -16,7 +16,7 @@ from kinds import FORK, ours
 
 from feedline.errors import OptionError
 from feedline.torch import DataLoader, with_feedline
-from feedline.torch.iterators import OneBehind, PutOff, TorchIterator
+from feedline.torch.iterators import BegunLater, TorchIterator, WithPlaceBefore
 
 
 class Again:
@@ -117,7 +117,7 @@ def _is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-@pytest.mark.parametrize("mine", [TorchIterator, PutOff, OneBehind])
+@pytest.mark.parametrize("mine", [TorchIterator, BegunLater, WithPlaceBefore])
 def test_our_iterators_share_no_private_name_with_torchs(mine: type) -> None:
     torchs_own = assigned_in(theirs._MultiProcessingDataLoaderIter) | assigned_in(theirs._SingleProcessDataLoaderIter)
     assert {"_workers", "_shutdown_workers", "_dataset", "_num_yielded"} <= torchs_own

@@ -27,8 +27,8 @@ from feedline.machine.finalizers import undisturbed
 
 STRIDE = 1 << 38  # 256 GiB per slot: more than any batch needs, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
-CARGO, BOARD = 0, 1 << 24
-"""Special slots: CARGO holds what is sent to the workers, BOARD the progress rows that all can see. Batches are in
+JOB_SLOT, BOARD = 0, 1 << 24
+"""Special slots: JOB_SLOT holds what is sent to the workers, BOARD the progress rows that all can see. Batches are in
 between; after the board come the workers' stacks (last_words)."""
 
 available = hasattr(os, "memfd_create") and hasattr(os, "posix_fallocate")
@@ -57,7 +57,7 @@ _REMEDY = (
     "Lower batch_size, prefetch_factor or num_workers, keep fewer batches (batches that you still hold take memory, "
     "too), or give the container more memory."
 )
-_CARGO_REMEDY = (
+_JOB_REMEDY = (
     "Workers that are not forked get a second copy of the dataset, in shared memory: use "
     "multiprocessing_context='fork' or workers='thread', or let the dataset read its data from files."
 )
@@ -196,12 +196,12 @@ def _check_room(slot: int, start: int, stop: int) -> None:
         raise MemoryShortage(
             f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more are needed, but of the "
             f"{left.limit:,} that the {left.which} may use {left.free:,} are free, and {reserve:,} of those stay free. "
-            + (_CARGO_REMEDY if slot == CARGO else _REMEDY)
+            + (_JOB_REMEDY if slot == JOB_SLOT else _REMEDY)
         )
 
 
 def _called(slot: int) -> str:
-    return "the dataset that is sent to the workers" if slot == CARGO else "a batch"
+    return "the dataset that is sent to the workers" if slot == JOB_SLOT else "a batch"
 
 
 class Mapping:

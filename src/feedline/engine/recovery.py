@@ -33,7 +33,9 @@ from feedline.supervise.watch import Death
 from feedline.workers.main_guard import EXPLANATION, UNGUARDED
 
 Warn = Callable[[str], None]
-ANEW = " What the dataset had kept in the old worker (a counter, a cache, a generator made there) begins again."
+DATASET_BEGINS_AGAIN = (
+    " What the dataset had kept in the old worker (a counter, a cache, a generator made there) begins again."
+)
 AGAIN_SECONDS = 1.0
 """Seconds until a worker that could not be started is tried again."""
 
@@ -60,20 +62,20 @@ class Recovery:
         self.quarantine = quarantine
         """Samples that are known to kill workers, and what happened."""
         self._meter = meter
-        self.may_be_unborn = True
+        self.may_be_starting = True
         """Are there new workers that may not be ready yet? Then `waiting` checks whether they become ready."""
         self.ended: dict[int, str] = {}
         """Workers that we have ended, and why."""
-        self.untold: list[str] = []
+        self.pending_warnings: list[str] = []
         """Warnings about deaths at batches of the next epoch. They wait until it begins, which it may never do."""
         self._places = places  # only for a stream
-        self.died_unborn: dict[int, int] = {}
+        self.failed_starts: dict[int, int] = {}
         """A worker's number → how many such workers died before their first task since the last batch was made."""
         self._empty: dict[int, bool] = {}  # number of a missing worker → whether to use another start method
         self.again_at = math.inf
         """When to start the missing workers."""
 
-    def careful(self, task: Task) -> Task:
+    def with_avoided(self, task: Task) -> Task:
         """The task with a note of which of its samples are known to kill workers."""
         if not self.quarantine or task.indices is None:
             return task
@@ -92,15 +94,15 @@ class Recovery:
         except Exception:  # the index is not hashable
             return ""
 
-    def tell_of_early_deaths(self, untold: list[str]) -> None:
+    def warn_of_early_deaths(self, pending_warnings: list[str]) -> None:
         """Give the warnings that waited for this epoch to begin."""
-        for told in untold:
+        for told in pending_warnings:
             self._warn(told)
-        untold.clear()
+        pending_warnings.clear()
 
     def note(self, outcome: Outcome) -> None:
-        """A worker has made a batch. Called for each batch of a stream, and after deaths (`died_unborn`)."""
-        self.died_unborn.clear()
+        """A worker has made a batch. Called for each batch of a stream, and after deaths (`failed_starts`)."""
+        self.failed_starts.clear()
         if self._places is not None:
             self._places.note(outcome)
 
@@ -114,17 +116,17 @@ class Recovery:
         had_begun = death.pid is not None and death.place not in (SETTING_UP, INITIALISING)
         taken = TAKEN if self._places is None else self._places.lost(death.worker)
         if had_begun:  # only processes: threads share one dataset, which keeps its state
-            taken += ANEW
+            taken += DATASET_BEGINS_AGAIN
         entries = list(dict.fromkeys(part.entry for part in death.lost if self._ledger.is_wanted(part)))
         own = death.part.entry if death.part is not None else None
         failed, blamed = None, ""
         if own is not None and own in self._ledger.early:
             own.deaths += (death.place,)
-            self.untold.append(f"{told}\n{taken}")
+            self.pending_warnings.append(f"{told}\n{taken}")
         elif own is not None:
             failed, blamed = self._blamed(own, death, why)
         settled = self._send_again(entries, own, failed)
-        self._check_birth(death, told)
+        self._check_failed_start(death, told)
         self._empty[death.worker] = death.place == SETTING_UP and why is not None
         self.again_at = 0.0
         self.fill_places()
@@ -162,7 +164,7 @@ class Recovery:
     def send_first(self, entry: Entry) -> None:
         """Have one worker make the batch, before all batches that no worker has taken yet."""
         self._ledger.recall(entry)
-        entry.task = self.careful(entry.task)
+        entry.task = self.with_avoided(entry.task)
         self.workers.send(self._ledger.whole(entry), first=True)
 
     def fill_places(self) -> None:
@@ -183,7 +185,7 @@ class Recovery:
                 self._warn(f"{refused}; the other workers continue, and feedline will try again")
             else:
                 del self._empty[worker]
-                self.may_be_unborn = True
+                self.may_be_starting = True
 
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:
@@ -193,12 +195,12 @@ class Recovery:
         doing = telling.where(death.task, death.place, self._describe, death.instead)
         return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")
 
-    def _check_birth(self, death: Death, told: str) -> None:
+    def _check_failed_start(self, death: Death, told: str) -> None:
         if death.place not in (SETTING_UP, INITIALISING):
             return
         if death.exitcode == UNGUARDED:
             raise WorkerDied(EXPLANATION)
-        count = self.died_unborn[death.worker] = self.died_unborn.get(death.worker, 0) + 1
+        count = self.failed_starts[death.worker] = self.failed_starts.get(death.worker, 0) + 1
         if count > self._policy.max_deaths:
             raise WorkerDied(
                 f"{told}\n{counted(count - 1, 'earlier worker')} in its place ended in the same way, before taking a "

@@ -4,9 +4,9 @@ Takes: an epoch's tasks as they are planned; outcomes, when they arrive and agai
 Gives: errors; warnings at the end (a wrong length, a rank that got no elements). For a part whose worker has died:
 tasks that say where to open it again, and a sentence that says so to the user.
 Promises: if workers read a stream in different ways, or find different ends, that is an error: no element is lost
-silently. A dead worker's part continues from its saved state if that is complete; otherwise it is read again from
-where this epoch began, even if the worker died without a task. Workers that may disagree on the order serve no
-further epoch.
+silently. A dead worker's part continues from the state that its latest outcome reported, if that state is complete;
+otherwise it is read again from where this epoch began. This is so even if the worker died without a task. Workers that
+may disagree on the order serve no further epoch.
 Not its job: reading a stream, opening a part, comparing what is read again (reading.stream_reader), which tasks are
 left (plan).
 """
@@ -132,7 +132,7 @@ BEHIND = (
     " The old worker had read earlier epochs: if the order depends on what it kept from them, elements are missing or "
     "come twice in this epoch."
 )
-ALL_ANEW = " For the next epoch all workers are started again, so that they agree on the order."
+ALL_RESTARTED = " For the next epoch all workers are started again, so that they agree on the order."
 
 
 class StreamPlaces:
@@ -145,7 +145,8 @@ class StreamPlaces:
         self._latest: dict[int, Record] = {}  # a part → where it is after its latest outcome
         self._unopened: set[int] = set()  # parts whose worker has died: the next task says where they are
         self.out_of_step = False
-        """Has a new worker replaced one that had read earlier epochs, or the end of this one?"""
+        """Has a new worker replaced one that had read earlier epochs, or the end of this one, and the dataset has no state?
+        Then workers may disagree on the order of later epochs."""
 
     def note(self, outcome: Outcome) -> None:
         """A worker has made a batch."""
@@ -172,7 +173,7 @@ class StreamPlaces:
         is_behind = not self._is_first or any("ended" in record for record in latest)
         if is_behind and not any("dataset" in record or record.get("of") == "dataset" for record in latest):
             self.out_of_step = True
-        return _said(latest, self.out_of_step and not self._is_first) + (ALL_ANEW if self.out_of_step else "")
+        return _said(latest, self.out_of_step and not self._is_first) + (ALL_RESTARTED if self.out_of_step else "")
 
 
 def _said(records: list[Record], is_behind: bool) -> str:

@@ -87,7 +87,7 @@ class TorchsOptions:
     )
 
 
-class CareOptions:
+class ErrorPolicyOptions:
     """What to do about slow, bad and deadly samples (docs/when-things-go-wrong.md)."""
 
     stall_warning: float = option(
@@ -121,7 +121,7 @@ class CareOptions:
     )
 
 
-class OwnOptions(CareOptions):
+class OwnOptions(ErrorPolicyOptions):
     """Options of every front that torch does not have."""
 
     workers: str = option(
@@ -181,5 +181,5 @@ class CoreOptions(CommonOptions):
     )
 
 
-class ErrorPolicy(Checked, CareOptions):
+class ErrorPolicy(Checked, ErrorPolicyOptions):
     """What to do about slow, bad and deadly samples, checked."""

@@ -24,7 +24,7 @@ def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[A
         )
     if options.shuffle_buffer and not stream:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
-    _check_care(options)
+    _check_error_policy(options)
     _check_ranks(options, stream)
     check_assignment(options.assignment, options.num_workers, stream)
     if options.fetch_threads:
@@ -56,7 +56,7 @@ def check_sampler(sampler: Any) -> None:
         )
 
 
-def _check_care(options: CommonOptions) -> None:
+def _check_error_policy(options: CommonOptions) -> None:
     if options.max_errors is not None and options.on_error == "raise":
         raise OptionError("max_errors needs on_error='skip' or 'replace': with 'raise' the first error is raised")
     if options.on_stall == "restart" and not options.timeout and not options.stall_warning:

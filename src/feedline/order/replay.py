@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from feedline.errors import StateError
-from feedline.resume.state import End, Place, Tail, Unsaid
+from feedline.resume.state import End, NoState, Place, Tail
 from feedline.resume.stateful import is_stateful, load, saved
 
 
@@ -36,12 +36,12 @@ def compare(place: Place, before: Callable[[], Any]) -> None:
     )
 
 
-def end_of(sampler: Any) -> End | Unsaid | None:
+def end_of(sampler: Any) -> End | NoState | None:
     """A sampler's own state between two epochs, or at the end of one; None if it has none."""
     if not is_stateful(sampler):
         return None
     state = saved(sampler)
-    return state if isinstance(state, Unsaid) else End(state)
+    return state if isinstance(state, NoState) else End(state)
 
 
 class Again(Iterator[Any]):
@@ -102,11 +102,11 @@ class Again(Iterator[Any]):
 
     def state(self) -> Any:
         """The sampler's own state; None if it has none, and the reason if it has one that cannot be saved."""
-        if self._keeper is None or isinstance(self._keeper, Unsaid):
+        if self._keeper is None or isinstance(self._keeper, NoState):
             return self._keeper
         if self._ended:  # it may have begun again: its own state would then repeat the epoch
             return end_of(self._keeper)
         state = saved(self._keeper)
-        if isinstance(state, Unsaid):  # it is asked once, and not for every batch
+        if isinstance(state, NoState):  # it is asked once, and not for every batch
             self._keeper = state
         return state

@@ -8,7 +8,7 @@ each batch is read under its own seed, including batches that are passed over. A
 out (a shorter batch), or replaced by reading on; a stream that only fails is given up. A stream that is opened in its
 middle continues where a record says it stood; without a state the earlier batches are passed over, and compared with
 what they were. A dataset that begins a later epoch from a state that was loaded for an earlier one is not read:
-`Otherwise` is raised.
+`OpenAgain` is raised.
 Not its job: collating, seeding (a callback does it), counting and logging what failed (bad_samples), what the dataset
 says about its place (stream_source), the state of the shuffle buffer (shuffle_buffer), an untouched dataset
 (workers.stream_parts).
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, StateError, add_note, noted
 from feedline.errors.foreign import ask
-from feedline.machine.worker_info import namings, watch_for_counting
+from feedline.machine.worker_info import id_reads, watch_for_counting
 from feedline.messages.outcome import BadSample, error_line
 from feedline.messages.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.messages.task import Task
@@ -36,7 +36,7 @@ from feedline.reading import stream_words as words
 from feedline.reading.seen import Seen
 from feedline.reading.shuffle_buffer import Shuffled
 from feedline.reading.stream_source import Loaded, Record, StreamSource, anew, load_dataset
-from feedline.resume.state import Unsaid
+from feedline.resume.state import NoState
 
 log = logging.getLogger("feedline")
 
@@ -64,7 +64,7 @@ class Taken(NamedTuple):
 NOTHING = Taken([], ended=True, short=True)
 
 
-class Otherwise(Exception):
+class OpenAgain(Exception):
     """This part must be opened again at `place`, with the dataset as it was before a state was loaded."""
 
     def __init__(self, place: Record) -> None:
@@ -113,7 +113,7 @@ class StreamReader:
         self.notices: list[str] = [record["say"]] if "say" in record else []
         self._loaded = loaded or Loaded()
         self._was_loaded = self._loaded.before is not None
-        self._said: bytes | Unsaid | None = None  # the dataset's state after the first element
+        self._said: bytes | NoState | None = None  # the dataset's state after the first element
         self._seen = Seen(record)
         self._begun_at = record
         self._snapshot_every = snapshot_every
@@ -214,7 +214,7 @@ class StreamReader:
         """What was delivered has been read again, and it was different: warn, or open the part in another way."""
         what = {"part": self._shard, "parts": self._shards, "epoch": task.epoch, "batch": self._at}
         if "instead" in self._begun_at:
-            raise Otherwise({**self._begun_at["instead"], "say": words.FROM_STATE.format(**what)})
+            raise OpenAgain({**self._begun_at["instead"], "say": words.FROM_STATE.format(**what)})
         self.notices.append(words.OTHER_ELEMENTS.format(**what))
 
     def completes_step(self, task: Task) -> bool:
@@ -321,7 +321,7 @@ class StreamReader:
             self._begin_own()
         else:
             self._begin()
-        before = namings()
+        before = id_reads()
         if source is None or is_new:
             with watch_for_counting(self._note_question):
                 elements = self._begun(lambda: dataset, source)
@@ -331,7 +331,7 @@ class StreamReader:
                 elements = self._opened(dataset, source)
         self._check_sharing(record)
         if self._whole:
-            named = words.NAMED_ONLY if namings() > before else ""
+            named = words.ID_ONLY if id_reads() > before else ""
             if named or self._shards > self._turns.ranks:  # sharing among ranks alone was asked for
                 self.notices.append(words.READ_WHOLE.format(shards=self._shards) + named)
         return elements
@@ -376,9 +376,9 @@ class StreamReader:
                 self.notices.append(words.STUCK)
         return elements if first is None else chain(first, elements)
 
-    def _otherwise(self) -> Otherwise:
+    def _otherwise(self) -> OpenAgain:
         kept = {name: value for name, value in self._begun_at.items() if name in ("until", "instead", "say")}
-        return Otherwise({**kept, "again": True, "count": self._fewest})
+        return OpenAgain({**kept, "again": True, "count": self._fewest})
 
     def _peek(self, elements: Iterator[Any]) -> Iterator[Any] | None:
         try:

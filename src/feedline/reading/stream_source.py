@@ -30,7 +30,7 @@ from typing import Any
 
 from feedline.datasets import IterableDataset
 from feedline.errors import StateError
-from feedline.resume.state import Unsaid
+from feedline.resume.state import NoState
 from feedline.resume.stateful import is_stateful, load, saved
 
 Record = dict[str, Any]
@@ -56,7 +56,7 @@ class StreamSource:
         self._keeper = keeper
         self._dataset = dataset if is_stateful(dataset) else None
         self._problem: Record = {}
-        self.tell_first: Callable[[bytes | Unsaid], None] | None = None
+        self.tell_first: Callable[[bytes | NoState], None] | None = None
         """Called once with the dataset's state after its first element."""
         self._is_over = False
         self.number = -1
@@ -119,7 +119,7 @@ class StreamSource:
         if self._keeper is None:
             return found | self._problem
         state = saved(self._keeper)
-        if isinstance(state, Unsaid):
+        if isinstance(state, NoState):
             self._keeper, self._problem = None, {"problem": str(state)}
             return found | self._problem
         found |= {"of": self.of, "state": state}
@@ -137,12 +137,12 @@ class StreamSource:
 class Loaded:
     """What later epochs must know about a dataset that a state was loaded into."""
 
-    before: bytes | Unsaid | None = None
+    before: bytes | NoState | None = None
     """The dataset's state before the load; None if no state was loaded."""
-    unread: bytes | Unsaid | None = None
+    unread: bytes | NoState | None = None
     """The dataset's state before anything was read from it, if it was opened here then: an epoch that begins with it is
     whole, while a dataset that has been read may be in the middle, or at the end."""
-    mark: bytes | Unsaid | None = None
+    mark: bytes | NoState | None = None
     """The dataset's state one element after a load within an epoch; an epoch that begins with it began there again."""
 
 

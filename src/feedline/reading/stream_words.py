@@ -13,7 +13,7 @@ READ_WHOLE = (
     "{shards} times. Define shard(index, count) on the dataset (or split by get_worker_info() in __iter__, or set the "
     "dataset's bounds in worker_init_fn) to divide the stream among the workers."
 )
-NAMED_ONLY = (
+ID_ONLY = (
     " The dataset does read get_worker_info().id: if it picks its share by that alone, because it knows the number of "
     "workers from elsewhere, elements are lost. Then make it read num_workers, too."
 )

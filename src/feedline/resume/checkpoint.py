@@ -17,7 +17,7 @@ from feedline.errors.counting import counted
 from feedline.order.rank_turns import ONE_RANK, Turns
 from feedline.reading.stream_source import anew, goes_on
 from feedline.resume.passed import ALONE, Passed, Sharing
-from feedline.resume.state import End, Place, Tail, Unsaid
+from feedline.resume.state import End, NoState, Place, Tail
 from feedline.resume.stateful import is_stateful
 
 
@@ -51,15 +51,15 @@ class Progress:
         self,
         shards: int,
         sharing: Sharing = ALONE,
-        lasting: bool = True,
-        sampler: End | Unsaid | None = None,
+        keeps_datasets: bool = True,
+        sampler: End | NoState | None = None,
         turns: Turns = ONE_RANK,
     ) -> tuple[Place, Passed]:
         """Begin an iteration: returns the place for its plan (in this rank's samples), and its counter.
 
-        A stream's `shards` are those of all ranks. `lasting`: does each epoch read the datasets in the state in which
-        the last epoch left them? Otherwise (new workers for each epoch) it begins with the dataset as it is in the main
-        process. `sampler`: the state of a foreign sampler now, before it is asked for this epoch.
+        A stream's `shards` are those of all ranks. `keeps_datasets`: does each epoch read the datasets in the state in
+        which the last epoch left them? Otherwise (new workers for each epoch) it begins with the dataset as it is in
+        the main process. `sampler`: the state of a foreign sampler now, before it is asked for this epoch.
         """
         self._before = self.epoch, self._loaded, self._latest, self._between
         self._leave()
@@ -79,7 +79,7 @@ class Progress:
             place = replace(place, sampler=None)  # those indices were of another rank, or of all ranks
         is_so = self._between.is_over and place.sampler is None and isinstance(sampler, End)
         begun = replace(place, sampler=sampler) if is_so else place
-        self._loaded, self._latest = None, Passed(begun, sharing, lasting, turns=turns)
+        self._loaded, self._latest = None, Passed(begun, sharing, keeps_datasets, turns=turns)
         self.epoch = place.epoch + 1
         if not place.streams and sharing.ranks == 1:
             return place, self._latest
@@ -93,7 +93,7 @@ class Progress:
         """The iteration could not begin: restore everything as it was before."""
         self.epoch, self._loaded, self._latest, self._between = self._before
 
-    def place(self, sampler: Callable[[], End | Unsaid | None]) -> Place:
+    def place(self, sampler: Callable[[], End | NoState | None]) -> Place:
         """The place to continue from; between two epochs it includes the present state of a foreign sampler."""
         if self._loaded is not None:
             return self._loaded
@@ -101,8 +101,8 @@ class Progress:
             return self._latest.place
         between = _Between.after(self._latest, self._between)
         said = between.sampler or (sampler() if between.is_over else None)
-        unsaid, said = (said, None) if isinstance(said, Unsaid) else ("", said)
-        return Place(self.epoch, datasets=between.datasets, sampler=said, unsaid=unsaid)
+        no_state, said = (said, None) if isinstance(said, NoState) else ("", said)
+        return Place(self.epoch, datasets=between.datasets, sampler=said, no_state=no_state)
 
     def _leave(self) -> None:
         self._between = _Between.after(self._latest, self._between)
@@ -127,8 +127,8 @@ class _Between(NamedTuple):
             return before
         if not latest.finished:
             return cls()
-        end = latest.untold
-        if not latest.lasting:
+        end = latest.unused_sampler_end
+        if not latest.keeps_datasets:
             return cls(sampler=end, is_over=True)
         return cls(latest.datasets(), frozenset(latest.opened), end, is_over=True)
 

@@ -31,7 +31,7 @@ class End(NamedTuple):
     """Its own state at that moment, pickled."""
 
 
-class Unsaid(str):
+class NoState(str):
     """Why a user's object cannot give its state."""
 
 
@@ -88,7 +88,7 @@ class Place:
     """For a stream that ranks divide: how many ranks there were, and which of them saved it."""
     datasets: Sequence[dict[str, Any] | None] = ()
     """For a stream between two epochs: how each part begins the next one (see reading.stream_source)."""
-    unsaid: str = ""
+    no_state: str = ""
     """Why the sampler, which has a state, could not give it."""
 
     def is_of_others(self, ranks: tuple[int, int]) -> bool:
@@ -127,8 +127,8 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found |= _said({"sampler_state": place.sampler}, "sampler_problem")
     elif isinstance(place.sampler, End):
         found |= {"sampler_end": None} | _said({"sampler_end": place.sampler.state}, "sampler_problem")
-    if place.unsaid:
-        found["sampler_problem"] = place.unsaid
+    if place.no_state:
+        found["sampler_problem"] = place.no_state
     if place.shards:
         found["shards"] = place.shards
         found["streams"] = {shard: _said(record, "problem") for shard, record in place.streams.items()}

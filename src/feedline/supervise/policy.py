@@ -145,12 +145,12 @@ def _in_users_code(at: Standing) -> bool:
     return at.place == INITIALISING or (at.task is not None and at.place not in (SETTING_UP, IDLE))
 
 
-def birth_due(standings: Sequence[Standing]) -> float:
+def start_due(standings: Sequence[Standing]) -> float:
     """In how many seconds the first starting worker should be ready; infinite if all are ready."""
     starting = [at.seconds for at in standings if at.place == SETTING_UP]
     return max(0.0, START_SECONDS - max(starting)) if starting else math.inf
 
 
-def unborn(standings: Sequence[Standing]) -> list[Standing]:
+def late_starters(standings: Sequence[Standing]) -> list[Standing]:
     """Starting workers that should have been ready by now."""
     return [at for at in standings if at.place == SETTING_UP and at.seconds >= START_SECONDS]

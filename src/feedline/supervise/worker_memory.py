@@ -50,8 +50,8 @@ class MemoryWatch:
         self._within: dict[int, History] = {}
         self._epochs = 0
         self._quiet_until = clock() + EVERY
-        self._looks = _Spell(clock)
-        self._measurements = _Spell(clock)
+        self._looks = _LimitedByCost(clock)
+        self._measurements = _LimitedByCost(clock)
         self._told: set[str] = set()
 
     def begin(self, processes: Processes) -> None:
@@ -118,7 +118,7 @@ class MemoryWatch:
         return []
 
 
-class _Spell:
+class _LimitedByCost:
     """A repeated measurement: the longer it takes, the less often it is done."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -22,7 +22,7 @@ from feedline.options.together import check_together, uneven_end
 from feedline.torch.known import check_ranks
 from feedline.torch.reading import reads_many
 
-UNNOTICED = ("sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator")
+UNCHECKED_BY_TORCH = ("sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator")
 """Options that torch accepts unchecked, and that then fail in `iter()` or `next()`."""
 
 
@@ -83,7 +83,7 @@ class _All(Checked, CommonOptions):
 
 def check_own(given: Mapping[str, Any], stream: bool) -> Own:
     """Check what was passed to DataLoader."""
-    for name in UNNOTICED:
+    for name in UNCHECKED_BY_TORCH:
         rows(TorchLoadersOptions)[name].check(name, given[name])  # type: ignore[misc]
     values = check_each(OwnTorchOptions, given)
     own = Own(**values | {"uneven": uneven_end(values["ranks"], values["uneven"])})

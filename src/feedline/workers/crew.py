@@ -89,7 +89,7 @@ class Crew:
         if self._board is not None and self.owner == os.getpid():
             self._board[0] = run
 
-    def hire(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
+    def start_workers(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
         """Start processes with those numbers, all at the same time."""
         forked = isinstance(cargo, Job)
         if forked:
@@ -100,9 +100,9 @@ class Crew:
             origin = processes_from((*self._preload, *asked_for))
         with environment_of_new_workers(), without_unimportable_main(), origin:
             for number in numbers:
-                self._hire_one(number, cargo, context, forked)
+                self._start_one(number, cargo, context, forked)
 
-    def _hire_one(self, number: int, cargo: Job | Parcel, context: Any, forked: bool) -> None:
+    def _start_one(self, number: int, cargo: Job | Parcel, context: Any, forked: bool) -> None:
         last_words.erase(self.pool.segment, number)
         row = self.row(number)
         row[TASK], row[PLACE], row[SINCE] = 0, SETTING_UP, clock()
@@ -131,7 +131,7 @@ class Crew:
         """Workers that have not yet said that they leave."""
         return [number for number in self.members if self.row(number)[PLACE] != LEAVING]
 
-    def vacant(self) -> Iterator[int]:
+    def unused_numbers(self) -> Iterator[int]:
         """Numbers without a process."""
         return (number for number in range(self.count) if number not in self.members)
 

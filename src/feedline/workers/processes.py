@@ -78,7 +78,9 @@ class ProcessWorkers:
         if not self._own_lanes:
             self._crew.lanes[0].dismiss(surplus)
         try:
-            self._crew.hire(list(islice(self._crew.vacant(), max(0, -surplus))), self._cargo(), self._context)
+            self._crew.start_workers(
+                list(islice(self._crew.unused_numbers(), max(0, -surplus))), self._cargo(), self._context
+            )
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 add_note(error, "feedline: each worker takes a few descriptors: lower num_workers or raise `ulimit -n`")
@@ -246,7 +248,7 @@ class ProcessWorkers:
         without = without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext()
         with without, self._crew.lock:
             self._crew.check()
-            self._crew.hire(range(number, number + 1), cargo(), context)
+            self._crew.start_workers(range(number, number + 1), cargo(), context)
 
     def _check_owner(self) -> None:
         if self._crew.owner != os.getpid():  # each process would take answers meant for the other

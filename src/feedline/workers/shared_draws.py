@@ -32,7 +32,7 @@ WHOSE = (
 """What the warning calls each of the global generators."""
 
 
-class Together:
+class SharedDrawsCheck:
     """Checks the first batches of a worker that reads several samples at a time, if nothing else draws meanwhile."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ class Opened(NamedTuple):
     """obstore's, such as `get`."""
     first: Any
     """obstore's store until something has been read: it gives up soon, since a wrong host will not become right."""
-    lasting: Any
+    later: Any
     """…and from then on: patient with a server that is busy."""
     pool: ThreadPoolExecutor
     proven: threading.Event

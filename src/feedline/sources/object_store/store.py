@@ -150,7 +150,7 @@ class ObjectStore:
         for attempt in range(1, ATTEMPTS + 1):
             first = not opened.proven.is_set()
             try:
-                answer = do(opened.functions, opened.first if first else opened.lasting, name, *rest)
+                answer = do(opened.functions, opened.first if first else opened.later, name, *rest)
             except Exception as error:
                 busy, failed = is_busy(error), told(error, self.url_of(name))
                 cut_short = interrupted(error) and time.monotonic() - began < self.retry_for
