@@ -23,7 +23,7 @@ Predict = Callable[[], Tasks | None]
 
 LONGEST_BACKOFF = 64
 """At most this many epochs in a row are not predicted. Then one is predicted again, because a program that drew from
-the sampler's generator elsewhere may have stopped doing so; one wrong prediction in 64 epochs costs nothing measurable."""
+the sampler's generator elsewhere may have stopped doing so. One wrong prediction in 64 epochs costs nothing."""
 
 
 class NextEpoch:
