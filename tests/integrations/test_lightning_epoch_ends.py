@@ -193,9 +193,7 @@ def test_a_state_from_before_the_end_is_not_what_the_next_epoch_begins_with(load
         return loader(CountingSized(), 3, generator=torch.Generator().manual_seed(5), **options)
 
     fit(tmp_path, made(), 8, 9)
-    with pytest.warns(
-        UserWarning, match="begins with the IterableDataset CountingSized as it is, because Lightning"
-    ):
+    with pytest.warns(UserWarning, match="begins with the IterableDataset CountingSized as it is, because Lightning"):
         rest = fit(tmp_path, made(), 8, None, tmp_path / "last.ckpt")
     first_epoch = [number for (batch,) in rest[:8] for number in batch]
     assert sorted(first_epoch) == list(range(24))

@@ -145,8 +145,8 @@ class StreamPlaces:
         self._latest: dict[int, Record] = {}  # a part → where it is after its latest outcome
         self._unopened: set[int] = set()  # parts whose worker has died: the next task says where they are
         self.out_of_step = False
-        """Has a new worker replaced one that had read earlier epochs, or the end of this one? Then workers may disagree on
-        the order of later epochs, unless the dataset has a state."""
+        """Has a new worker replaced one that had read earlier epochs, or the end of this one? Then workers may disagree
+        on the order of later epochs, unless the dataset has a state."""
 
     def note(self, outcome: Outcome) -> None:
         """A worker has made a batch."""
