@@ -26,7 +26,7 @@ class DetectionBatch(NamedTuple):
     sizes: Any
     """Height and width of each image before padding, int64, of shape (images, 2)."""
     mask: Any
-    """True where there is image, of shape (images, height, width); None unless `mask=True`."""
+    """True for pixels of the image, False for padding; of shape (images, height, width). None unless `mask=True`."""
 
     @property
     def samples_first(self) -> bool:

@@ -1,7 +1,7 @@
 """Samples that are missing or not usable are left out of their batch.
 
 Takes: samples, some of them None. Gives: the batch of the others.
-Promises: samples left out are counted; if nothing is left of a batch, feedline's loaders pass over it, and elsewhere it
+Promises: samples left out are counted; if nothing is left of a batch, feedline's loaders skip it, and elsewhere it
 is an error.
 Not its job: samples that raise (`on_error`).
 """

@@ -292,7 +292,7 @@ class Ledger:
         part is one that no living worker is known to be making. But one of them may have read it a moment ago, without
         saying so yet: then the part is made twice, and its slot stays in use until its answer comes or, at a later
         death, all workers that might have it are gone or making something else. Parts returned second are certainly
-        with no worker, and are no longer out; those of `own` and `unread` are in both lists.
+        with no worker, and are no longer out; those of `own` and `unread` may be in both lists.
         """
         known = {serial for _, serial in at.values()}
         lost = [part for serial, part in self.out.items() if serial not in known and not part.is_missing]

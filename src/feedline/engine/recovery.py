@@ -110,7 +110,7 @@ class Recovery:
         """Start a new worker in its place, send its batches again, and warn. Returns batches that end in an error."""
         why = self.ended.pop(death.worker, None)
         first = place_among(death.place)
-        if first is not None:  # several were read at once: a stuck one is known, a deadly one is not
+        if first is not None:  # several were read at once: it is known which one is stuck, but not which one kills
             death = death._replace(place=AT_ONCE if why is None else first)
         told = self._told(death, why)
         had_begun = death.pid is not None and death.place not in (SETTING_UP, INITIALISING)

@@ -141,7 +141,7 @@ class Session:
             self.chosen = partial(of_a_stream, options)
         elif needs_no_workers(options, job):
             self.scaling, self.chosen = None, in_memory
-            self.drop_workers()  # there may be some, if timeout or the like was another before
+            self.drop_workers()  # there may be some, started before an option such as timeout was changed
             return replace(options, num_workers=0, persistent_workers=False), replace(job, num_workers=0)
         elif self.scaling is None:
             self.scaling = scaling_for(options)
@@ -242,14 +242,14 @@ class Session:
 
     @property
     def errors(self) -> list[BadSample]:
-        """The samples that failed and were passed over."""
+        """The samples that failed and were left out or replaced."""
         return self.bad_samples.samples
 
     def stats(self) -> Stats:
         """How the loader is doing."""
         latest, kept = self._latest(), self.kept
         processes = latest.processes() if latest is not None else kept.processes() if kept is not None else []
-        ended = not processes and self._kind == "thread"  # what was measured last is not theirs
+        ended = not processes and self._kind == "thread"  # the latest measurement is of worker processes
         with self._lock:
             before, meters = self._flow_before, list(self._meters)
         epochs = [meter.flow() for meter in meters]

@@ -4,9 +4,9 @@ Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. G
 Promises: a dataset that looks at `get_worker_info().num_workers` shards itself, and so does one that got its share in
 worker_init_fn; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which
 keeps every `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because
-each batch is read under its own seed, including batches that are passed over. An element that fails is raised, or left
+each batch is read under its own seed, including batches that are skipped. An element that fails is raised, or left
 out (a shorter batch), or replaced by reading on; a stream that only fails is given up. A stream that is opened in its
-middle continues where a record says it stood; without a state the earlier batches are passed over, and compared with
+middle continues where a record says it was; without a state the earlier batches are skipped, and compared with
 what they were. A dataset that begins a later epoch from a state that was loaded for an earlier one is not read:
 `OpenAgain` is raised.
 Not its job: collating, seeding (a callback does it), counting and logging what failed (bad_samples), what the dataset
@@ -43,7 +43,7 @@ log = logging.getLogger("feedline")
 Seed = Callable[[Task], None]
 
 FAILURES_IN_A_ROW = 1_000
-"""More failures than a file of broken records should have, and still soon reached."""
+"""A stream is given up after this many failures: more than a file of broken records should have, and reached soon."""
 
 
 class Taken(NamedTuple):
@@ -337,7 +337,7 @@ class StreamReader:
         return elements
 
     def _go_on(self, record: Record) -> None:
-        """Go to where the record says; without a state, the earlier batches are passed over later."""
+        """Go to where the record says; without a state, the earlier batches are skipped later."""
         if "failures" in record:
             self._failures = range(record["read"] - record["failures"], record["read"])
         if "state" not in record or "anew" in record:

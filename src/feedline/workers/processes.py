@@ -62,7 +62,7 @@ class ProcessWorkers:
         self.stop: Callable[[], None] = self._crew.end
 
     def resize(self, count: int) -> None:
-        """Start processes, or dismiss those that become free first after all parts sent so far are taken."""
+        """Start processes, or dismiss some: those that become free first, once all parts sent so far are taken."""
         with self._crew.lock:
             self._crew.check()
             self._resize(count)
@@ -216,7 +216,10 @@ class ProcessWorkers:
 
     def _stands(self, number: int, pid: int | None) -> Standing:
         row = self._crew.row(number)
-        part, place = self._ledger.out.get(row[TASK]), row[PLACE]  # also of an epoch that was left: it blocks others
+        part, place = (
+            self._ledger.out.get(row[TASK]),
+            row[PLACE],
+        )  # even a part of an epoch that was left: it keeps the worker busy
         seconds = (clock() - row[SINCE]) / 1e9
         if part is None:
             return Standing(number, pid, None, place, seconds, instead=_instead(row))

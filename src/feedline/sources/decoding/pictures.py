@@ -96,7 +96,7 @@ class Pictures:
 
     def _by_turbo(self, data: bytes) -> Decoded | None:
         """None if Pillow should decode it: Pillow knows more unusual files, and explains better what is wrong."""
-        turbo = extra(TURBO, "images", "JPEG as this dataset was made to decode it")
+        turbo = extra(TURBO, "images", "decoding JPEG with the package this dataset was made with")
         try:
             height, width, colours, _ = turbo.decode_jpeg_header(data)
             self._check(width, height)
