@@ -1,4 +1,4 @@
-"""A number for every key that is the same everywhere and for ever.
+"""A number for every key that is the same everywhere and forever.
 
 Takes: keys (integers, texts or bytes), a seed. Gives: 64-bit words, spread evenly.
 Promises: a function of the key and the seed alone: the same in every process, on every machine, with every version of

@@ -1,7 +1,7 @@
 """An order that is read again: checks that its past part is the same as before.
 
 Takes: a place, and an order or a foreign sampler. Gives: the items after the place.
-Promises: no data is read. If the order has changed since then (another seed, other weights, a sampler that draws anew),
+Promises: no data is read. If the order has changed since then (another seed, other weights, a sampler that redraws),
 there is a StateError, and not a run that repeats some samples and misses others.
 Not its job: orders that can be read from any place on (plan).
 """
@@ -59,8 +59,9 @@ class Again(Iterator[Any]):
         self._batches = batches
         self._keeper: Any = None
         self._source: Iterator[Any] | None = None
-        self._anew = isinstance(place.sampler, End) and not place.batches  # the sampler is as the epoch before left it
-        self._ended = isinstance(place.sampler, End) and not self._anew
+        # The sampler is as the epoch before left it.
+        self._begins_epoch = isinstance(place.sampler, End) and not place.batches
+        self._ended = isinstance(place.sampler, End) and not self._begins_epoch
 
     def open(self) -> None:
         """Ask for the sampler's iterator now; otherwise it is asked for with the first item."""
@@ -78,7 +79,7 @@ class Again(Iterator[Any]):
         if isinstance(state, bytes):
             load(keeper, state)
             self._past = 0
-        elif self._anew and state.state is not None and keeper is self._sampler:
+        elif self._begins_epoch and state.state is not None and keeper is self._sampler:
             load(keeper, state.state)
 
     def __next__(self) -> Any:
@@ -92,12 +93,12 @@ class Again(Iterator[Any]):
         try:
             item = next(self._source)
         except StopIteration:
-            if self._anew:  # the restored state was that of its end; this epoch begins now
-                self._anew, self._source = False, iter(self._sampler)
+            if self._begins_epoch:  # the restored state was that of its end; this epoch begins now
+                self._begins_epoch, self._source = False, iter(self._sampler)
                 return next(self)
             self._ended = True
             raise
-        self._anew = False
+        self._begins_epoch = False
         return item
 
     def state(self) -> Any:

@@ -43,7 +43,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Every index once, shuffled anew in each epoch; or, with replacement, independent draws.
+    """Every index once, shuffled again in each epoch; or, with replacement, independent draws.
 
     `num_samples` makes an epoch shorter or longer than the data. Without replacement a longer epoch is several
     whole shuffles, one after the other, and part of another.
@@ -88,7 +88,7 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """The given indices, shuffled anew each epoch.
+    """The given indices, shuffled again in each epoch.
 
     >>> sorted(SubsetRandomSampler([3, 30, 300], seed=7))
     [3, 30, 300]

@@ -93,7 +93,7 @@ def weights_from_labels(labels: Any) -> npt.NDArray[np.float64]:
 
 
 def _weighted_choice(weights: npt.NDArray[np.float64], count: int, key: int) -> IntArray:
-    """Draws without replacement: each index waits for a random time, shorter for larger weights; the first ones are drawn."""
+    """Draws without replacement: each index waits a random time, shorter for larger weights; the first are drawn."""
     possible = np.flatnonzero(weights)
     waits = np.random.Generator(np.random.SFC64(key)).standard_exponential(len(possible))
     with np.errstate(divide="ignore"):  # a wait of exactly 0 is possible, and correctly comes first

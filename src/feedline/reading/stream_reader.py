@@ -35,7 +35,7 @@ from feedline.randomness.rng import enter_sample, mix
 from feedline.reading import stream_words as words
 from feedline.reading.seen import Seen
 from feedline.reading.shuffle_buffer import Shuffled
-from feedline.reading.stream_source import Loaded, Record, StreamSource, anew, load_dataset
+from feedline.reading.stream_source import Loaded, Record, StreamSource, load_dataset, next_epoch_record
 from feedline.resume.state import NoState
 
 log = logging.getLogger("feedline")
@@ -123,7 +123,7 @@ class StreamReader:
         self._shuffled: Shuffled | None = None
         self.is_new = True
         self._fewest = record.get("count", 0) if self._was_loaded or "there" not in record else 0
-        begun = anew(record) if "anew" in record else {}
+        begun = next_epoch_record(record) if "anew" in record else {}
         # Either the dataset is in this state already, or the record is of a later batch than the one wanted again.
         if "there" in record or record.get("next", 0) > task.seq:
             record = {}

@@ -165,7 +165,7 @@ class Loaded:
 STATES = ("of", "state", "complete", "dataset", "count", "total")
 
 
-def anew(ended: Record) -> Record:
+def next_epoch_record(ended: Record) -> Record:
     """How a part that has ended begins the next epoch; empty if its dataset has no state."""
     return {"anew": True} | {name: ended[name] for name in STATES if name in ended} if "state" in ended else {}
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from feedline.errors import StateError
 from feedline.errors.counting import counted
 from feedline.order.rank_turns import ONE_RANK, Turns
-from feedline.reading.stream_source import anew, goes_on
+from feedline.reading.stream_source import goes_on, next_epoch_record
 from feedline.resume.passed import ALONE, Passed, Sharing
 from feedline.resume.state import End, NoState, Place, Tail
 from feedline.resume.stateful import is_stateful
@@ -196,7 +196,7 @@ def _after(place: Place, shard: int, is_over: bool) -> dict[str, Any] | None:
     # With a shuffle buffer, or a state only every few batches, the latest state may be older than the last element.
     is_last = record.get("next", 0) >= (place.batches if alone else place.batches - place.shards + 1)
     if "ended" in record or (is_over and is_last and "shuffle" not in record):
-        return anew(record) or None
+        return next_epoch_record(record) or None
     if "dataset" not in record and record.get("of") != "dataset":
         return None
     return {

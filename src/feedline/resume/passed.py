@@ -16,7 +16,7 @@ from feedline.engine.ledger import Entry
 from feedline.messages.outcome import Outcome
 from feedline.messages.task import Task
 from feedline.order.rank_turns import ONE_RANK, Turns
-from feedline.reading.stream_source import anew
+from feedline.reading.stream_source import next_epoch_record
 from feedline.resume.state import End, NoState, Place, Tail
 
 
@@ -209,5 +209,8 @@ class Passed:
     def datasets(self) -> tuple[dict[str, Any] | None, ...]:
         """For a stream that has ended: how each part begins the next epoch; empty if no dataset has a state."""
         records = [self._streams.get(str(shard), {}) for shard in range(self.shards)]
-        said = [anew(record) or ({"problem": record["problem"]} if "problem" in record else None) for record in records]
+        said = [
+            next_epoch_record(record) or ({"problem": record["problem"]} if "problem" in record else None)
+            for record in records
+        ]
         return tuple(said) if any(said) else ()

@@ -1,4 +1,4 @@
-"""Any generator as a stream that neither reads ahead without limit nor hangs for ever.
+"""Any generator as a stream that neither reads ahead without limit nor hangs forever.
 
 Takes: a function that makes an iterable. Gives: `GeneratorStream`.
 Promises: the iterable runs in a thread of its own, at most `buffer` elements ahead; `idle` seconds without an element

@@ -152,7 +152,7 @@ class Deadline:
 
 
 def check_idle(idle: float | None) -> float | None:
-    """Seconds, or None to wait for ever."""
+    """Seconds, or None to wait forever."""
     if idle is None:
         return None
     seconds = check_number("idle", idle)

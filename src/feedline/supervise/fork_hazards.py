@@ -1,4 +1,4 @@
-"""Libraries that do not survive a fork: in a forked worker a call into one may wait for ever, whatever the sample.
+"""Libraries that do not survive a fork: in a forked worker a call into one may wait forever, whatever the sample.
 
 Takes: what is loaded in this process when workers are forked; where a worker is stuck. Gives: a sentence that names the
 library, or none. Promises: a library is named only if a worker waits for a lock (how such a hang looks from outside)

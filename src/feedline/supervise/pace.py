@@ -184,7 +184,7 @@ class Pace:
             return Setting(workers, prefetch - 1)
         if workers <= 1:
             return None
-        self._most = workers - ceil(workers / 4)  # for ever: the same number would be too much again
+        self._most = workers - ceil(workers / 4)  # forever: the same number would be too much again
         return Setting(self._most, prefetch)
 
     def _after(self, trial: _Trial, seen: Window) -> Setting | None:

@@ -178,7 +178,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that comes next; samplers with a `set_epoch`, such as torch's DistributedSampler, are told too.
 
-        The order of feedline's samplers depends on it. The order of torch's RandomSampler is drawn anew for every
+        The order of feedline's samplers depends on it. The order of torch's RandomSampler is drawn again for every
         epoch, whatever its number.
         """
         self._feedline.set_epoch(self, epoch)

@@ -164,7 +164,7 @@ class Crew:
         """End all processes and release everything. May be called twice, and in any state."""
         if self.owner != os.getpid():  # a forked child's copy: the workers are not its own
             return
-        is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may hold it for ever
+        is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may hold it forever
         try:
             with uninterrupted():
                 self._end(is_mine)

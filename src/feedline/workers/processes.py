@@ -216,10 +216,8 @@ class ProcessWorkers:
 
     def _stands(self, number: int, pid: int | None) -> Standing:
         row = self._crew.row(number)
-        part, place = (
-            self._ledger.out.get(row[TASK]),
-            row[PLACE],
-        )  # even a part of an epoch that was left: it keeps the worker busy
+        # Also a part of an epoch that was left: it keeps the worker busy.
+        part, place = self._ledger.out.get(row[TASK]), row[PLACE]
         seconds = (clock() - row[SINCE]) / 1e9
         if part is None:
             return Standing(number, pid, None, place, seconds, instead=_instead(row))

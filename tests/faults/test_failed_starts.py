@@ -1,4 +1,4 @@
-"""Workers that never get to work: stuck at their birth, or dead before their first task."""
+"""Workers that never get to work: stuck while they start, or dead before their first task."""
 
 from __future__ import annotations
 
