@@ -194,8 +194,8 @@ def _check_room(slot: int, start: int, stop: int) -> None:
         left = room() or left
     if left.free - reserve < stop - start:
         raise MemoryShortage(
-            f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more are needed, but of the "
-            f"{left.limit:,} that the {left.which} may use {left.free:,} are free, and {reserve:,} of those stay free. "
+            f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more are needed, but only "
+            f"{left.free:,} of the {left.limit:,} that the {left.which} may use are free, and {reserve:,} stay free. "
             + (_JOB_REMEDY if slot == JOB_SLOT else _REMEDY)
         )
 
