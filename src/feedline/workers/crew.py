@@ -20,7 +20,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.kept import KeptPool
-from feedline.arena.segment import BOARD, CARGO, STRIDE
+from feedline.arena.segment import BOARD, JOB_SLOT, STRIDE
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.errors import WorkerError
 from feedline.messages.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
@@ -187,7 +187,7 @@ class Crew:
             self.done = (-1, -1)
         if self._board is not None:
             self._spent, self._board = self.spent(), None
-            for slot in (CARGO, *range(BOARD, BOARD + 1 + self.count)):
+            for slot in (JOB_SLOT, *range(BOARD, BOARD + 1 + self.count)):
                 self.pool.segment.free(slot, 0, STRIDE)
         if not all_ended or not alone:  # one that waits in the kernel, or another thread, may still use it
             self.pool.close()
