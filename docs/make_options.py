@@ -16,7 +16,7 @@ from typing import Any
 
 import feedline.torch
 from feedline.options.option import Option, rows
-from feedline.options.table import CareOptions, CoreOptions, TorchsOptions
+from feedline.options.table import CoreOptions, ErrorPolicyOptions, TorchsOptions
 from feedline.torch.options import OwnTorchOptions, TorchLoadersOptions
 from make_pages import filled
 
@@ -55,9 +55,9 @@ def table(kinds: dict[str, Option]) -> str:
 def page() -> str:
     """docs/options.md as it should be."""
     torchs = {**rows(TorchsOptions), **rows(TorchLoadersOptions)}
-    care = rows(CareOptions)
-    own = {name: row for name, row in {**CORE, **TORCH}.items() if name not in torchs and name not in care}
-    parts = {"torch's": table(torchs), "own": table(own), "care": table(dict(care))}
+    error_policy = rows(ErrorPolicyOptions)
+    own = {name: row for name, row in {**CORE, **TORCH}.items() if name not in torchs and name not in error_policy}
+    parts = {"torch's": table(torchs), "own": table(own), "care": table(dict(error_policy))}
     return filled(PAGE.read_text(encoding="utf-8"), parts)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import feedline
 from feedline import IterableDataset, get_worker_info
 
-EXPECTED = r"the IterableDataset neither asks|to go on with batch|rank \d of \d got nothing"
+EXPECTED = r"the IterableDataset neither asks|to continue with batch|rank \d of \d got no element"
 """Warnings that are right, and of no interest where elements are counted."""
 
 

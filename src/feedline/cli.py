@@ -35,7 +35,7 @@ from feedline.errors import FeedlineError, OptionError
 
 USAGE, INTERRUPTED = 2, 130
 
-_SCRIPT = "what follows two dashes by themselves is given to the script, as its own arguments"
+_SCRIPT = "arguments after -- are passed to the script"
 _EXIT_CODES = "exit codes: 0 fine (warnings allowed), 1 a problem, 2 bad usage"
 
 
@@ -52,12 +52,17 @@ class Command(NamedTuple):
 
 def _preflight_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--num-workers", type=int, metavar="N", help="check this many workers (default: one per CPU)")
-    parser.add_argument("--prefetch-factor", type=int, metavar="P", help="batches ahead per worker (default: 2)")
+    parser.add_argument("--prefetch-factor", type=int, metavar="P", help="batches prefetched per worker (default: 2)")
     parser.add_argument(
-        "--batch-bytes", type=size, metavar="B", help="size of a batch, such as 38M (powers of 1024): is there memory?"
+        "--batch-bytes",
+        type=size,
+        metavar="B",
+        help="size of a batch, such as 38M (powers of 1024), to check that there is memory for it",
     )
     parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings, too")
-    parser.add_argument("--no-trial", dest="trial", action="store_false", help="do not load two batches to see it work")
+    parser.add_argument(
+        "--no-trial", dest="trial", action="store_false", help="skip the trial, which loads two batches"
+    )
     parser.add_argument("--cuda", action="store_true", help="ask torch for its GPUs; takes as long as importing torch")
 
 
@@ -68,11 +73,19 @@ def _preflight(given: argparse.Namespace) -> Answer:
 
 def _doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help=TARGET)
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="how long, about (default: 10)")
-    parser.add_argument("--num-workers", type=int, default=2, metavar="N", help="for the run with workers (default: 2)")
-    parser.add_argument("--batch-size", type=int, metavar="B", help="for a dataset; a loader has its own")
-    parser.add_argument("--against", metavar="TARGET", help="another one, such as for validation: what is in both?")
-    parser.add_argument("--label", metavar="FIELD", help="the field of a sample that is its label, if it is not plain")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="S", help="about how long to examine (default: 10)"
+    )
+    parser.add_argument(
+        "--num-workers", type=int, default=2, metavar="N", help="number of workers in the run with workers (default: 2)"
+    )
+    parser.add_argument("--batch-size", type=int, metavar="B", help="batch size for a dataset; a loader has its own")
+    parser.add_argument(
+        "--against", metavar="TARGET", help="another target, such as the validation set: which samples are in both?"
+    )
+    parser.add_argument(
+        "--label", metavar="FIELD", help="the field of a sample that is its label, if the doctor cannot tell"
+    )
     parser.add_argument(
         "--ignore", action="append", default=[], metavar="ID", help="leave this finding out (repeatable)"
     )
@@ -142,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return USAGE
     if script and not command.runs_a_script:
-        parser.error(f"{command.name} runs no script, which could have arguments of its own: {' '.join(script)}")
+        parser.error(f"{command.name} runs no script, so it takes no arguments for one: {' '.join(script)}")
     given.arguments = script
     try:
         return _run(command, given)
@@ -215,5 +228,7 @@ def size(text: str) -> int:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if found is None:
-        raise argparse.ArgumentTypeError(f"not a size: {text!r}; write a number of bytes, or such as 38M or 1.5G")
+        raise argparse.ArgumentTypeError(
+            f"not a size: {text!r}; write a number of bytes, or a size such as 38M or 1.5G"
+        )
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))

@@ -60,17 +60,17 @@ class DataLoader(CoreOptions, Generic[B]):
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
-        batch_size: The number of samples in a batch; None hands on single samples.
+        batch_size: The number of samples in a batch; None delivers single samples.
         shuffle: True reads the samples in a random order, a new one in each epoch.
         sampler: An iterable of indices, one for each sample; it decides the order.
         batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
         num_workers: The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).
-        collate_fn: A function that makes a batch of a list of samples; None stacks each field.
+        collate_fn: A function that makes a batch from a list of samples; None stacks each field.
         drop_last: True leaves out a last batch that is not full.
         timeout: The loop waits this many seconds for a batch, then raises an error; 0 waits as long as it takes.
         worker_init_fn: A function that each worker calls with its number before its first sample.
         multiprocessing_context: How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.
-        prefetch_factor: The number of batches that are made ahead for each worker; None means 2.
+        prefetch_factor: The number of batches that each worker makes in advance; None means 2.
         persistent_workers: True keeps the workers from one epoch to the next.
         in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
         seed: Order and random draws follow from the seed and the epoch; None draws a seed.
@@ -85,10 +85,10 @@ class DataLoader(CoreOptions, Generic[B]):
         max_deaths: This many workers may die at one sample before the sample is given up.
         error_log: A file that gets one JSON line for each sample that fails.
         on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
-        prefetch_next_epoch: False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).
+        prefetch_next_epoch: False: persistent workers read nothing before an epoch begins (docs/across-epochs.md).
         assignment: "free": any free worker makes the next batch; "in_turn": each makes every Nth (docs/workers.md).
-        ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
-        uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
+        ranks: "shard" divides a stream among the ranks; with "all" each rank reads all of it (docs/streams.md).
+        uneven: How a stream divided among ranks ends: "pad" (also for None), "drop" or "exact" (docs/streams.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset
@@ -158,16 +158,16 @@ class DataLoader(CoreOptions, Generic[B]):
             self._session.tell_once(hint)
         turns = turns_for(self.options.ranks, self.options.uneven)
         shards = max(1, self.options.num_workers) * turns.ranks if self.options.stream else 0
-        lasting = self.options.persistent_workers or not self.options.num_workers
+        keeps_datasets = self.options.persistent_workers or not self.options.num_workers
         said = end_of(_given_sampler(self.options))
-        place, passed = self._progress.begin(shards, _sharing(self.options), lasting, said, turns)
+        place, passed = self._progress.begin(shards, _sharing(self.options), keeps_datasets, said, turns)
         try:
             tasks = self._plan.tasks_from(place)
             if (again := read_again(place, self.options.dataset)) is not None:
                 self._session.tell_once(again)
-            length, foresee = (lambda: len(self._plan)), (lambda: self._plan.foreseen(passed.epoch + 1))
+            length, predict = (lambda: len(self._plan)), (lambda: self._plan.predicted(passed.epoch + 1))
             needed, job = picked(Options, vars(self.options)), _job(self.options, turns, passed.epoch)
-            return self._session.begin(needed, tasks, passed, length, job, foresee=foresee)
+            return self._session.begin(needed, tasks, passed, length, job, predict=predict)
         except BaseException:
             self._progress.take_back()
             raise

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kinds import FORK, SPAWN, THREADS, few
 
 from feedline import DataLoader
-from feedline.arena.joint import Astray, Joint, RowMemory, Rows
+from feedline.arena.joint import Joint, LayoutsDiffer, RowMemory, Rows
 from feedline.arena.packing import pack, unpack
 from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
 from feedline.collate.pieces import join
@@ -96,7 +96,7 @@ def test_a_part_that_lies_elsewhere_is_seen(pool: SlotPool) -> None:
     wide, narrow = np.zeros((4, 2 * ONE_LARGE), "f4"), np.ones((4, ONE_LARGE), "f4")
     one = dict(zip("ab", from_a_process(joint, parts[0], pool, [wide, narrow]), strict=True))
     other = dict(zip("ba", from_a_process(joint, parts[1], pool, [narrow, wide]), strict=True))
-    with pytest.raises(Astray):
+    with pytest.raises(LayoutsDiffer):
         join([one, other], np.empty, joint.whole)
 
 
@@ -105,7 +105,7 @@ def test_a_part_made_in_no_slot_does_not_fit_one_that_was(pool: SlotPool) -> Non
     parts, leaf = parts_of(4, 2), np.zeros((4, ONE_LARGE), "f4")
     (one,) = from_a_process(joint, parts[0], pool, [leaf])
     for pieces in ([one, leaf[2:]], [leaf[:2], one]):
-        with pytest.raises(Astray):
+        with pytest.raises(LayoutsDiffer):
             join(pieces, np.empty, joint.whole)
 
 

@@ -329,11 +329,11 @@ def test_detection_pads_images_and_keeps_targets():
 
 
 def test_detection_says_what_it_takes():
-    with pytest.raises(CollateError, match=r"dataset index 71 .* is no pair"):
+    with pytest.raises(CollateError, match=r"dataset index 71 .* is not a pair"):
         detection().make([(np.ones((3, 2, 2)), {}), {"image": 1}], making())
     with pytest.raises(CollateError, match=r"field '\[0\]' of dataset index 71 .*shape \(1, 2, 2\)"):
         detection().make([(np.ones((3, 2, 2)), {}), (np.ones((1, 2, 2)), {})], making())
-    with pytest.raises(CollateError, match=r"the same channels in __getitem__ .*axis=\(0, 1\) for channels last"):
+    with pytest.raises(CollateError, match=r"the same number of channels .*axis=\(0, 1\) if channels are last"):
         detection()([(np.ones((3, 2, 2)), {}), (np.ones((1, 2, 2)), {})])
     assert pickle.loads(pickle.dumps(detection(multiple=4)))([(np.ones((3, 2, 2)), {})]).images.shape == (1, 3, 4, 4)
 
@@ -379,8 +379,8 @@ def test_composition_keeps_the_containers_types_and_nests():
         ({"a": keep}, [{"a": 1, "b": 1}, {"a": 1}], "dataset index 71 .* has no field 'b'"),
         ({"a": keep}, [Pair(1, 2)], "collate names field 'a', but the value of dataset index 70 .* only 'x', 'y'"),
         ({"a": {"b": keep}}, [{"a": {"b": 1}}, {"a": 3}], "field 'a' of dataset index 71 .* has no field 'b'"),
-        ((keep,), [(1,), (1, 2)], "dataset index 71 .* is a tuple of 2, but collate has 1 place"),
-        ((keep, keep), ["ab"], "is a str, but collate has 2 places"),
+        ((keep,), [(1,), (1, 2)], "dataset index 71 .* is a tuple of 2, but collate has 1 entry"),
+        ((keep, keep), ["ab"], "is a str, but collate has 2 entries"),
         ({"a": keep}, [(1, 2)], "is a tuple, but collate names fields of it .*Give a tuple"),
         ({"a": (keep, pad())}, [{"a": (1, "x")}], r"field 'a\[1\]' of dataset index 70"),
     ],
@@ -438,10 +438,10 @@ def test_collators_travel_and_compare(collator):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: pad("a"), "value, to pad with, must be a number; got 'a'"),
+        (lambda: pad("a"), "value, which fills the padding, must be a number; got 'a'"),
         (lambda: pad(None), "value"),
         (lambda: pad(axis=1.0), "axis must be a whole number"),
-        (lambda: pad(axis=()), "axis must name an axis"),
+        (lambda: pad(axis=()), "axis must name at least one axis"),
         (lambda: pad(multiple=0), "multiple must be at least 1"),
         (lambda: pad(length=-1), "length must be at least 0"),
         (lambda: pad(length=3, multiple=2), "multiple and length both"),
@@ -456,9 +456,9 @@ def test_collators_travel_and_compare(collator):
         (lambda: drop_invalid(3), "collate must be a way to collate"),
         (lambda: compose({"a": 3}), r"collate\['a'\] must be a way to collate .*got 3"),
         (lambda: compose({"a": (keep, None)}), r"collate\['a'\]\[1\] must be a way"),
-        (lambda: compose({"a": pad}), r"collate\['a'\] is pad itself: call it, pad\(…\)"),
-        (lambda: compose({"a": drop_invalid()}), r"collate\['a'\]: drop_invalid is about whole samples"),
-        (lambda: compose({"a": compose(drop_invalid())}), "about whole samples"),
+        (lambda: compose({"a": pad}), r"collate\['a'\] is the function pad itself; call it: pad\(…\)"),
+        (lambda: compose({"a": drop_invalid()}), r"collate\['a'\]: drop_invalid collates whole samples"),
+        (lambda: compose({"a": compose(drop_invalid())}), "collates whole samples"),
     ],
 )
 def test_wrong_options_are_refused_by_name(make, says):

@@ -130,7 +130,7 @@ def test_invalid_samples_are_left_out_and_a_batch_of_nothing_is_passed_over(kind
 @quick_kinds
 def test_an_epoch_of_which_nothing_is_valid_is_told_once(kind):
     with DataLoader([None] * 10, 4, collate=drop_invalid(), **kind) as loader:
-        with pytest.warns(UserWarning, match="a single batch: drop_invalid has left out all 10 samples") as told:
+        with pytest.warns(UserWarning, match="a single batch: drop_invalid left out all 10 samples") as told:
             assert list(loader) == []
         assert ours(told)[0].filename == __file__
         assert list(loader) == []  # an error, were it said again
@@ -234,7 +234,7 @@ def test_single_samples_collated_as_batches_are_explained():
     for data in ([[1], [2, 3]], [1, 2]):
         with pytest.raises(Exception) as caught:
             next(iter(DataLoader(data, batch_size=None, collate=pad())))
-        assert "set batch_size to have batches made of it" in "".join(caught.value.__notes__)
+        assert "set batch_size to make batches of several items" in "".join(caught.value.__notes__)
 
 
 def test_detection_in_a_loader():
@@ -264,7 +264,7 @@ def test_much_padding_is_hinted_at_once(kind):
         batches = iter(loader)
         for _ in range(HINT_BATCHES - 1):
             next(batches)
-        with pytest.warns(UserWarning, match=r"45% of what the first 20 padded batches .*BucketBatchSampler") as told:
+        with pytest.warns(UserWarning, match=r"45% of the values in the first 20 padded .*BucketBatchSampler") as told:
             next(batches)
         assert ours(told)[0].filename == __file__
         for _ in range(3):  # an error, were it said again
@@ -308,7 +308,7 @@ def test_large_leaves_lie_in_the_memory_that_is_handed_over():
 def test_a_loader_takes_one_of_the_two_options():
     with pytest.raises(OptionError, match="collate and collate_fn both say"):
         DataLoader(Texts(), collate=keep, collate_fn=list)
-    with pytest.raises(OptionError, match="collate_fn is pad itself: call it"):
+    with pytest.raises(OptionError, match="collate_fn is the function pad itself; call it"):
         DataLoader(Texts(), collate_fn=pad)
     with pytest.raises(OptionError, match="collate must be a way to collate"):
         DataLoader(Texts(), collate=3)

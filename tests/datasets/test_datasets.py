@@ -263,7 +263,7 @@ def test_array_likes_and_slices() -> None:
         ((), {"x": [1], "y": [1, 2]}, ValueError, r"x: \(1,\), y: \(2,\)"),
         ((), {"x": 3}, ValueError, r"x \(int\) has no first axis"),
         (([1], {"a": 1}), {}, ValueError, r"array 1 \(dict\) has no first axis"),
-        (([[1], [1, 2]],), {}, TypeError, r"array 0 \(list\) cannot be made an array"),
+        (([[1], [1, 2]],), {}, TypeError, r"array 0 \(list\) cannot be converted to an array"),
         ((np.ma.masked_array([1, 2], [0, 1]),), {}, TypeError, "array 0 is a masked array.*filled"),
     ],
 )

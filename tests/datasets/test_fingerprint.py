@@ -45,7 +45,7 @@ def saved(dataset: Any) -> dict[str, Any]:
 def test_other_content_is_refused_by_name(kind: Any) -> None:
     state = saved(kind("6 rows, aa"))
     DataLoader(kind("6 rows, aa"), 2).load_state_dict(state)
-    with pytest.raises(StateError, match=r"fingerprint is another.*'6 rows, aa' then, '6 rows, bb' now"):
+    with pytest.raises(StateError, match=r"fingerprint has changed.* was '6 rows, aa' and is '6 rows, bb' now"):
         DataLoader(kind("6 rows, bb"), 2).load_state_dict(state)
 
 
@@ -61,7 +61,7 @@ def test_a_wrapper_stands_for_what_it_wraps() -> None:
         return Subset(ConcatDataset([Table("a"), range(3), Table(last)]), [0, 1])
 
     assert fingerprint_of(both("b")) == "a + b"
-    with pytest.raises(StateError, match=r"'a \+ b' then, 'a \+ c' now"):
+    with pytest.raises(StateError, match=r"was 'a \+ b' and is 'a \+ c' now"):
         DataLoader(both("c")).load_state_dict(saved(both("b")))
 
 

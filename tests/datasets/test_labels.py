@@ -55,7 +55,7 @@ def test_arrays_of_labels(labels: Any) -> None:
 
 
 def test_labels_that_are_none_are_named() -> None:
-    with pytest.raises(OptionError, match=r"one-dimensional.*got shape \(2, 3\); of one-hot rows, labels.argmax\(1\)"):
+    with pytest.raises(OptionError, match=r"one-dimensional.*\(2, 3\); for one-hot rows, pass labels.argmax\(1\)"):
         classes_of(np.zeros((2, 3)))
     with pytest.raises(OptionError, match=r"labels\[1\] is a list"):
         classes_of([1, [2]])

@@ -430,7 +430,7 @@ def test_wrong_values_are_refused_by_name(wrong: dict[str, Any], what: str) -> N
         ({"labels": [[1]] * 10}, r"labels must be numbers, strings or anything hashable, but labels\[0\] is a list"),
         ({"keys": [0.5] * 10}, r"but keys\[0\] is 0.5 \(float\): pass \[str\(key\) for key in keys\]"),
         ({"keys": ["a"] * 9 + [None]}, r"but keys\[9\] is None"),
-        ({"keys": [1] * 8 + ["a", 1]}, r"but keys\[8\] is 'a' \(str\), and keys\[0\] is 1: choose one kind for good"),
+        ({"keys": [1] * 8 + ["a", 1]}, r"but keys\[8\] is 'a' \(str\), and keys\[0\] is 1: use one kind of keys"),
         ({"keys": [1] * 9 + [True]}, r"but keys\[9\] is True \(bool\)"),
         ({"keys": np.ma.array(range(10), mask=[0, 1] * 5)}, r"but keys\[1\] is None"),
         ({"dataset": range(70_000), "keys": ["a"] * 69_999 + [1]}, r"but keys\[69999\] is 1"),

@@ -85,14 +85,14 @@ def test_it_shows_all_in_order(told: tuple[Path, str]) -> None:
         r"epoch  1 +[\d,]+ images/s  waited +\d+%  loss \d\.\d+  validation +\d+%",
         r"Stopped after 2 of the 4 batches of epoch 2\.",
         r"Saved: build/demo/state\.json +loader\.state_dict\(\)",
-        r"Thrown away, with its 1 worker\.",
-        r"A new loader with 2 workers goes on\. +loader\.load_state_dict\(state\)",
+        r"The loader is deleted, with its 1 worker\.",
+        r"A new loader with 2 workers continues\. +loader\.load_state_dict\(state\)",
         r"epoch  2 ",
         r"Checked: the 2 batches after the stop, and the 2 before it,\n  are bit for bit",
         r"images/s\.\n  Training waited \d+% of its time .*loader\.stats\(\)",
         r"5 damaged files came up \d+ times: +loader\.errors",
         r"index +0  images/00020\.jpg  image file is truncated",
-        r"% of the validation images are told right; of the rare classes",
+        r"% of the validation images are classified correctly; of the rare classes",
         rf"{re.escape(str(place))}/build/demo/report\.html +loader\.report\(path\)",
     ]
     position = 0
@@ -170,7 +170,7 @@ def test_it_fails_if_what_it_shows_is_not_true(told: tuple[Path, str]) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert "Checked" not in done.stdout
     resumed, errors = re.findall(r"^problem  (.*)$", done.stdout, re.MULTILINE)
-    assert re.search("^Epoch 2 did not go on .* [24] of 4 batches differ, from batch 3 on", resumed)
+    assert re.search("^Epoch 2 did not continue .* [24] of 4 batches differ, from batch 3 on", resumed)
     assert re.search(r"just the damaged files; missing or too many: \[0, ", errors)
 
 

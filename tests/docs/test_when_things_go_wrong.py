@@ -18,7 +18,7 @@ import pytest
 
 import feedline
 from feedline.options.option import rows
-from feedline.options.table import CareOptions, CoreOptions
+from feedline.options.table import CoreOptions, ErrorPolicyOptions
 
 HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "when-things-go-wrong.md").read_text()
@@ -59,8 +59,8 @@ def test_every_option_on_the_page_exists() -> None:
 
 
 def test_the_table_of_options_is_complete_and_has_their_defaults() -> None:
-    assert dict(TABLE).keys() == rows(CareOptions).keys() | {"timeout"}
-    for name, row in rows(CareOptions).items():
+    assert dict(TABLE).keys() == rows(ErrorPolicyOptions).keys() | {"timeout"}
+    for name, row in rows(ErrorPolicyOptions).items():
         assert ast.literal_eval(dict(TABLE)[name]) == row.default
 
 

@@ -35,7 +35,7 @@ from feedline import (
 )
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
-from feedline.engine.scaling import CannotHire, Scaling, needs_no_workers, scaling_for
+from feedline.engine.scaling import CannotStartWorkers, Scaling, needs_no_workers, scaling_for
 from feedline.engine.worker_set import WorkerSet
 from feedline.messages.task import Task
 from feedline.observe.window import Setting
@@ -207,7 +207,7 @@ def test_an_interruption_while_workers_come_and_go_leaves_nothing(kind: dict[str
 def test_workers_that_never_come_to_life_are_an_error_as_ever() -> None:
     with DataLoader(Noisy(), num_workers="auto", worker_init_fn=os._exit, max_deaths=1, **FORK) as loader:
         with (
-            pytest.warns(UserWarning, match="left with exit code 0"),
+            pytest.warns(UserWarning, match="ended with exit code 0"),
             pytest.raises(WorkerDied, match="worker_init_fn"),
         ):
             list(loader)
@@ -326,7 +326,7 @@ def test_rows_of_a_file_that_is_mapped_have_workers(tmp_path: Path) -> None:
 def test_a_system_that_refuses_more_workers_has_as_many_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     with set_of(1, THREADS) as workers:
         monkeypatch.setattr(workers.workers, "resize", partial(refuse, workers.workers.resize))
-        with pytest.raises(CannotHire, match="the system refused more: that is enough"):
+        with pytest.raises(CannotStartWorkers, match="the system refused more workers: that is enough"):
             workers.resize(4)
         assert workers.count == 2
 
@@ -424,7 +424,7 @@ def test_a_stream_keeps_the_number_it_began_with() -> None:
         assert sorted(row for batch in loader for row in batch.tolist()) == list(range(10))
         chosen = loader.stats().auto_workers
     assert (chosen.workers, chosen.settled) == (loader.num_workers, True)
-    assert "a stream is shared out by the number of workers" in chosen.reason
+    assert "a stream is divided by the number of workers" in chosen.reason
 
 
 def test_auto_is_a_number_that_stays_auto() -> None:

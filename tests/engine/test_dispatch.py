@@ -45,7 +45,7 @@ def test_early_batches_that_were_lost_go_first_and_in_order(crew: Crew) -> None:
     dispatch.take(crew.lose(*lost, own=lost[0]))
     assert crew.workers.batches() == []  # they are not made before their epoch begins
     assert crew.told == []
-    crew.untold += crew.recovery.untold
+    crew.pending_warnings += crew.recovery.pending_warnings
     crew.workers.parts = [kept]
     dispatch = crew.epoch(1)
     dispatch.fill()

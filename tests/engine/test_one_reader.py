@@ -234,7 +234,7 @@ def test_an_epoch_that_another_thread_begins_on_the_same_workers_has_all_its_bat
     releasing.join()
     thread.join(LONG)
     assert isinstance(told[0], WorkerError)
-    assert "begun anew" in str(told[0])
+    assert "the new iteration" in str(told[0])
     assert [batch.tolist() for batch in second] == [list(range(first, first + 4)) for first in range(0, 40, 4)]
     with pytest.raises(RuntimeError, match="given up when iter"):
         next(iterator)
@@ -353,7 +353,7 @@ def is_in(thread: threading.Thread, function: Any) -> bool:
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_are_not_ended_while_they_are_started(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     loader = DataLoader(list(range(80)), 4, persistent_workers=persistent, **FORK)
-    hire, threads, made = Crew._hire_one, [threading.Thread(target=loader.close)], []
+    hire, threads, made = Crew._start_one, [threading.Thread(target=loader.close)], []
 
     def slowly(crew: Crew, number: int, *rest: Any) -> None:
         if not made:
@@ -365,7 +365,7 @@ def test_workers_are_not_ended_while_they_are_started(persistent: bool, monkeypa
                 time.sleep(0.001)
         hire(crew, number, *rest)
 
-    monkeypatch.setattr(Crew, "_hire_one", slowly)
+    monkeypatch.setattr(Crew, "_start_one", slowly)
     with pytest.raises(WorkerError, match="closed by another thread"):
         list(loader)
     threads[0].join()

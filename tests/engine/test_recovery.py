@@ -91,7 +91,7 @@ def test_a_place_that_cannot_be_filled_is_tried_again_later(monkeypatch: pytest.
     dispatch, parts = begun(crew)
     crew.workers.refuses = True
     dispatch.take(crew.lose(parts[0], own=parts[0]))
-    assert any("it is tried again" in told for told in crew.told)
+    assert any("feedline will try again" in told for told in crew.told)
     assert crew.recovery.again_at == 100.0 + module.AGAIN_SECONDS
     crew.workers.refuses = False
     crew.recovery.fill_places()
@@ -113,5 +113,5 @@ def test_a_place_where_nobody_comes_to_life_is_an_error_unless_somebody_makes_a_
     for _ in range(2):
         dispatch.take(crew.lose(place=INITIALISING))
         dispatch.take(crew.lose(place=INITIALISING, worker=1))
-    with pytest.raises(WorkerDied, match="So did 2 before it in this place"):
+    with pytest.raises(WorkerDied, match="2 earlier workers in its place ended in the same way"):
         dispatch.take(crew.lose(place=INITIALISING))

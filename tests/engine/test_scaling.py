@@ -114,7 +114,7 @@ class Four:
     count = 4
     processes = staticmethod(list)
     spent = staticmethod(Spent)
-    ready = tidy = staticmethod(lambda: 4)
+    ready = clean_up_ended = staticmethod(lambda: 4)
 
 
 @pytest.mark.parametrize(("size", "slow"), [(2, 1), (5, 1), (6, 5), (20, 5)])

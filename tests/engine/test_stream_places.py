@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from feedline.engine.streams import ALL_ANEW, BEHIND, FROM_STATE, READ_AGAIN, TAKEN, StreamPlaces
+from feedline.engine.streams import ALL_RESTARTED, BEHIND, FROM_STATE, READ_AGAIN, TAKEN, StreamPlaces
 from feedline.messages.outcome import Outcome
 from feedline.messages.task import Task
 
@@ -59,13 +59,13 @@ def test_what_is_not_complete_is_opened_where_the_epoch_began(begun: Any) -> Non
 @pytest.mark.parametrize(
     ("latest", "first", "later"),
     [
-        ({1: ITERATORS}, TAKEN, TAKEN + ALL_ANEW),
+        ({1: ITERATORS}, TAKEN, TAKEN + ALL_RESTARTED),
         ({1: {**ITERATORS, "dataset": b""}}, FROM_STATE, FROM_STATE),
         ({1: OURS}, FROM_STATE, FROM_STATE),
         ({1: FOREIGN}, READ_AGAIN, READ_AGAIN),
-        ({1: NONE}, READ_AGAIN, READ_AGAIN + BEHIND + ALL_ANEW),
-        ({}, READ_AGAIN, READ_AGAIN + BEHIND + ALL_ANEW),
-        ({1: ENDED}, TAKEN + ALL_ANEW, TAKEN + ALL_ANEW),
+        ({1: NONE}, READ_AGAIN, READ_AGAIN + BEHIND + ALL_RESTARTED),
+        ({}, READ_AGAIN, READ_AGAIN + BEHIND + ALL_RESTARTED),
+        ({1: ENDED}, TAKEN + ALL_RESTARTED, TAKEN + ALL_RESTARTED),
     ],
 )
 def test_what_is_said(latest: dict[int, Any], first: str, later: str) -> None:
@@ -73,7 +73,7 @@ def test_what_is_said(latest: dict[int, Any], first: str, later: str) -> None:
     for is_first, expected in ((True, first), (False, later)):
         found = places(latest, is_first)
         assert found.lost(1) == expected
-        assert found.out_of_step is (ALL_ANEW in expected)
+        assert found.out_of_step is (ALL_RESTARTED in expected)
 
 
 def test_what_has_ended_is_known() -> None:

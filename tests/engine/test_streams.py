@@ -38,7 +38,7 @@ def test_other_lengths_in_each_worker_are_an_error(lengths: list[int], size: int
         if len(set(lengths)) == 1:
             list(loader)
         else:
-            with pytest.raises(RuntimeError, match="has other elements in each worker"):
+            with pytest.raises(RuntimeError, match="workers get different elements"):
                 list(loader)
 
 

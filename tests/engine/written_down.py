@@ -65,7 +65,7 @@ class Crew:
     count = 2
 
     def __init__(self, splits: bool = False, **care: Any) -> None:
-        self.ledger, self.workers, self.untold = Ledger(), Pipe(), list[str]()
+        self.ledger, self.workers, self.pending_warnings = Ledger(), Pipe(), list[str]()
         self.next_epoch = NextEpoch()
         self.care = ErrorPolicy(**care)
         workers: Any = self.workers

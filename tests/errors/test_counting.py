@@ -20,7 +20,7 @@ def test_one_batch_is_one_batch() -> None:
     place = Place(batches=1, shards=1, streams={"0": {"read": 1}})
     said = read_again(place, [])
     assert said is not None
-    assert "1 element of the IterableDataset list is read again and passed over (those of the 1 batch before)" in said
+    assert "1 element of the IterableDataset list is read again and skipped (those of the 1 batch before)" in said
     assert verdict(EpochStats(batches=1, seconds=1), Waits(), 2).headline.startswith("1 batch is too few to judge")
     seen = Evidence(LoaderSetting(length=1), (Reading(0),), run=Run(batches=1))
     assert judged(seen)[-1].title.startswith("Examined: 1 of 1 sample read, 1 batch run with workers")

@@ -88,7 +88,7 @@ def test_a_batch_may_fail_when_it_is_weighed(kind: dict[str, Any], collate: Any,
 
 
 @quick_kinds
-@pytest.mark.filterwarnings("ignore:the IterableDataset neither asks", "ignore:to go on with batch")
+@pytest.mark.filterwarnings("ignore:the IterableDataset neither asks", "ignore:to continue with batch")
 @pytest.mark.parametrize("dataset", [SurlyNumbers, SurlyStream])
 def test_a_dataset_may_fail_when_it_is_asked_what_it_has_not(kind: dict[str, Any], dataset: type[Numbers]) -> None:
     loader = DataLoader(dataset(), batch_size=4, **kind)

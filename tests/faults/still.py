@@ -33,7 +33,7 @@ def until(happened: Happened) -> None:
         found = self.workers.receive(MOMENT)
         self.since, self._patience = time.monotonic(), None
         if not found:
-            self._replace_unborn()
+            self._replace_late_starters()
             self._recovery.fill_places()
         return found
 

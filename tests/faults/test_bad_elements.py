@@ -100,8 +100,8 @@ def test_a_generator_is_over_at_its_first_error_and_that_is_said(kind: dict[str,
         warnings.simplefilter("always")
         assert lists(loader) == [[0, 1, 2, 3], [4]]
     told = "".join(str(warning.message) for warning in said)
-    assert "whatever was to come after that element is lost" in told
-    assert "__len__ says 10 but it gave 6 elements" in told
+    assert "all elements after that one are lost" in told
+    assert "__len__ says 10, but it gave 6 elements" in told
     assert [bad.place for bad in loader.errors()] == [5]
 
 

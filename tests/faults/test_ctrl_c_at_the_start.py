@@ -180,7 +180,7 @@ def test_a_worker_that_was_just_made_for_who_is_interrupted_is_ended() -> None:
     with subprocess.Popen(["sleep", str(LONG)]) as made:
         try:
             with pytest.raises(KeyboardInterrupt):
-                warm._Patient(Server(), interrupted)([])  # type: ignore[arg-type]
+                warm._InterruptibleConnect(Server(), interrupted)([])  # type: ignore[arg-type]
             assert made.wait(LONG) == -signal.SIGKILL
         finally:
             made.kill()

@@ -16,10 +16,10 @@ from feedline import DataLoader
 from feedline.errors import WorkerDied
 
 WAYS = {
-    "kill": ("was killed by SIGKILL", "ran out of memory; it had "),
+    "kill": ("was killed by SIGKILL", "ran out of memory; when last measured, it used "),
     "crash": ("was killed by SIGSEGV", "in string_at"),
     "abort": ("was killed by SIGABRT", "in abort"),
-    "leave": ("left with exit code 3", ""),
+    "leave": ("ended with exit code 3", ""),
 }
 
 
@@ -113,7 +113,7 @@ class KillsAtOnce:
 def test_the_memory_of_a_worker_that_is_killed_at_its_first_task_is_known(tmp_path: Path) -> None:
     # Not of a forked one: of those the system says itself what they had.
     with DataLoader(KillsAtOnce(tmp_path / "once"), **{**SPAWN, "num_workers": 1}) as loader:
-        with pytest.warns(match=r"ran out of memory; it had \d+ MB in use when last looked at"):
+        with pytest.warns(match=r"ran out of memory; when last measured, it used \d+ MB"):
             assert len(list(loader)) == 4
 
 
@@ -281,5 +281,5 @@ def test_a_neighbour_that_kills_is_the_one_that_is_named(tmp_path: Path) -> None
             print([batch.tolist() for batch in loader], loader.errors()[0].index, loader.errors()[0].error)
         """,
     )
-    assert done.stdout.count("reading dataset[6] in the stead of dataset[5]") == 2
-    assert "[[4], [7, 8]] 5 it failed, and 2 workers ended at dataset[6], read in its stead" in done.stdout
+    assert done.stdout.count("reading dataset[6] instead of dataset[5]") == 2
+    assert "[[4], [7, 8]] 5 it failed, and 2 workers ended at dataset[6], read instead of it" in done.stdout

@@ -147,7 +147,7 @@ def test_who_cannot_be_put_back_is_told(told: Told) -> None:
     assert is_whole(first + numbers(loader))
     told()
     assert len(numbers(loader)) == SIZE - 10
-    assert "begins this epoch in its middle, where a state was loaded into it for an earlier one" in told()
+    assert "begins this epoch in the middle: it is still at the state that was loaded into it" in told()
 
 
 class Lagging(Keeping):
@@ -164,7 +164,7 @@ def test_an_end_that_is_none_is_told(told: Told) -> None:
     loader = DataLoader(Lagging(), batch_size=2)
     loader.load_state_dict(state)
     assert len(numbers(loader)) == 3
-    assert f"has given 3 elements in epoch 1, and {SIZE} in the one before it, whose state was loaded" in told()
+    assert f"gave 3 elements in epoch 1, and {SIZE} in the epoch before it, for which a state was loaded" in told()
 
 
 class Halfway(feedline.IterableDataset[Any], Keeping):
@@ -180,7 +180,7 @@ def test_a_state_that_is_of_another_number_of_parts_is_told(told: Told) -> None:
     loader = DataLoader(Halfway(), batch_size=2)
     loader.load_state_dict(state)
     assert len(numbers(loader)) == SIZE // 2
-    assert f"has given {SIZE // 2} elements in epoch 1, and {SIZE} in the one before it" in told()
+    assert f"gave {SIZE // 2} elements in epoch 1, and {SIZE} in the epoch before it" in told()
 
 
 @pytest.mark.parametrize("options", KINDS)

@@ -103,7 +103,7 @@ def test_a_batch_larger_than_the_container_is_an_error_and_the_loader_goes_on(
         )
     assert f"no memory for a batch of {LIMIT:,} bytes" in said
     assert f"of the {LIMIT:,} that the container (cgroup v" in said
-    for option in ("batch_size", "prefetch_factor", "num_workers", "hold on to count"):
+    for option in ("batch_size", "prefetch_factor", "num_workers", "still hold take memory"):
         assert option in said
 
 
@@ -145,7 +145,7 @@ def test_keeping_more_batches_than_the_container_holds_is_an_error(
             afflict,
             front,
         )
-    assert "hold on to count" in said
+    assert "still hold take memory" in said
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -180,7 +180,7 @@ def test_a_dataset_too_large_to_be_sent_is_an_error_that_names_it(tmp_path: Path
             tmp_path,
             afflict,
         )
-    assert "no memory for the dataset on its way to the workers" in said
+    assert "no memory for the dataset that is sent to the workers" in said
     assert "multiprocessing_context='fork'" in said
 
 

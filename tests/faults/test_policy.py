@@ -15,10 +15,10 @@ from feedline.supervise.policy import (
     Patience,
     Step,
     What,
-    birth_due,
     judge,
+    late_starters,
+    start_due,
     stuck,
-    unborn,
     until_stuck,
 )
 from feedline.supervise.watch import Standing
@@ -119,7 +119,7 @@ def test_who_is_stuck() -> None:
 def test_who_should_have_been_ready() -> None:
     young, old = Standing(0, 1, None, SETTING_UP, 1.0), Standing(1, 2, None, SETTING_UP, START_SECONDS)
     busy = Standing(2, 3, None, INITIALISING, 10 * START_SECONDS)
-    assert unborn([young, old, busy]) == [old]
-    assert birth_due([young, busy]) == START_SECONDS - 1
-    assert birth_due([young, old]) == 0
-    assert math.isinf(birth_due([busy]))
+    assert late_starters([young, old, busy]) == [old]
+    assert start_due([young, busy]) == START_SECONDS - 1
+    assert start_due([young, old]) == 0
+    assert math.isinf(start_due([busy]))

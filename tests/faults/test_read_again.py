@@ -35,9 +35,9 @@ from torch.utils.data import get_worker_info
 from feedline.torch import DataLoader
 
 LASTING = {**FORK, "persistent_workers": True}
-NO_LOSS, AGAIN = "no batch is lost", "if the dataset gives the same ones again"
+NO_LOSS, AGAIN = "no batch is lost", "if the dataset gives the same elements again"
 OTHERS = "gave other elements than those that had been delivered"
-BEHIND, ALL_ANEW = "The old one had read earlier epochs", "all workers are started anew"
+BEHIND, ALL_RESTARTED = "The old worker had read earlier epochs", "all workers are started again"
 
 
 def killed(kind: Any, path: Path, epoch: int, number: int = 25, **options: Any) -> Iterator[list[int]]:
@@ -71,7 +71,7 @@ def test_what_an_iterator_says_is_gone_on_from(told: Told, tmp_path: Path) -> No
     said = told()
     assert NO_LOSS in said
     assert AGAIN not in said
-    assert ALL_ANEW in said
+    assert ALL_RESTARTED in said
     assert all(map(is_whole, epochs))
     assert told() == ""
 
@@ -81,7 +81,7 @@ def test_what_our_dataset_says_is_gone_on_from(told: Told, tmp_path: Path) -> No
     said = told()
     assert all(map(is_whole, epochs))
     assert len(set(map(tuple, epochs))) == 4  # it goes on counting
-    assert "goes on where the dataset's state_dict() says that its part stands" in said
+    assert "continues where the dataset's state_dict() says that its part is" in said
     assert NO_LOSS not in said
 
 
@@ -97,7 +97,7 @@ def test_another_order_is_told_and_the_next_epoch_is_whole(kind: Any, told: Told
     assert BEHIND in said
     assert OTHERS in said
     assert "of epoch 1" in said
-    assert ALL_ANEW in said
+    assert ALL_RESTARTED in said
     assert all(map(is_whole, epochs))  # else one worker would be an epoch behind the others for ever
     assert told() == ""
 
@@ -166,7 +166,7 @@ def test_a_state_is_gone_on_from_if_other_elements_come(told: Told, tmp_path: Pa
     assert is_whole(next(epochs))
     said = told()
     assert OTHERS in said
-    assert "So it goes on from what its state_dict() said" in said
+    assert "So it continues from its state_dict()" in said
     assert all(map(is_whole, epochs))  # it kept the state, and is put back
 
 

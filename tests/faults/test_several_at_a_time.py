@@ -97,7 +97,7 @@ def test_a_wait_that_lasts_names_the_sample_and_shows_where_it_is_read(
     def in_a_thread() -> None:
         released.wait(300)
 
-    place = f"reading {SAMPLE} for batch 3 of epoch 0, sample 2 of 4, the first it waits for of several"
+    place = f"reading {SAMPLE} for batch 3 of epoch 0, sample 2 of 4, the first of several that it waits for"
 
     def release(text: str) -> None:
         if place in text and f"in {how}" in text and "concurrent.py" not in text:

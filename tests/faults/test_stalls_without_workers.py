@@ -161,7 +161,7 @@ def test_the_warning_says_which_sample_and_where(
     assert f"the main process (pid {os.getpid()}, num_workers=0): {SAMPLE}, for " in text
     assert "in __getitem__" in text
     assert "feedline/loop.py" not in text  # what is ours is the same every time
-    assert "stall_warning=… sets when this is said" in text
+    assert "stall_warning=… sets when this warning comes" in text
     assert filename == __file__  # the line of the user's loop
 
 
@@ -238,7 +238,7 @@ def test_what_cannot_be_interrupted_is_said_and_the_error_comes_late(
 ) -> None:
     dataset = only_when_stuck(Stuck(how))
     monkeypatch.setattr("feedline.engine.inline_watch.AGAIN_SECONDS", SOON)
-    said = release_when(monkeypatch, dataset, "It could not be interrupted")
+    said = release_when(monkeypatch, dataset, "could not be interrupted")
     errors: list[BaseException] = []
 
     def consume() -> None:
@@ -251,7 +251,7 @@ def test_what_cannot_be_interrupted_is_said_and_the_error_comes_late(
     thread.start()
     thread.join()
     assert SAMPLE in str(errors[0])
-    assert any("It could not be interrupted" in text and SAMPLE in text for text, _ in said)
+    assert any("could not be interrupted" in text and SAMPLE in text for text, _ in said)
 
 
 def test_nothing_is_on_its_way_when_a_batch_came_in_time() -> None:

@@ -59,7 +59,7 @@ def test_a_worker_that_is_being_started_was_not_asked_for_its_stack() -> None:
     first, second = telling.stall(2.0, 0, standings, {}, str).split("worker 1")
     assert "(too early for a stack)" in first
     assert "no stack" not in first
-    assert "(no stack: it did not answer within a moment)" in second
+    assert "(no stack: the worker did not answer in time)" in second
 
 
 def test_code_that_is_not_python_is_called_that() -> None:

@@ -66,7 +66,7 @@ def test_a_stream_that_asks_jax_shares_itself_out(reports: list[dict[str, Any]])
     assert [report["strided"] for report in reports] == [[list(range(rank, 21, 2)), []] for rank in range(2)]
     for report in reports:
         (message,) = report["strided, shared"][1]
-        assert "it asks for its rank, too. If it picks its part by that, elements are lost" in message
+        assert "the dataset asks for its rank, too. If it picks its part by its rank, elements are lost" in message
 
 
 def test_one_that_lets_jax_compute_does_not(reports: list[dict[str, Any]]) -> None:

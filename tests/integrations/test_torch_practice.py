@@ -195,7 +195,7 @@ def vector(model, batch):
 @pytest.mark.parametrize(
     ("loss", "says"),
     [
-        (lambda model, batch: vector(model, batch).mean().item(), "must be a tensor, so without .item"),
+        (lambda model, batch: vector(model, batch).mean().item(), "must be a tensor, so do not call .item"),
         (vector, r"must be a single number, the batch's mean; got shape \(4, 1\)"),
         (lambda model, batch: vector(model, batch).mean().detach(), "has no gradient: was it computed"),
         (lambda model, batch: vector(made_model(), batch).mean(), "depends on none of the parameters"),

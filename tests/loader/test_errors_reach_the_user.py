@@ -283,7 +283,7 @@ class Stuck(Dataset[int]):
 def test_the_timeout_is_an_error(kind: dict[str, Any]) -> None:
     iterator = iter(DataLoader(Stuck(), timeout=1000, **kind))
     assert [next(iterator).item() for _ in range(2)] == [0, 1]  # workers may take long to start
-    iterator._waiting.be_patient(0.5)  # type: ignore[attr-defined]
+    iterator._waiting.set_timeout(0.5)  # type: ignore[attr-defined]
     with pytest.raises(WorkerTimeout, match=r"timeout=0\.5"):
         next(iterator)
 

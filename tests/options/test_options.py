@@ -323,5 +323,5 @@ def test_a_start_method_for_threads_is_refused() -> None:
 
 
 def test_workers_auto_is_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(OptionError, match=r"workers='auto' is no more.*workers='thread'.*feedline doctor"):
+    with pytest.raises(OptionError, match=r"workers='auto' no longer exists.*workers='thread'.*feedline doctor"):
         DataLoader(np.arange(4), num_workers=2, workers="auto")

@@ -97,7 +97,7 @@ def test_a_single_field_needs_no_name() -> None:
 @pytest.mark.parametrize(
     ("data", "key", "words"),
     [
-        ([("a", 1)], None, r"several fields: say by key which one's length counts, of \[0, 1\]"),
+        ([("a", 1)], None, r"several fields: pass key=, the field whose length counts, one of \[0, 1\]"),
         ([{"x": 1, "y": 2}], None, r"of \['x', 'y'\]"),
         ([{}], None, r"of \[\]"),
         (["ab", 2.5], None, "sample 1 has no length: it is a float"),

@@ -376,7 +376,7 @@ def test_an_error_names_the_source() -> None:
     ("wrong", "what"),
     [
         ({"proportions": {"web": 1}}, r"proportions must name the sources of the mixture, but \['code'\] are missing"),
-        ({"proportions": {**HALVES, "cod": 1}}, r"\['cod'\] are no sources"),
+        ({"proportions": {**HALVES, "cod": 1}}, r"\['cod'\] are not sources"),
         ({"proportions": {"web": 1, "code": 0}}, r"proportions\['code'\] must be above 0"),
         ({"proportions": {"web": 1, "code": -1}}, r"proportions\['code'\] must be a finite number of at least 0"),
         ({"num_samples": 0}, "num_samples must be at least 1"),

@@ -544,7 +544,7 @@ def test_what_gives_no_indices_is_not_shared_out() -> None:
         def __iter__(self) -> Iterator[list[int]]:
             return iter([[1, 2]])
 
-    with pytest.raises(OptionTypeError, match="Batches must give indices to be shared out: 'list' object"):
+    with pytest.raises(OptionTypeError, match="Batches must give indices, to be divided among ranks: 'list' object"):
         list(DistributedSampler(Batches(), 2, 0))
 
 

@@ -345,7 +345,7 @@ def test_whoever_goes_on_in_an_epoch_is_told_that_no_state_holds_it(kind: dict[s
     del iterator
     again = loader()
     again.load_state_dict(state)
-    with pytest.warns(UserWarning, match=r"goes on with batch 1, but no loader's state .*: dataset\.rng\. What"):
+    with pytest.warns(UserWarning, match=r"continues with batch 1, but a loader's state .*: dataset\.rng\. Samples"):
         iterator = iter(again)
     assert len(list(iterator)) == 3
 
@@ -374,4 +374,4 @@ def test_a_worker_in_a_dead_ones_place_is_no_second_copy(tmp_path: Path) -> None
         assert len(list(loader)) == 16
     (told,) = (str(each.message) for each in caught if issubclass(each.category, UserWarning))
     assert "killed by SIGKILL" in told
-    assert "a generator made there) begins anew" in told
+    assert "a generator made there) begins again" in told

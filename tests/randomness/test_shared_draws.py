@@ -16,8 +16,8 @@ from feedline.workers.shared_draws import TASKS
 
 @pytest.mark.parametrize("options", [{"num_workers": 0}, {"num_workers": 1, "multiprocessing_context": "fork"}])
 def test_samples_that_share_a_generator_while_several_are_read_are_warned_of(options: dict[str, Any]) -> None:
-    for read, whose in ((drawing_elsewhere.fetched_by_name, "random's"), (drawing_elsewhere.hidden, "numpy.random's")):
-        with pytest.warns(UserWarning, match=f"samples draw from {whose} generator past its functions") as told:
+    for read, whose in ((drawing_elsewhere.fetched_by_name, "random"), (drawing_elsewhere.hidden, "numpy.random")):
+        with pytest.warns(UserWarning, match=f"draw from the generator of {whose}, not through its functions") as told:
             list(DataLoader(Calling(read), batch_size=4, fetch_threads=2, **options))
         assert len(ours(told)) == 1
     list(DataLoader(Calling(drawing_elsewhere.by_the_modules_function), batch_size=4, fetch_threads=2, **options))
@@ -58,5 +58,5 @@ def test_what_collate_fn_draws_is_not_what_samples_draw(on_error: str) -> None:
 
     options = {"batch_size": 4, "fetch_threads": 2, "collate_fn": noisy, "on_error": on_error}
     list(DataLoader(Calling(drawing_elsewhere.by_the_modules_function), **options))
-    with pytest.warns(UserWarning, match="samples draw from random's generator"):
+    with pytest.warns(UserWarning, match="samples draw from the generator of random"):
         list(DataLoader(Calling(drawing_elsewhere.fetched_by_name), **options))

@@ -308,7 +308,7 @@ def test_nor_does_it_take_the_samples_draws_where_it_is_read_in_two_ways() -> No
         (Drawing(), {"fetch_threads": -1}, "fetch_threads must be at least 0"),
         (Drawing(), {"fetch_threads": 2.0}, "fetch_threads must be a whole number"),
         (Drawing(), {"fetch_threads": True}, "fetch_threads must be a whole number"),
-        (Drawing(), {"fetch_threads": 2, "batch_size": None}, "with batch_size=None there is but one"),
+        (Drawing(), {"fetch_threads": 2, "batch_size": None}, "with batch_size=None there is only one"),
         (feedline.ArrayDataset([1, 2]), {"fetch_threads": 2}, "ArrayDataset reads many at once"),
         (feedline.ChainDataset([[1, 2]]), {"fetch_threads": 2}, "a stream gives one element after the other"),
     ],

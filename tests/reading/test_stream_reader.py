@@ -124,7 +124,7 @@ def test_a_length_that_lies_is_pointed_out_at_the_end(kind: dict[str, Any], says
             return says
 
     loader = DataLoader(Lying(gives), batch_size=2, **kind)
-    with pytest.warns(UserWarning, match=f"__len__ says {says} but it gave {gives} elements"):
+    with pytest.warns(UserWarning, match=f"__len__ says {says}, but it gave {gives} elements"):
         assert sorted(elements(loader)) == list(range(gives))
 
 
@@ -167,7 +167,7 @@ class OwnShare(Stretch):
 def test_chained_streams_must_agree_on_sharing(kind: dict[str, Any], streams: Any) -> None:
     chained: Any = ChainDataset([streams[0](0, 10), streams[1](10, 20)])
     assert sorted(elements(DataLoader(chained, 2))) == list(range(20))
-    with pytest.raises(RuntimeError, match=r"Let all ask, or none|only after its first element"):
+    with pytest.raises(RuntimeError, match=r"Make all of them ask, or none|only after its first element"):
         elements(DataLoader(chained, 2, **kind))
 
 
@@ -305,7 +305,7 @@ class Logging(Count):
 
 @every_worker
 def test_to_ask_for_a_log_line_is_no_sharing(kind: dict[str, Any]) -> None:
-    with pytest.warns(UserWarning, match=rf"{WHOLE}.*It does look at get_worker_info\(\)\.id"):
+    with pytest.warns(UserWarning, match=rf"{WHOLE}.*The dataset does read get_worker_info\(\)\.id"):
         assert elements(DataLoader(Logging(23), batch_size=4, **kind)) == list(range(23))
 
 
@@ -323,7 +323,7 @@ class FailsInOne(Count):
 @every_worker
 @pytest.mark.filterwarnings(f"ignore:{WHOLE}")
 def test_an_error_that_ends_the_stream_in_one_worker_is_named(kind: dict[str, Any]) -> None:
-    said = r"has ended in one of them after an error .*OSError: stale file handle \(element 9\)"
+    said = r"has ended in one worker after an error .*OSError: stale file handle \(element 9\)"
     with pytest.raises(RuntimeError, match=said):
         elements(DataLoader(FailsInOne(40), batch_size=4, **kind))  # batch 2, with 8 to 11, is worker 0's
 
@@ -339,7 +339,7 @@ class SharedById(Count):
 @every_worker
 @pytest.mark.filterwarnings(f"ignore:{WHOLE}")
 def test_shares_picked_by_the_id_alone_are_an_error_and_not_lost(kind: dict[str, Any]) -> None:
-    with pytest.raises(RuntimeError, match=r"other elements in each worker.*let it look at num_workers"):
+    with pytest.raises(RuntimeError, match=r"workers get different elements.*make them read num_workers"):
         elements(DataLoader(SharedById(40), batch_size=4, **kind))
 
 

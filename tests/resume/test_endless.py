@@ -93,12 +93,12 @@ def test_what_cannot_be() -> None:
         endless(4, 2, 0)
     with pytest.raises(FeedlineError, match="no batches"):
         next(iter(endless(0, 2, 3)))
-    with pytest.raises(StateError, match="no state of loader"):
+    with pytest.raises(StateError, match="not a state of loader"):
         endless(4, 2, 2).load_state_dict(endless(4, 2, 2).loader.state_dict())
 
 
 @pytest.mark.parametrize("given", [-3, True, "2", None])
 def test_a_damaged_state_of_forever_is_refused(given: Any) -> None:
     endless = DataLoader(list(range(10)), batch_size=2).forever(3)
-    with pytest.raises(StateError, match="no number of batches given"):
+    with pytest.raises(StateError, match="not a number of batches"):
         endless.load_state_dict({**endless.state_dict(), "given": given})

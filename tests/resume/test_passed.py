@@ -38,7 +38,7 @@ class Loop:
     def _tasks(self, start: int) -> Iterator[Task]:
         for seq in range(start, BATCHES):
             task = Task(seq, 0, 0, [seq, seq])
-            if not self.passed.came_ahead or not self.passed.has(task, f"after {seq}", self.ledger.oldest()):
+            if not self.passed.resumed_ahead or not self.passed.has(task, f"after {seq}", self.ledger.oldest()):
                 yield task
 
     def plan(self) -> None:

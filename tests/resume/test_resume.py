@@ -336,10 +336,16 @@ def loader_of(n: int = 40, **options: Any) -> DataLoader:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (loader_of(41), "another length: 40 then, 41 now"),
-        (loader_of(seed=4), "the seed was 3 then and is 4 now"),
-        (loader_of(shuffle=False), "another sampler was used: 'RandomSampler' then, 'SequentialSampler' now"),
-        (loader_of(batch_size=None), "batches were made in another way: 'batch_size' then, 'nobody' now"),
+        (loader_of(41), "another length when it was saved: 40, and now 41"),
+        (loader_of(seed=4), "the seed was 3 when it was saved and is 4 now"),
+        (
+            loader_of(shuffle=False),
+            "another sampler was used when it was saved: 'RandomSampler', and now 'SequentialSampler'",
+        ),
+        (
+            loader_of(batch_size=None),
+            "batches were made in another way when it was saved: 'batch_size', and now 'nobody'",
+        ),
     ],
 )
 def test_a_state_of_something_else_is_refused_by_what_differs(other: DataLoader, words: str) -> None:
@@ -364,7 +370,7 @@ def test_a_damaged_state_is_refused(change: dict[str, Any], words: str) -> None:
 
 def test_what_is_no_state_is_refused() -> None:
     for wrong in ({}, None, [1], {"_num_yielded": 3}):
-        with pytest.raises(StateError, match="no state of a feedline loader"):
+        with pytest.raises(StateError, match="not the state of a feedline loader"):
             loader_of().load_state_dict(wrong)  # type: ignore[arg-type]
 
 
@@ -373,7 +379,7 @@ def test_ranks_that_cannot_share_a_place_are_told() -> None:
     next(iter(loader))
     other = DataLoader(np.arange(40), batch_size=5, sampler=DistributedSampler(range(40), 2, 0))
     other.load_state_dict(saved(loader))
-    with pytest.raises(StateError, match="sample 5 of its epoch, which 2 ranks cannot share"):
+    with pytest.raises(StateError, match="sample 5 of its epoch, and 2 ranks cannot divide"):
         iter(other)
 
 
@@ -402,7 +408,7 @@ def test_an_iteration_that_cannot_be_begun_leaves_the_place_where_it_was() -> No
     state["sampler"] = shared.state_dict()["sampler"]
     shared.load_state_dict(state)
     for _ in range(2):
-        with pytest.raises(StateError, match="2 ranks cannot share evenly"):
+        with pytest.raises(StateError, match="2 ranks cannot divide that number evenly"):
             iter(shared)
         assert shared.epoch == 0
         assert shared.state_dict()["batches"] == 3

@@ -23,7 +23,7 @@ from feedline.messages.task import Task
 from feedline.reading.stream_reader import StreamReader
 
 WHOLE = "the IterableDataset neither asks"
-AGAIN = "to go on with batch"
+AGAIN = "to continue with batch"
 
 
 class Generator(Stream):
@@ -440,7 +440,7 @@ def test_an_uncopyable_stream_says_with_how_many_workers_to_go_on() -> None:
 @pytest.mark.parametrize("options", [{"batch_size": 4}, {"shuffle_buffer": 2}])
 def test_a_stream_read_in_another_way_is_refused(options: dict[str, Any]) -> None:
     state = saved(loader_of(Keeping, 40, INLINE))
-    with pytest.raises(StateError, match="the stream was read in another way: 'batch_size=3, shuffle_buffer=0' then"):
+    with pytest.raises(StateError, match=r"the stream was read in another way .*: 'batch_size=3, shuffle_buffer=0'"):
         loader_of(Keeping, 40, INLINE, **options).load_state_dict(state)
 
 
@@ -451,7 +451,7 @@ def test_a_dataset_that_has_changed_its_mind_is_refused() -> None:
         part(loader_of(Stream, 40, INLINE), state, None)
     _, state = part(loader_of(Asking, 40, THREADS), None, 2)
     state["sampler"] = "Stream"
-    with pytest.raises(StateError, match="each worker read its own share then, and each worker read the whole"):
+    with pytest.raises(StateError, match="each worker read its own share, and now each reads the whole"):
         part(loader_of(Stream, 40, THREADS), state, None)
 
 

@@ -86,7 +86,7 @@ class TestAsAPlace:
         class Nameless:
             read_many = far.read_many
 
-        with pytest.raises(OptionTypeError, match=r"place must have a __repr__ that says which place .* of Nameless"):
+        with pytest.raises(OptionTypeError, match=r"place must have a __repr__ that names it.* of Nameless"):
             CachedPlace(Nameless(), tmp_path / "near", max_bytes=100_000)  # type: ignore[arg-type]
 
     def test_options(self, far: Counted, tmp_path: Path) -> None:

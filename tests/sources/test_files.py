@@ -287,12 +287,12 @@ def test_many_names_and_odd_ones() -> None:
     [
         ({"paths": "a.txt"}, "FolderDataset takes a folder"),
         ({"paths": 3}, "sequence of paths"),
-        ({"paths": ["a.xyz"]}, r"'a\.xyz'; known are .*\.json.*decoders={'\.xyz'"),
+        ({"paths": ["a.xyz"]}, r"'a\.xyz'; the known suffixes are .*\.json.*decoders={'\.xyz'"),
         ({"paths": ["a"]}, "no decoder is known for 'a'"),
         ({"paths": ["a.b/c"]}, "no decoder is known"),
         ({"paths": ["a/.txt"]}, "no decoder is known"),
         ({"paths": ["a.txt", "s3://bucket/a.txt"]}, r"'s3://bucket/a\.txt' is a URL, but the first"),
-        ({"paths": ["s3://bucket/a.txt"], "root": "."}, r"URLs stand without a root"),
+        ({"paths": ["s3://bucket/a.txt"], "root": "."}, r"URLs are given without root="),
         ({"labels": [1, 2]}, "there are 1 paths, and labels has 2"),
         ({"labels": 3}, "labels has no length"),
         ({"labels": [None]}, r"labels\[0\] is None"),
@@ -333,8 +333,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "large.txt: has 101 bytes, more than max_bytes=100" in told["large.txt"]
     assert "huge.txt: has 1,099,511,627,776 bytes" in told["huge.txt"]
     assert "empty.png: the file is empty" in told["empty.png"]
-    assert "folder.txt: is no regular file" in told["folder.txt"]
-    assert "pipe.txt: is no regular file" in told["pipe.txt"]
+    assert "folder.txt: is not a regular file" in told["folder.txt"]
+    assert "pipe.txt: is not a regular file" in told["pipe.txt"]
     assert "missing.txt" in told["missing.txt"]
     assert told["fine.txt"] == ""
     stored = FilesDataset(["large.txt"], root=Drawer({"large.txt": b"x" * 101}), max_bytes=100)

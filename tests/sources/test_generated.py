@@ -18,7 +18,7 @@ def numbers() -> Iterator[int]:
     yield from range(11)
 
 
-@pytest.mark.filterwarnings("ignore:the IterableDataset neither asks", "ignore:to go on with batch")
+@pytest.mark.filterwarnings("ignore:the IterableDataset neither asks", "ignore:to continue with batch")
 class TestGenerated(StreamContract):
     @pytest.fixture
     def source(self) -> GeneratorStream:

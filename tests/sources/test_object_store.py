@@ -382,7 +382,7 @@ class TestOptions:
             ("ftp://host/x", "must begin with one of s3://"),
             ("s3://", "must name a bucket"),
             ("https://me:hush@host/x", "user or a password"),
-            ("https://host/x?sig=hush", "query or a fragment behind https://host/x;"),
+            ("https://host/x?sig=hush", "query or a fragment after https://host/x;"),
             (7, "url must be a string"),
         ],
     )

@@ -521,7 +521,7 @@ def test_a_transform_that_fails_names_the_row(files: list[Path]) -> None:
     def picky(row: dict[str, Any]) -> Any:
         return 1 // int(row["id"] - 12)
 
-    with pytest.raises(SourceError, match=r"1\.parquet: rows 0 to 3, of which row 2: transform failed: ZeroDivision"):
+    with pytest.raises(SourceError, match=r"1\.parquet: rows 0 to 3, in row 2: transform failed: ZeroDivision"):
         list(ParquetStream(files, ["id"], transform=picky))
     with DataLoader(ParquetStream(files, ["id"], transform=picky), 30, collate_fn=list, on_error="skip") as loader:
         assert len(flat(loader)) == ROWS - 1
@@ -588,7 +588,7 @@ def test_a_value_that_cannot_be_read_is_one_row(tmp_path: Path, source: Any) -> 
         [error] = loader.errors()
     assert "'text'" in error.error
     if source is ParquetStream:
-        assert f"{path}: rows 0 to 5, of which row 2" in error.error
+        assert f"{path}: rows 0 to 5, in row 2" in error.error
         reader = iter(source(path))
         assert [next(reader)["id"] for _ in range(2)] == [0, 1]
         with pytest.raises(SourceError):
@@ -634,6 +634,6 @@ def test_columns_whose_names_are_alike(tmp_path: Path) -> None:
         assert list(sample) == ["a.b"]
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "a", "b"]), path)
     for columns in (None, ["b", "a"]):
-        with pytest.raises(OptionError, match=r"several columns of the name 'a'"):
+        with pytest.raises(OptionError, match=r"several columns with the name 'a'"):
             ParquetDataset(path, columns=columns)
     assert ParquetDataset(path, columns=["b"])[0] == {"b": 3}

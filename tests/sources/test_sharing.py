@@ -168,7 +168,7 @@ def test_a_loader_knows_that_they_share_themselves_out_over_ranks(
         stream = Wrapped(stream) if wrapped else stream
         with DataLoader(stream, batch_size=2, **kind) as loader:
             assert sum(map(len, loader)) == 6
-        with pytest.raises(OptionError, match="does so by itself"):
+        with pytest.raises(OptionError, match="does so itself"):
             next(iter(DataLoader(stream, ranks="shard", **kind)))
 
 

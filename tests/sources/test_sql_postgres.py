@@ -160,7 +160,7 @@ def test_a_factory_of_another_driver(server: Server) -> None:
             "SELECT 1 AS a; DROP TABLE samples",
             (),
             SourceError,
-            "several statements, and one is asked",
+            "several statements, and only one is allowed",
         ),
         ("SELECT * FROM samples WHERE number > $1", (), OptionError, "params do not fit"),
         ("SELECT * FROM samples WHERE number > $1 AND label = $2", (1,), OptionError, "params do not fit"),

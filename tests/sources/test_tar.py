@@ -239,7 +239,7 @@ def test_a_stale_index_is_noticed(tmp_path: Path) -> None:
     old = Path(f"{shard}.idx").read_bytes()
     write(shard, SAMPLES[:3])
     Path(f"{shard}.idx").write_bytes(old)
-    with pytest.warns(UserWarning, match=r"a\.tar\.idx is stale: it is for a shard of .* bytes.*write_index"):
+    with pytest.warns(UserWarning, match=r"a\.tar\.idx is out of date: it is for a shard of .* bytes.*write_index"):
         data = TarDataset(shard)
     assert len(data) == 3
     assert data[2]["txt"] == "text 2"
@@ -255,7 +255,7 @@ def test_what_is_added_to_a_shard_is_not_left_out(tmp_path: Path) -> None:
             write_index(shard)
             assert len(TarDataset(shard)) == number + 1
     assert shard.stat().st_size == 10240
-    with pytest.warns(UserWarning, match=r"a\.tar\.idx is stale: it is for a shard to which was added since"):
+    with pytest.warns(UserWarning, match=r"a\.tar\.idx is out of date: it is for a shard to which members were added"):
         data = TarDataset(shard)
     assert [data[place]["cls"] for place in range(len(data))] == [0, 1, 2]
 
@@ -281,7 +281,7 @@ def test_a_shard_of_the_same_length_but_changed_is_noticed(tmp_path: Path) -> No
 def test_a_damaged_index_is_named(tmp_path: Path, content: bytes) -> None:
     [shard] = write(tmp_path / "a.tar")
     Path(f"{shard}.idx").write_bytes(content)
-    with pytest.raises(SourceError, match=r"a\.tar\.idx is no index .*write_index"):
+    with pytest.raises(SourceError, match=r"a\.tar\.idx is not an index .*write_index"):
         TarDataset(shard)
 
 
@@ -317,5 +317,5 @@ def test_an_index_is_for_folders(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tar_index, "locate", lambda urls, what: [Located(Elsewhere(), "a.tar", "s3://b/a.tar")])
-        with pytest.raises(OptionError, match=r"s3://b/a\.tar: an index can be written into a folder only"):
+        with pytest.raises(OptionError, match=r"s3://b/a\.tar: an index can only be written into a local folder"):
             write_index("s3://b/a.tar")

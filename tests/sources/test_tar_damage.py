@@ -36,15 +36,15 @@ def damaged(tmp_path: Path, kind: str) -> tuple[Path, str]:
         "cut in a header": (data[: at + 100], rf"is cut off: it ends at or before offset {at}"),
         "cut between samples": (data[:at], rf"is cut off: it ends at or before offset {at}.*end mark.*set\.a/004"),
         "damaged header": (data[: at + 3] + b"?" + data[at + 4 :], rf"is damaged: at offset {at} there is no header"),
-        "no tar": (b"hello " * 1000, "is no tar archive"),
+        "no tar": (b"hello " * 1000, "is not a tar archive"),
         "short": (b"hello", "is cut off: it ends at or before offset 0"),
         "empty file": (b"", r"bad\.tar is empty \(0 bytes\)"),
-        "bzip2": (b"BZh91AY" + bytes(1000), "is packed with bzip2"),
-        "xz": (b"\xfd7zXZ\0" + bytes(1000), "is packed with xz"),
-        "zstd": (b"\x28\xb5\x2f\xfd" + bytes(1000), "is packed with zstd"),
+        "bzip2": (b"BZh91AY" + bytes(1000), "is compressed with bzip2"),
+        "xz": (b"\xfd7zXZ\0" + bytes(1000), "is compressed with xz"),
+        "zstd": (b"\x28\xb5\x2f\xfd" + bytes(1000), "is compressed with zstd"),
         "cut gzip": (gzip.compress(data)[:60], "is cut off"),
-        "damaged gzip": (b"\x1f\x8b" + b"?" * 1000, "its gzip data are damaged"),
-        "gzip of no tar": (gzip.compress(b"hello " * 1000), "is no tar archive"),
+        "damaged gzip": (b"\x1f\x8b" + b"?" * 1000, "its gzip data is damaged"),
+        "gzip of no tar": (gzip.compress(b"hello " * 1000), "is not a tar archive"),
     }[kind]
     shard.write_bytes(content)
     return shard, message
@@ -106,8 +106,8 @@ def test_an_archive_without_samples(tmp_path: Path, shards: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("names", "message", "others"),
     [
-        (["1.cls", "2.cls", "1.txt", "3.cls"], r"'1' at offset 2048: its key came before", ["1", "2", "3"]),
-        (["1.cls", "1.CLS", "2.cls"], r"'1' at offset 0: it has two members of the suffix 'cls'", ["2"]),
+        (["1.cls", "2.cls", "1.txt", "3.cls"], r"'1' at offset 2048: its key came earlier", ["1", "2", "3"]),
+        (["1.cls", "1.CLS", "2.cls"], r"'1' at offset 0: it has two members with the suffix 'cls'", ["2"]),
     ],
 )
 def test_what_comes_twice(tmp_path: Path, names: list[str], message: str, others: list[str]) -> None:
@@ -126,11 +126,11 @@ def test_what_cannot_be_decoded(tmp_path: Path) -> None:
         for key in "123":
             add(tar, f"{key}.json", b"{]" if key == "2" else b"[]")
     data, stream = TarDataset(tmp_path / "a.tar"), TarStream(tmp_path / "a.tar")
-    with pytest.raises(SourceError, match=r"a\.tar: 2: its 'json' is no JSON"):
+    with pytest.raises(SourceError, match=r"a\.tar: 2: its 'json': is not JSON"):
         data[1]
-    with pytest.raises(SourceError, match=r"'2' at offset 1024: its 'json' is no JSON"):
+    with pytest.raises(SourceError, match=r"'2' at offset 1024: its 'json': is not JSON"):
         list(stream)
-    with pytest.raises(SourceError, match=r"a\.tar: 1: its 'json' cannot be decoded: ValueError: invalid literal"):
+    with pytest.raises(SourceError, match=r"a\.tar: 1: its 'json': cannot be decoded: ValueError: invalid literal"):
         TarDataset(tmp_path / "a.tar", decode=lambda data, suffix: int(data))[0]
     for source in (data, stream):
         with DataLoader(source, 10, collate_fn=as_list, on_error="skip") as loader:
@@ -140,9 +140,9 @@ def test_what_cannot_be_decoded(tmp_path: Path) -> None:
 def test_decoders_of_files_say_it_once(tmp_path: Path) -> None:
     write(tmp_path / "a.tar", [{"__key__": "1", "json": b"{]", "seg.png": b"?", "xyz": b""}])
     for suffix, told in (
-        ("json", r"its 'json' is no JSON"),
-        ("seg.png", r"its 'seg\.png' is no picture"),
-        ("xyz", r"its 'xyz' no decoder is known .*decoders=\{'\.xyz'"),
+        ("json", r"its 'json': is not JSON"),
+        ("seg.png", r"its 'seg\.png': is not a picture"),
+        ("xyz", r"its 'xyz': no decoder is known .*decoders=\{'\.xyz'"),
     ):
         with pytest.raises(SourceError, match=rf"a\.tar: 1: {told}"):
             TarDataset(tmp_path / "a.tar", [suffix], Decoders())[0]
@@ -241,7 +241,7 @@ def test_a_sample_that_is_too_large_is_named_and_the_next_one_follows(tmp_path: 
             list(source)
         with DataLoader(source, 1, collate_fn=as_list, on_error="skip") as loader:
             assert [sample["__key__"] for [sample] in loader] == ["a", "c"]
-            assert "a larger max_bytes= reads it" in loader.errors()[0].error
+            assert "raise max_bytes= to read it" in loader.errors()[0].error
     assert [len(sample.get("bin", "")) for sample in TarStream(shard)] == [0, 3_000_000, 0]
 
 

@@ -26,7 +26,7 @@ KINDS = [pytest.param(INLINE, id="inline"), pytest.param(FORK, id="fork")]
 both = pytest.mark.parametrize("front", FRONTS)
 kinds = pytest.mark.parametrize("kind", KINDS)
 LACKS = "the loader's state lacks that of"
-AGAIN = "to go on with batch"
+AGAIN = "to continue with batch"
 
 
 class Streaming(feedline.IterableDataset[int], torchs.IterableDataset[int]):
@@ -97,7 +97,7 @@ def rest(front: Any, dataset: Any, state: Any, **options: Any) -> tuple[list[lis
     [
         (Mosaics, "Mosaics.state_dict() failed: TypeError: "),
         (LitDatas, "LitDatas.state_dict() failed: "),
-        (Locked, "Locked.state_dict() gave what cannot be pickled: TypeError: cannot pickle '_thread.lock' object"),
+        (Locked, "the result of Locked.state_dict() cannot be pickled: TypeError: cannot pickle '_thread.lock' object"),
     ],
 )
 @pytest.mark.parametrize("buffer", [0, 3])
@@ -232,7 +232,7 @@ def test_a_state_that_does_not_fit_is_still_refused(front: Any, kind: dict[str, 
     state["sampler"] = "Mosaics"
     with pytest.raises(StateError, match="Mosaics or its iterator, which cannot load it now"):
         rest(front, Mosaics(), state, batch_size=2, **kind)
-    with pytest.raises(StateError, match="another sampler was used: 'Mosaics' then, 'Drawn' now"):
+    with pytest.raises(StateError, match="another sampler was used when it was saved: 'Mosaics', and now 'Drawn'"):
         rest(front, Drawn(), state, batch_size=2, **kind)
     state["streams"]["0"]["state"] = threading.Lock()
     with pytest.raises(StateError, match="damaged"):
@@ -361,5 +361,5 @@ def test_a_sampler_that_gives_another_order_when_it_is_asked_again_is_refused(fr
 
     _, state, _ = begun(front, list(range(20)), 2, sampler=WantsArguments(), batch_size=4)
     state["sampler"] = state["sampler"].replace("WantsArguments", "Another")
-    with pytest.raises(StateError, match="does not give the indices before batch 2"):
+    with pytest.raises(StateError, match="before batch 2 the sampler now gives other indices"):
         rest(front, list(range(20)), state, sampler=Another(), batch_size=4)

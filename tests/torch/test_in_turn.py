@@ -282,7 +282,9 @@ def test_free_is_for_whoever_asks_for_it_and_for_batches_in_any_order() -> None:
 def test_what_cannot_be_is_refused(front: Any) -> None:
     with pytest.raises(OptionError, match=r"assignment must be one of .*'free'.*'in_turn'.*got 'fair'"):
         front(Counts(8), num_workers=2, assignment="fair")
-    with pytest.raises(OptionError, match=r"assignment='in_turn' gives every Nth batch .*'auto' their number changes"):
+    with pytest.raises(
+        OptionError, match=r"assignment='in_turn' gives every Nth .*'auto' the number of workers changes"
+    ):
         front(Counts(8), num_workers="auto", assignment="in_turn")
 
 
@@ -322,7 +324,7 @@ class DiesOnce(Counts):
 def test_a_worker_that_died_is_said_to_have_lost_what_it_kept_and_its_turns_stay_its_own(tmp_path: Path) -> None:
     with DataLoader(DiesOnce(20, tmp_path / "once"), 2, num_workers=2, **FORK) as loader:
         with pytest.warns(
-            UserWarning, match=r"(?s)SIGKILL.*no batch is lost\. What the dataset had kept .* begins anew"
+            UserWarning, match=r"(?s)SIGKILL.*no batch is lost\. What the dataset had kept .* begins again"
         ):
             (batches,) = epochs(loader, [None])
     assert [batch[0] for batch in batches] == [[at, at + 1] for at in range(0, 20, 2)]

@@ -97,7 +97,7 @@ def test_an_empty_state_is_none_and_torchdatas_is_refused_by_name() -> None:
     for state in ({"_snapshot": {}, "_steps_since_snapshot": 0}, {"_num_yielded": 3}):
         with pytest.raises(StateError, match="saved by torchdata's StatefulDataLoader"):
             loader.load_state_dict(state)
-    with pytest.raises(StateError, match="no state of a feedline loader"):
+    with pytest.raises(StateError, match="not the state of a feedline loader"):
         loader.load_state_dict(3)
 
 

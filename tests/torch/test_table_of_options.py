@@ -106,7 +106,7 @@ def test_editors_know_every_attribute() -> None:
 
 def test_checked_options_stay_what_they_are() -> None:
     loader = feedline.DataLoader([1, 2, 3], batch_size=2)
-    with pytest.raises(AttributeError, match="batch_size has been checked"):
+    with pytest.raises(AttributeError, match="batch_size cannot be changed"):
         loader.options.batch_size = 3
     assert "batch_size=2" in repr(loader.options)
 

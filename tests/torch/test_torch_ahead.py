@@ -1,4 +1,4 @@
-"""Across epochs in torch's clothes: the order is foreseen from copies of the generators, and never taken on trust."""
+"""Across epochs in torch's clothes: the order is predicted from copies of the generators, and never taken on trust."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from torch.utils.data import (
 import feedline
 from feedline.loader import _job
 from feedline.torch import DataLoader
-from feedline.torch.foreseeing import foreseen
+from feedline.torch.prediction import predicted
 from feedline.workers.changeable import changeable
 
 TURNS: dict[str, Any] = {**FORK, "num_workers": 1, "prefetch_factor": 4, "persistent_workers": True}
@@ -144,7 +144,7 @@ def test_the_order_is_foreseen_and_nobody_notices(kind: str) -> None:
     index_sampler = loader._index_sampler
     list(index_sampler)
     before = loader.state_dict(), torch.get_rng_state().tolist()
-    tasks = foreseen(index_sampler, loader._auto_collation, 1, seed=0, step=0)
+    tasks = predicted(index_sampler, loader._auto_collation, 1, seed=0, step=0)
     assert tasks is not None
     found = [list(task.indices) for task in iter(lambda: next(tasks, None), None)]
     assert (loader.state_dict(), torch.get_rng_state().tolist()) == before
@@ -153,9 +153,9 @@ def test_the_order_is_foreseen_and_nobody_notices(kind: str) -> None:
 
 def test_a_sampler_of_the_users_own_is_not_asked_ahead() -> None:
     sampler = Mine(8)
-    assert foreseen(BatchSampler(sampler, 2, False), True, 1, 0, 1) is None
-    assert foreseen(sampler, False, 1, 0, 1) is None
-    assert foreseen(sampler, True, 1, 0, 1) is None
+    assert predicted(BatchSampler(sampler, 2, False), True, 1, 0, 1) is None
+    assert predicted(sampler, False, 1, 0, 1) is None
+    assert predicted(sampler, True, 1, 0, 1) is None
     assert sampler.asked == 0
 
 
@@ -168,7 +168,7 @@ def test_ranks_are_read_ahead_whether_they_are_told_their_epoch_or_not(told: boo
             if told:
                 sampler.set_epoch(epoch)
             order = list(sampler)
-            if epoch == 2 and not told:  # 1 was foreseen in vain; after that nothing for an epoch
+            if epoch == 2 and not told:  # 1 was predicted wrongly; after that nothing for an epoch
                 reads.so_far()
             list(loader)
             if epoch == 2 and not told:

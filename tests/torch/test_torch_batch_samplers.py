@@ -122,7 +122,7 @@ def test_torchs_sampler_for_ranks_over_one_of_ours_is_refused(name: str) -> None
     wrongs: list[dict[str, Any]] = [{"sampler": shared}, {"batch_sampler": shared}]
     wrongs += [{"batch_sampler": feedline.torch.BatchSampler(shared, 4, False)}]
     for wrong in wrongs:
-        with pytest.raises(ValueError, match=r"use feedline\.DistributedSampler, which shares out samplers"):
+        with pytest.raises(ValueError, match=r"feedline\.DistributedSampler, which divides the indices of a sampler"):
             DataLoader(Augmented(), **wrong)
     DataLoader(Augmented(), sampler=feedline.torch.DistributedSampler(Augmented(), 2, 0))
 

@@ -16,7 +16,7 @@ from kinds import FORK, ours
 
 from feedline.errors import OptionError
 from feedline.torch import DataLoader, with_feedline
-from feedline.torch.iterators import OneBehind, PutOff, TorchIterator
+from feedline.torch.iterators import BegunLater, TorchIterator, WithPlaceBefore
 
 
 class Again:
@@ -117,7 +117,7 @@ def _is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-@pytest.mark.parametrize("mine", [TorchIterator, PutOff, OneBehind])
+@pytest.mark.parametrize("mine", [TorchIterator, BegunLater, WithPlaceBefore])
 def test_our_iterators_share_no_private_name_with_torchs(mine: type) -> None:
     torchs_own = assigned_in(theirs._MultiProcessingDataLoaderIter) | assigned_in(theirs._SingleProcessDataLoaderIter)
     assert {"_workers", "_shutdown_workers", "_dataset", "_num_yielded"} <= torchs_own
@@ -130,7 +130,7 @@ def test_with_feedline_refuses_what_would_never_end(make: Any, base: Any) -> Non
     loader = make(base)(range(5), batch_size=2)
     with pytest.raises(OptionError, match=r"'s batch_sampler has no length .* batch_sampler=loader\.batch_sampler\.s"):
         with_feedline(loader, prefetch_factor=None)
-    with pytest.warns(UserWarning, match="of its own, which a loader made by with_feedline does not call"):
+    with pytest.warns(UserWarning, match=", which a loader made by with_feedline does not call"):
         adopted = with_feedline(loader, batch_sampler=loader.batch_sampler.sampler)
     assert len(adopted) == 3
     assert [batches(adopted) for _ in range(2)] == [[[0, 1], [2, 3], [4]]] * 2
@@ -147,7 +147,7 @@ def test_a_length_of_its_own_is_said_to_be_lost() -> None:
         def __len__(self) -> int:
             return super().__len__() // 2
 
-    with pytest.warns(UserWarning, match="Half has an __len__ of its own") as told:
+    with pytest.warns(UserWarning, match="Half defines its own __len__") as told:
         assert len(with_feedline(Half(range(8), 2))) == 4
     assert len(ours(told)) == 1
 

@@ -30,5 +30,5 @@ def test_other_content_is_refused_by_name(wrapped: Any) -> None:
     state = loader.state_dict()
     assert state["fingerprint"] == "aa"
     DataLoader(wrapped(Table("aa")), 2, shuffle=True, generator=torch.Generator()).load_state_dict(state)
-    with pytest.raises(StateError, match=r"fingerprint is another.*'aa' then, 'bb' now"):
+    with pytest.raises(StateError, match=r"fingerprint has changed.* was 'aa' and is 'bb' now"):
         DataLoader(wrapped(Table("bb")), 2, shuffle=True, generator=torch.Generator()).load_state_dict(state)

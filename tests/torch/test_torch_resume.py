@@ -397,7 +397,7 @@ def test_with_batches_ahead_the_batch_size_must_stay(front: Any) -> None:
     loader = front(list(range(20)), batch_size=2, in_order=False)
     next(iter(loader))
     state = {**loader.state_dict(), "ahead": [3], "batch_size": 2}
-    with pytest.raises(StateError, match="batch_size was 2 then and is 5 now"):
+    with pytest.raises(StateError, match="batch_size was 2 and is 5 now"):
         front(list(range(20)), batch_size=5, in_order=False).load_state_dict(state)
 
 

@@ -105,7 +105,7 @@ def test_a_foreign_sampler_shared_out_is_named() -> None:
 
     loader = loader_of("weighted")
     next(iter(loader))
-    with pytest.raises(StateError, match=r"WeightedRandomSampler.* then, .*RandomSampler.* now"):
+    with pytest.raises(StateError, match=r"WeightedRandomSampler.*, and now .*RandomSampler"):
         loader_of("random").load_state_dict(loader.state_dict())
 
 
@@ -175,7 +175,7 @@ def test_one_that_shares_out_in_its_own_way_may_not() -> None:
     again = share_of(InBlocks, 2, 1)
     again.load_state_dict(state)
     assert [batch.tolist() for batch in again] == [list(range(18, 24))]
-    with pytest.raises(StateError, match=r"on 2 ranks' then, .* on 3 ranks' now"):
+    with pytest.raises(StateError, match=r"on 2 ranks', and now .* on 3 ranks'"):
         share_of(InBlocks, 3, 1).load_state_dict(state)
 
 

@@ -19,7 +19,7 @@ from feedline.machine.worker_info import WorkerInfo, of_this_thread, set_worker_
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the IterableDataset neither asks"),
-    pytest.mark.filterwarnings("ignore:to go on with batch"),
+    pytest.mark.filterwarnings("ignore:to continue with batch"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker processes"),  # torch's, on two cores
 ]
 
@@ -97,7 +97,7 @@ def test_a_stream_read_in_another_way_is_refused(elements: type[Elements], chang
     options = {"batch_size": 3, "shuffle_buffer": 8}
     _, state = begun(Stream(elements), 3, **options)
     name = next(iter(changed))
-    with pytest.raises(StateError, match=rf"{name}={options[name]}.* then, .*{name}={changed[name]}.* now"):
+    with pytest.raises(StateError, match=rf"{name}={options[name]}.*, and now .*{name}={changed[name]}"):
         rest(Stream(elements), state, **options | changed)
 
 
@@ -142,7 +142,7 @@ NowLate = type("SharesItself", (SharesItselfLate,), {"state_dict": Kept.state_di
 def test_one_that_does_not_share_itself_any_more_is_refused_before_its_first_batch(buffer: int) -> None:
     options = {"batch_size": 2, "shuffle_buffer": buffer, **THREADS}
     _, state = begun(SharesItself(), 7, **options)
-    with pytest.raises(StateError, match="each worker read its own share then, and each worker read the whole"):
+    with pytest.raises(StateError, match="each worker read its own share, and now each reads the whole"):
         rest(NoLonger(), state, **options)
 
 
@@ -151,7 +151,7 @@ def test_one_that_shares_itself_only_now_is_refused_before_its_first_batch(now: 
     _, state = begun(NoLonger(), 3, batch_size=3, **THREADS)
     for record in state["streams"].values():
         record["of"] = "dataset" if now is NowLate else "iterator"
-    with pytest.raises(StateError, match="each worker read the whole stream then, and each worker read its own"):
+    with pytest.raises(StateError, match="each worker read the whole stream, and now each reads its own"):
         rest(now(), state, batch_size=3, **THREADS)
 
 
@@ -168,7 +168,7 @@ def test_one_that_worker_init_fn_shared_out_goes_on_only_with_it() -> None:
     assert sorted(wanted) == list(range(24))
     first, state = begun(Stream(), 3, **options, **FORK)
     assert first + rest(Stream(), state, **options, **THREADS) == wanted
-    with pytest.raises(StateError, match="each worker read its own share then"):
+    with pytest.raises(StateError, match="each worker read its own share, and now"):
         rest(Stream(), state, batch_size=3, **THREADS)
 
 

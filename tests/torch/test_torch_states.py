@@ -37,11 +37,11 @@ def loader_of(n: int = 12, generator: int | None = None, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (loader_of(13), "another length: 12 then, 13 now"),
-        (loader_of(shuffle=False), "'torch.RandomSampler' then, 'torch.SequentialSampler' now"),
-        (loader_of(batch_size=None), "'batch_size' then, 'nobody' now"),
-        (loader_of(generator=1), "generators were given elsewhere: none then, the loader's now"),
-        (feedline.DataLoader(range(12), batch_size=3, shuffle=True), "'torch.RandomSampler' then, 'RandomSampler' now"),
+        (loader_of(13), "another length when it was saved: 12, and now 13"),
+        (loader_of(shuffle=False), "'torch.RandomSampler', and now 'torch.SequentialSampler'"),
+        (loader_of(batch_size=None), "'batch_size', and now 'nobody'"),
+        (loader_of(generator=1), "other objects had a generator= when it was saved: none, and now the loader's"),
+        (feedline.DataLoader(range(12), batch_size=3, shuffle=True), "'torch.RandomSampler', and now 'RandomSampler'"),
     ],
 )
 def test_a_state_of_something_else_is_refused_by_what_differs(other: Any, words: str) -> None:

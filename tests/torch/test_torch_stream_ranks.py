@@ -98,7 +98,7 @@ def test_a_stream_that_every_rank_reads_whole_is_warned_of() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(OptionError, match="ranks is for an IterableDataset"):
         ours.DataLoader(range(4), ranks="all")
-    with pytest.raises(OptionError, match="say ranks='shard', too"):
+    with pytest.raises(OptionError, match="set ranks='shard', too"):
         ours.DataLoader(Stream(4), uneven="drop")
 
 

@@ -156,7 +156,7 @@ class Lying(Strided):
 def test_more_elements_than_len_says_is_warned_of(workers: int) -> None:
     loader = ours.DataLoader(Lying(12), batch_size=2, num_workers=workers)
     assert len(loader) == 4
-    with pytest.warns(UserWarning, match="__len__ says 8 but it gave 12"):
+    with pytest.warns(UserWarning, match="__len__ says 8, but it gave 12"):
         assert sorted(elements(loader)) == list(range(12))
 
 

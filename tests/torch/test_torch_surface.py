@@ -365,6 +365,6 @@ def test_options_given_to_with_feedline_win() -> None:
 @pytest.mark.parametrize("name", ["__iter__", "_get_iterator"])
 def test_with_feedline_says_what_it_cannot_keep(name: str) -> None:
     own = type("Own", (torchs.DataLoader,), {name: lambda self: iter([1])})
-    with pytest.warns(UserWarning, match=f"Own has an {name} of its own") as warned:
+    with pytest.warns(UserWarning, match=f"Own defines its own {name}") as warned:
         assert len(list(ours.with_feedline(own(range(4), 2)))) == 2
     assert warned[0].filename == __file__

@@ -3,8 +3,8 @@
 Takes: a slot, and which rows of the batch each worker makes. Gives: memory for those rows of each large leaf, at their
 final place in the slot; and, once all rows are made, each leaf as a whole.
 Promises: nothing is copied. Each worker computes the layout of the whole batch, leaf after leaf. If their samples have
-the same shapes, all find the same layout; this is checked before anything is delivered (`Astray`). The slot is not free
-until all workers that might still write there are done.
+the same shapes, all find the same layout; this is checked before anything is delivered (`LayoutsDiffer`). The slot is
+not free until all workers that might still write there are done.
 Not its job: who makes which rows (engine.division); small leaves, which are sent with their piece and copied.
 """
 
@@ -24,7 +24,7 @@ from feedline.datasets import Empty
 from feedline.machine.finalizers import undisturbed
 
 
-class Astray(Exception):
+class LayoutsDiffer(Exception):
     """The workers' layouts of the batch differ, so the contents of the slot are useless."""
 
 
@@ -106,7 +106,7 @@ class Joint:
         expected = start = places[0]
         for place, (_, size) in zip(places, parts, strict=True):
             if start is None or place is None or place != expected:
-                raise Astray(f"the parts of one leaf lie at {places}, and not side by side")
+                raise LayoutsDiffer(f"the parts of one leaf lie at {places}, and not side by side")
             expected = place + size
         assert start is not None
         return self.slot.lease(start, sum(size for _, size in parts))

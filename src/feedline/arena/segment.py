@@ -27,8 +27,8 @@ from feedline.machine.finalizers import undisturbed
 
 STRIDE = 1 << 38  # 256 GiB per slot: more than any batch needs, and 2**25 slots fit below 2**63
 PAGE = mmap.PAGESIZE
-CARGO, BOARD = 0, 1 << 24
-"""Special slots: CARGO holds what is sent to the workers, BOARD the progress rows that all can see. Batches are in
+JOB_SLOT, BOARD = 0, 1 << 24
+"""Special slots: JOB_SLOT holds what is sent to the workers, BOARD the progress rows that all can see. Batches are in
 between; after the board come the workers' stacks (last_words)."""
 
 available = hasattr(os, "memfd_create") and hasattr(os, "posix_fallocate")
@@ -54,15 +54,16 @@ RESERVE = 1 << 25
 needs next. Large containers have more and larger workers: there it is 1/64 of the limit, up to eight times this."""
 
 _REMEDY = (
-    "Lower batch_size, prefetch_factor or num_workers, keep fewer batches (those you hold on to count), or give the "
-    "container more memory."
+    "Lower batch_size, prefetch_factor or num_workers, keep fewer batches (batches that you still hold take memory, "
+    "too), or give the container more memory."
 )
-_CARGO_REMEDY = (
-    "Workers that are not forked get it through shared memory, next to the one you have: use "
-    "multiprocessing_context='fork' or workers='thread', or read it from files."
+_JOB_REMEDY = (
+    "Workers that are not forked get a second copy of the dataset, in shared memory: use "
+    "multiprocessing_context='fork' or workers='thread', or let the dataset read its data from files."
 )
 _REMEDIES: dict[int | None, str] = {
-    errno.EFBIG: "This process may not have large files, not even in memory: lift that with ulimit -f unlimited."
+    errno.EFBIG: "This process has a limit on the size of files, which also counts for files in memory: remove it "
+    "with ulimit -f unlimited."
 }
 
 givers: list[Callable[[], bool]] = []
@@ -193,14 +194,14 @@ def _check_room(slot: int, start: int, stop: int) -> None:
         left = room() or left
     if left.free - reserve < stop - start:
         raise MemoryShortage(
-            f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more were asked for, but {left.free:,} "
-            f"are free of the {left.limit:,} that the {left.which} may use, and {reserve:,} of those stay in reserve. "
-            + (_CARGO_REMEDY if slot == CARGO else _REMEDY)
+            f"no memory for {_called(slot)} of {stop:,} bytes: {stop - start:,} more are needed, but only "
+            f"{left.free:,} of the {left.limit:,} that the {left.which} may use are free, and {reserve:,} stay free. "
+            + (_JOB_REMEDY if slot == JOB_SLOT else _REMEDY)
         )
 
 
 def _called(slot: int) -> str:
-    return "the dataset on its way to the workers" if slot == CARGO else "a batch"
+    return "the dataset that is sent to the workers" if slot == JOB_SLOT else "a batch"
 
 
 class Mapping:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.arena.segment import CARGO, STRIDE, Mapping, Segment, mappings, to_page
+from feedline.arena.segment import JOB_SLOT, STRIDE, Mapping, Segment, mappings, to_page
 from feedline.errors import MemoryShortage
 from feedline.machine.finalizers import undisturbed
 
@@ -197,7 +197,7 @@ class SlotPool:
         self._retired: list[Slot] = []
         self._sweep_at = 64
         self._spare_numbers: list[int] = []
-        self._numbers = CARGO + 1
+        self._numbers = JOB_SLOT + 1
         self.returned: deque[Slot] = deque()
         """Joint slots (arena.joint) that no worker fills any more."""
         self._closed = False

@@ -150,8 +150,8 @@ def _dtype_of_all(arrays: list[Array], dtypes: list[Any], filler: Any, making: M
     except TypeError:
         odd = dtypes.index(known[-1])
         raise CollateTypeError(
-            f"samples of one batch differ in type: {making.where(path, odd)} is {known[-1]}, but that of others is "
-            f"{known[0]}, and nothing holds both. Make them equal in __getitem__."
+            f"samples of one batch differ in type: {making.where(path, odd)} is {known[-1]}, but in other samples it "
+            f"is {known[0]}, and no dtype can hold both. Make them equal in __getitem__."
         ) from None
 
 
@@ -172,7 +172,7 @@ def _no_array(value: Any, making: Making, path: str, position: int) -> CollateTy
     elif isinstance(value, np.ndarray):
         what = f"an array of {value.dtype}"
     elif isinstance(value, (dict, tuple)):
-        remedy = "Say which of its fields is meant, by name or place: collate={'name': …} or collate=(…, …)."
+        remedy = "Say which of its fields is meant, by name or position: collate={'name': …} or collate=(…, …)."
     elif kind.__module__.partition(".")[0] == "torch":
         remedy = making.arrays.refusal
     elif value is None:

@@ -17,6 +17,7 @@ from feedline.collate.collator import Collator
 from feedline.collate.default import field_name, like_mapping, like_sequence
 from feedline.collate.making import Making
 from feedline.errors import CollateError, CollateTypeError, OptionError, OptionTypeError, add_note
+from feedline.errors.counting import counted
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +119,8 @@ class Places(Collator):
         for position, value in enumerate(values):
             if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or len(value) != len(self.ways):
                 raise CollateError(
-                    f"{making.where(path, position)} is {_shape_of(value)}, but collate has {len(self.ways)} places"
+                    f"{making.where(path, position)} is {_shape_of(value)}, but collate has "
+                    f"{counted(len(self.ways), 'entry')}"
                 )
         columns = [
             way.into(column, making, f"{path}[{place}]")
@@ -171,7 +173,7 @@ def way(spec: Any, path: str) -> Collator:
     if isinstance(spec, Collator):
         if spec.is_whole() and path != "collate":
             name = type(spec).__name__
-            raise OptionError(f"{path}: {name} is about whole samples, so it goes around the rest: {name}({{…}})")
+            raise OptionError(f"{path}: {name} collates whole samples, so it must be outermost: {name}({{…}})")
         return spec
     if isinstance(spec, Mapping):
         return Fields({name: way(inner, f"{path}[{name!r}]") for name, inner in spec.items()})
@@ -189,7 +191,7 @@ def check_called(spec: Any, path: str) -> None:
     """Refuse a collator's class that was not called: it is not yet a collator."""
     if isinstance(spec, type) and issubclass(spec, Collator):
         name = spec.__name__
-        raise OptionTypeError(f"{path} is {name} itself: call it, {name}(…), as it takes options")
+        raise OptionTypeError(f"{path} is the function {name} itself; call it: {name}(…)")
 
 
 def check_collate(collate: Any, collate_fn: Any, composed: type[compose] = compose) -> Any:

@@ -69,14 +69,14 @@ class Collated:
 def nothing_valid(dropped: int) -> str:
     """The message for an epoch in which every sample was left out."""
     return (
-        f"the epoch has ended without a single batch: drop_invalid has left out all {counted(dropped, 'sample')} that "
-        "there were. Does the dataset return None for every index, or valid= False for every sample?"
+        f"the epoch has ended without a single batch: drop_invalid left out all {counted(dropped, 'sample')}. "
+        "Does the dataset return None for every index, or does valid= return False for every sample?"
     )
 
 
 def _hint(share: float, batches: int) -> str:
     return (
-        f"{share:.0%} of what the first {batches} padded batches hold is padding, which costs a model as much time as "
-        "data does. Have samples of similar lengths in a batch (batch_sampler=BucketBatchSampler(…)), put several "
-        "sequences into one row (pack), or, if pad has a fixed length=, leave it out. (Said once.)"
+        f"{share:.0%} of the values in the first {batches} padded batches are padding, which costs a model as much "
+        "time as data. Put samples of similar lengths into a batch (batch_sampler=BucketBatchSampler(…)), put several "
+        "sequences into one row (pack), or, if pad has a fixed length=, leave that out. (This warning comes once.)"
     )

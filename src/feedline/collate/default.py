@@ -158,7 +158,7 @@ class Collation:
         if batch.dtype.kind == "f" and all(isinstance(value, int) for value in values):
             batch = _large_integers(values)  # NumPy would make inexact floats of them
         if batch.dtype.hasobject:
-            raise CollateTypeError(f"{field_name(path)} holds integers that do not fit 64 bits together")
+            raise CollateTypeError(f"{field_name(path)} holds integers that do not all fit into one type of 64 bits")
         return batch
 
     def texts(self, values: Sequence[Any], path: str) -> list[Any]:

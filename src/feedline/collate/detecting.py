@@ -26,7 +26,7 @@ class DetectionBatch(NamedTuple):
     sizes: Any
     """Height and width of each image before padding, int64, of shape (images, 2)."""
     mask: Any
-    """True where there is image, of shape (images, height, width); None unless `mask=True`."""
+    """True for pixels of the image, False for padding; of shape (images, height, width). None unless `mask=True`."""
 
     @property
     def samples_first(self) -> bool:
@@ -39,8 +39,9 @@ class Images(pad):
 
     def _remedy(self, axes: tuple[int, ...]) -> str:
         return (
-            f", and height and width are taken to be axis {self.axis}. Have all images with the same channels in "
-            "__getitem__ (grey to RGB), or say which axes are meant: axis=(0, 1) for channels last."
+            f", and axes {self.axis} are taken to be height and width. Give all images the same number of channels in "
+            "__getitem__ (convert grey to RGB), or say which axes are height and width: axis=(0, 1) if channels are "
+            "last."
         )
 
 
@@ -76,8 +77,9 @@ class detection(Collator):
         for position, value in enumerate(values):
             if not isinstance(value, (tuple, list)) or len(value) != 2:
                 raise CollateError(
-                    f"{making.where(path, position)} is no pair (image, target), which detection() takes. For other "
-                    "samples say what each field is: collate={'image': pad(axis=(1, 2)), 'boxes': keep}."
+                    f"{making.where(path, position)} is not a pair (image, target), but detection() collates only "
+                    "such pairs. For other samples say how to collate each field: "
+                    "collate={'image': pad(axis=(1, 2)), 'boxes': keep}."
                 )
         padded = self._pad.into([image for image, _ in values], making, f"{path}[0]")
         targets = making.own([target for _, target in values])

@@ -1,7 +1,7 @@
 """Samples that are missing or not usable are left out of their batch.
 
 Takes: samples, some of them None. Gives: the batch of the others.
-Promises: samples left out are counted; if nothing is left of a batch, feedline's loaders pass over it, and elsewhere it
+Promises: samples left out are counted; if nothing is left of a batch, feedline's loaders skip it, and elsewhere it
 is an error.
 Not its job: samples that raise (`on_error`).
 """
@@ -63,8 +63,7 @@ class drop_invalid(Collator):
         if not kept:
             making.tally.emptied = 1
             raise NothingLeft(
-                f"none of the {counted(len(values), 'sample')} of this batch is valid, so that there is nothing to "
-                "make it of"
+                f"none of the {counted(len(values), 'sample')} of this batch is valid, so no batch can be made"
             )
         return self._inner.into([values[position] for position in kept], making.only(kept), path)
 
@@ -74,5 +73,5 @@ class drop_invalid(Collator):
         try:
             return bool(self.valid(value))
         except Exception as error:
-            add_note(error, f"feedline: raised by drop_invalid(valid=…) of {sample_name(making.names, position)}")
+            add_note(error, f"feedline: raised by drop_invalid(valid=…) for {sample_name(making.names, position)}")
             raise

@@ -111,7 +111,7 @@ class pack(Collator):
             if len(array) > self.length and self.on_long == "raise":
                 raise CollateError(
                     f"{making.where(path, position)} has length {len(array)}, more than the {self.length} of a row. "
-                    "Set on_long='truncate' to cut it, or 'split' to have it go on in further rows."
+                    "Set on_long='truncate' to cut it, or 'split' to continue it in more rows."
                 )
 
 

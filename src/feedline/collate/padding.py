@@ -72,9 +72,9 @@ class pad(Collator):
         check_value(self.value)
         for axis in self._axes:
             if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-                raise OptionTypeError(f"axis must be a whole number, or a tuple of some; got {self.axis!r}")
+                raise OptionTypeError(f"axis must be a whole number, or a tuple of whole numbers; got {self.axis!r}")
         if not self._axes:
-            raise OptionError("axis must name an axis; got ()")
+            raise OptionError("axis must name at least one axis; got ()")
         if self.multiple is not None:
             check_whole("multiple", self.multiple, least=1)
         if self.length is not None:
@@ -82,7 +82,7 @@ class pad(Collator):
         if self.multiple is not None and self.length is not None:
             raise OptionError("multiple and length both say how long a batch is: leave one of them out")
         if check_flag("truncate", self.truncate) and self.length is None:
-            raise OptionError("truncate=True needs length: to what are samples to be cut?")
+            raise OptionError("truncate=True needs length=, to which samples are cut")
         check_flag("mask", self.mask)
         check_flag("lengths", self.lengths)
 
@@ -164,7 +164,7 @@ class pad(Collator):
 def check_value(value: Any) -> None:
     """Check that a value can stand where there is no data."""
     if not isinstance(value, (Number, np.generic)):
-        raise OptionTypeError(f"value, to pad with, must be a number; got {value!r}")
+        raise OptionTypeError(f"value, which fills the padding, must be a number; got {value!r}")
 
 
 def _line_up(out: Array, arrays: list[Array], sizes: list[int], filler: Any) -> None:

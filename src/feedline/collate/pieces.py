@@ -35,7 +35,7 @@ class Pieces(NamedTuple):
     """How a framework's batches are made in pieces; importable functions, because they travel to workers by name."""
 
     collate: Callable[[Sequence[Any], Empty, Sequence[Any] | None], Any]
-    """Like `Dialect.collate`; raises if the piece leaves open what the whole batch would be."""
+    """Like `Dialect.collate`; raises a Misfit if the piece alone does not show how the whole batch would look."""
     join: Callable[[Sequence[Any], Empty, Whole], Any]
     """The batch made from those pieces, or a Misfit."""
     are_plain: Callable[[], bool]

@@ -120,7 +120,7 @@ def _as_array(value: npt.ArrayLike, name: str) -> Array:
     try:
         array = value if isinstance(value, np.memmap) else np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise TypeError(f"{name} ({type(value).__name__}) cannot be made an array: {error}") from error
+        raise TypeError(f"{name} ({type(value).__name__}) cannot be converted to an array: {error}") from error
     if array.ndim == 0:
         raise ValueError(f"{name} ({type(value).__name__}) has no first axis to index; pass at least one dimension")
     return array

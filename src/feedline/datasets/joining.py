@@ -30,7 +30,7 @@ from feedline.datasets.reading import (
     reads_batches,
     reads_many,
 )
-from feedline.machine.worker_info import countings, is_one_of_many
+from feedline.machine.worker_info import count_reads, is_one_of_many
 from feedline.randomness.rng import reading_some
 
 
@@ -188,14 +188,15 @@ class ChainDataset(IterableDataset[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         shares: bool | None = None
         for dataset in self.datasets:
-            before = countings()
+            before = count_reads()
             elements = iter(dataset)
             first = list(islice(elements, 1))
-            asked = countings() > before
+            asked = count_reads() > before
             if shares is not None and asked is not shares and is_one_of_many():
                 raise RuntimeError(
                     "some of the chained datasets read their own share (they ask get_worker_info()) and others read "
-                    "everything: with several workers elements would come twice or not at all. Let all ask, or none"
+                    "everything: with several workers, elements would be delivered twice or not at all. Make all of "
+                    "them ask, or none"
                 )
             shares = asked
             yield from first

@@ -47,7 +47,7 @@ def classes_of(labels: Any, name: str = "labels") -> Classes:
     if array.ndim != 1:
         raise OptionError(
             f"{name} must be one-dimensional, one for each sample; got shape {array.shape}"
-            + (f"; of one-hot rows, {name}.argmax(1) has them" if array.ndim == 2 else "")
+            + (f"; for one-hot rows, pass {name}.argmax(1)" if array.ndim == 2 else "")
         )
     if array.dtype.kind == "O":
         return _hashed(array.tolist(), len(array), name)

@@ -17,7 +17,7 @@ from feedline.datasets.reading import GATHER_INTO_SLOT, Empty, IntArray
 
 
 def merged(batches: Sequence[Any], places: Sequence[IntArray], empty: Empty) -> Any:
-    """The samples of each batch at its places.
+    """Put the samples of each batch at their places in the whole batch.
 
     >>> both = merged([(np.array([1, 2]),), (np.array([30]),)], [np.array([0, 2]), np.array([1])], np.empty)
     >>> both[0].tolist()

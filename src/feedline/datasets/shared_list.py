@@ -112,6 +112,6 @@ def _packed(record: T, number: int, dumps: Callable[[T], bytes]) -> bytes:
         return dumps(record)
     except Exception as error:  # a record's own __reduce__ may raise anything
         raise TypeError(
-            f"records[{number}] ({type(record).__name__}) cannot be pickled: {error}; leave out what can't "
-            "travel, or pass dumps=cloudpickle.dumps, loads=cloudpickle.loads"
+            f"records[{number}] ({type(record).__name__}) cannot be pickled: {error}; leave out what cannot be "
+            "pickled, or pass dumps=cloudpickle.dumps, loads=cloudpickle.loads"
         ) from error

@@ -1,4 +1,4 @@
-"""A number for every key that is the same everywhere and for ever.
+"""A number for every key that is the same everywhere and forever.
 
 Takes: keys (integers, texts or bytes), a seed. Gives: 64-bit words, spread evenly.
 Promises: a function of the key and the seed alone: the same in every process, on every machine, with every version of
@@ -94,7 +94,10 @@ def _refusal(keys: Sequence[Any] | Array) -> OptionTypeError:
     place = kinds.index("") if "" in kinds else next(n for n, kind in enumerate(kinds) if kind != kinds[0])
     said = f"keys[{place}] is {keys[place]!r} ({type(keys[place]).__name__})"
     if kinds[place]:
-        remedy = f", and keys[0] is {keys[0]!r}: choose one kind for good, because a text's part is not its integer's"
+        remedy = (
+            f", and keys[0] is {keys[0]!r}: use one kind of keys and keep to it, because the text '5' and the integer "
+            "5 go to different parts"
+        )
     else:
         remedy = ": pass [str(key) for key in keys], if that is the same text in every run"
     return OptionTypeError(f"keys must be all integers, or all texts or bytes, but {said}{remedy}")

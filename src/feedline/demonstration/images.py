@@ -40,7 +40,7 @@ def shapes(folder: Path, split: str) -> FilesDataset:
 
 
 def augmented(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """Mirrored or not, and moved a little: anew in each epoch, and the same in whichever worker reads it."""
+    """The image, perhaps mirrored, and moved a little: different in each epoch, and the same in any worker."""
     random = feedline.rng()
     if random.random() < 0.5:
         pixels = pixels[:, ::-1]
@@ -57,7 +57,7 @@ def normalised(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Within the block, an error of the system is about the folder, and becomes an OptionError."""
+    """An OSError in this block is about the folder, and becomes an OptionError."""
     try:
         yield
     except OSError as error:

@@ -39,7 +39,7 @@ def run(folder: Path, count: int, epochs: int, workers: int, screen: Screen) -> 
     labels, damaged = training.images.labels, images.damaged_indices(len(training.images))
     describe(labels, count - len(labels), screen)
     screen.heading("\n2  Damaged files")
-    screen.say(f"{len(damaged)} training files are cut short: left out.", 'DataLoader(…, on_error="skip")')
+    screen.say(f"{len(damaged)} training files are cut short. They will be left out.", 'DataLoader(…, on_error="skip")')
     screen.heading("\n3  Training, with a stop in the middle")
     screen.say("waited: the share of its time that training waited for images.")
     stop = training.run(epochs, workers)
@@ -89,5 +89,5 @@ def ending(training: Training, screen: Screen) -> dict[str, Any]:
     screen.say(f"{counted(len(times), 'damaged file')} came up {came_up}:", "loader.errors()")
     for index in sorted(times):
         screen.say(f"  index {index:5}  images/{reasons[index]}")
-    screen.say(f"{accuracy:.1%} of the validation images are told right; of the rare classes {of_rare:.1%}.")
+    screen.say(f"{accuracy:.1%} of the validation images are classified correctly; of the rare classes {of_rare:.1%}.")
     return {"images": flow.samples, "accuracy": accuracy, "rare_accuracy": of_rare, "unreadable": dict(times)}

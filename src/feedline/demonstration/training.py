@@ -110,10 +110,10 @@ class Training:
         before = len(learned)
         say(f"Stopped after {before} of the {len(loader)} batches of epoch {stop_in + 1}.")
         say(f"Saved: {state}", "loader.state_dict()")
-        say(f"Thrown away, with its {counted(workers_before, 'worker')}.", "loader.close()")
+        say(f"The loader is deleted, with its {counted(workers_before, 'worker')}.", "loader.close()")
         with training_loader(self.images, workers) as loader, self._report(loader):
             loader.load_state_dict(json.loads(state.read_text()))
-            say(f"A new loader with {counted(workers, 'worker')} goes on.", "loader.load_state_dict(state)")
+            say(f"A new loader with {counted(workers, 'worker')} continues.", "loader.load_state_dict(state)")
             self._finish(loader, learned)
             exact = self._compare(learned, before, stop_in, workers)
             for _ in range(stop_in + 1, epochs):
@@ -146,7 +146,9 @@ class Training:
         pairs = enumerate(zip_longest([batch for _, batch in learned], expected), start=1)
         if different := [number for number, (had, right) in pairs if had != right]:
             differ = f"{len(different)} of {len(expected)} batches differ, from batch {different[0]} on"
-            self.problems.append(f"Epoch {epoch + 1} did not go on after the stop as it would have without: {differ}")
+            self.problems.append(
+                f"Epoch {epoch + 1} did not continue after the stop as it would have without one: {differ}"
+            )
             return False
         after = counted(len(expected) - before, "batch")
         self._screen.say(f"Checked: the {after} after the stop, and the {before} before it,")

@@ -26,7 +26,7 @@ from feedline.messages.task import Task
 from feedline.workers.job import Job
 
 TIMED = 64
-"""Before this part the time per sample is updated after each part, then only after every 64th: that costs 5 µs."""
+"""After each of the first 64 parts the time per sample is updated, then only after every 64th: an update takes 5 µs."""
 
 
 def may_split(job: Job) -> bool:

@@ -18,8 +18,8 @@ from feedline.observe.meter import Spent
 from feedline.supervise.watch import Death, Standing
 
 CLOSED_MEANWHILE = (
-    "the loader was closed by another thread while this one waited for a batch, or was begun anew there: then "
-    "persistent workers are the new iteration's"
+    "this iteration was closed by another thread while this one waited for a batch, or another thread called iter() on "
+    "the loader again: then persistent workers belong to the new iteration"
 )
 
 

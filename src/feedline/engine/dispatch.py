@@ -13,7 +13,7 @@ from typing import Any
 
 from feedline.engine.batch_splitting import Splitting
 from feedline.engine.ledger import Entry, Part
-from feedline.engine.next_epoch import Foresee, NextEpoch
+from feedline.engine.next_epoch import NextEpoch, Predict
 from feedline.engine.recovery import Recovery
 from feedline.engine.streams import StreamEnds, StreamPlaces
 from feedline.engine.worker_set import WorkerSet
@@ -35,7 +35,7 @@ class Dispatch:
         recovery: Recovery,
         ends: StreamEnds | None,
         next_epoch: NextEpoch,
-        foresee: Foresee | None,
+        predict: Predict | None,
         places: StreamPlaces | None = None,
     ) -> None:
         self.tasks = tasks
@@ -46,7 +46,7 @@ class Dispatch:
         self._quarantine = recovery.quarantine
         self._ends = ends
         self._next_epoch = next_epoch
-        self._foresee = foresee
+        self._predict = predict
         self._places = places
         self._notes = ends is not None or crew.works_ahead or crew.scaling is not None
         self._begun = False
@@ -68,12 +68,12 @@ class Dispatch:
             else:
                 self._send(ledger.add(task, self.tasks.sampler_state()))
         # Places that become free from now on are used for the next epoch.
-        if not self._more and self._foresee is not None and crew.works_ahead:
+        if not self._more and self._predict is not None and crew.works_ahead:
             while len(queue) + len(ledger.early) < room:
-                following = self._next_epoch.following(self._foresee)
+                following = self._next_epoch.following(self._predict)
                 if following is None:
                     return
-                crew.workers.send(ledger.whole(ledger.add_early(self._recovery.careful(following))))
+                crew.workers.send(ledger.whole(ledger.add_early(self._recovery.with_avoided(following))))
 
     def _send(self, entry: Entry) -> None:
         splitting, workers = self._splitting, self._crew.workers
@@ -88,9 +88,9 @@ class Dispatch:
         self._begun, early = True, self._ledger.early
         if not early:
             return
-        self._recovery.tell_of_early_deaths(self._crew.untold)
+        self._recovery.warn_of_early_deaths(self._crew.pending_warnings)
         tasks: list[tuple[Task, Any]] = []
-        if not self._passed.came_ahead:  # else it resumes in its middle, which was not predicted
+        if not self._passed.resumed_ahead:  # else it resumes in its middle, which was not predicted
             while len(tasks) < len(early) and (task := self.next_task()) is not None:
                 tasks.append((task, self.tasks.sampler_state()))
         if self._next_epoch.is_right([entry.task for entry in early], [task for task, _ in tasks]):
@@ -120,9 +120,9 @@ class Dispatch:
                 self.sampler_error, self._more = error, False
             else:
                 passed = self._passed
-                if not passed.came_ahead or not passed.has(task, self.tasks.sampler_state(), self._ledger.oldest()):
+                if not passed.resumed_ahead or not passed.has(task, self.tasks.sampler_state(), self._ledger.oldest()):
                     if self._quarantine:
-                        task = self._recovery.careful(task)
+                        task = self._recovery.with_avoided(task)
                     return task if self._places is None else self._places.placed(task)
         return None
 
@@ -167,5 +167,5 @@ class Dispatch:
         if self._ends is not None:
             self._recovery.note(entry.outcome)
             self._ends.note(entry.outcome, self.tasks)
-        elif self._recovery.died_unborn:
+        elif self._recovery.failed_starts:
             self._recovery.note(entry.outcome)

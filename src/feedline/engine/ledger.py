@@ -26,7 +26,7 @@ from feedline.machine.finalizers import undisturbed
 from feedline.messages.outcome import Outcome
 from feedline.messages.task import Task
 
-ANYBODY = -1
+ANY_WORKER = -1
 """Instead of a worker's number: any free worker may read the part."""
 
 
@@ -36,7 +36,7 @@ class Part:
     # Defaults are class attributes, because setting them for each part would cost more than everything else here.
     outcome: Outcome | None = None
     """Its answer; set by the workers."""
-    worker = ANYBODY
+    worker = ANY_WORKER
     """The worker that reads it, if that is fixed; set by the workers."""
     slot: Any = None
     """The slot in shared memory that it was sent in, if there is one; set by the workers."""
@@ -287,11 +287,12 @@ class Ledger:
     def missing(self, own: int, unread: Iterable[int], at: dict[int, tuple[Any, int]]) -> tuple[list[Part], list[Part]]:
         """A worker died that shared a pipe with others. Returns lost parts, and parts whose slots are free.
 
-        `own` is the part it was making, `unread` are parts that were taken back before any worker read them, and `at`
-        says which part each living worker is making. A lost part is one that no worker is known to have. But a living
-        worker may have read it a moment ago, without saying so yet: then the part is made twice, and its slot stays in
-        use until all workers that might have it are making something else. Parts returned second are certainly with no
-        worker, and are no longer out.
+        `own` is the serial number of the part it was making, `unread` are those of parts that were taken back before
+        any worker read them, and `at` says which process each living worker is, and which part it is making. A lost
+        part is one that no living worker is known to be making. But one of them may have read it a moment ago, without
+        saying so yet: then the part is made twice, and its slot stays in use until its answer comes or, at a later
+        death, all workers that might have it are gone or making something else. Parts returned second are certainly
+        with no worker, and are no longer out; those of `own` and `unread` may be in both lists.
         """
         known = {serial for _, serial in at.values()}
         lost = [part for serial, part in self.out.items() if serial not in known and not part.is_missing]

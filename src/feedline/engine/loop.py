@@ -21,7 +21,7 @@ from feedline.datasets import described
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.engine.dispatch import Dispatch
 from feedline.engine.inline_watch import InlineWatch, watch_for
-from feedline.engine.next_epoch import Foresee
+from feedline.engine.next_epoch import Predict
 from feedline.engine.one_reader import Inside, enter, is_used_elsewhere
 from feedline.engine.recovery import Recovery
 from feedline.engine.streams import StreamEnds, StreamPlaces
@@ -72,7 +72,7 @@ class BatchIterator(Iterator[B]):
         passed: Passed,
         length: Callable[[], int],
         crew: WorkerSet,
-        foresee: Foresee | None = None,
+        predict: Predict | None = None,
     ) -> None:
         self._session = session  # keeps the session and its persistent workers alive while the loop runs
         self._options = options
@@ -96,7 +96,7 @@ class BatchIterator(Iterator[B]):
             self._watch = watch_for(workers, error_policy, timeout, describe, session.say)
             self._make = workers.make if self._watch is None or not timeout else self._watch.make
         self._ends = StreamEnds(options, passed) if options.stream else None
-        following = session.next_epoch, foresee
+        following = session.next_epoch, predict
         self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
         self._inside: Inside = {}
         self._state = State.RUNNING
@@ -226,7 +226,7 @@ class BatchIterator(Iterator[B]):
         if self._crew.scaling is not None:
             with self._abandoned_by_errors():
                 if self._crew.scale(self._meter):
-                    self._recovery.may_be_unborn = True
+                    self._recovery.may_be_starting = True
                     self.fill()
 
     def _record(self, recording: Recording, outcome: Outcome) -> None:
@@ -310,7 +310,7 @@ class BatchIterator(Iterator[B]):
             self._ledger.clear()  # else late batches would stay in memory as long as this iterator
 
     def _take_leave(self) -> None:
-        self._crew.untold += self._recovery.untold
+        self._crew.pending_warnings += self._recovery.pending_warnings
         self._crew.out_of_step |= self._places is not None and self._places.out_of_step
 
     def _finish(self) -> None:

@@ -4,7 +4,7 @@ Takes: the tasks that the next epoch is predicted to begin with, then those it d
 send early; whether the tasks sent early were the right ones.
 Promises: a batch depends only on its task and on what its worker was started with, so comparing tasks is enough: a
 wrongly predicted batch is never delivered. After a wrong prediction some epochs are not predicted.
-Not its job: predicting (order.foreseeing, fronts), whether it is allowed at all (session), which are out (ledger).
+Not its job: predicting (order.prediction, fronts), whether it is allowed at all (session), which are out (ledger).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from feedline.messages.task import Task
 from feedline.order.plan import Tasks
 
-Foresee = Callable[[], Tasks | None]
+Predict = Callable[[], Tasks | None]
 """Predicts the tasks of the next epoch; None if they cannot be known. It has no side effects."""
 
-LONGEST_REST = 64
-"""Epochs without a prediction, at most. A wrong prediction every 64th epoch has no measurable cost, and a program that
-draws from the sampler's generator elsewhere may stop doing so."""
+LONGEST_BACKOFF = 64
+"""At most this many epochs in a row are not predicted. Then one is predicted again, because a program that drew from
+the sampler's generator elsewhere may have stopped doing so. One wrong prediction in 64 epochs costs nothing."""
 
 
 class NextEpoch:
@@ -31,7 +31,7 @@ class NextEpoch:
 
     def __init__(self) -> None:
         self._tasks: Tasks | None = None
-        self._rest = Rest()
+        self._backoff = Backoff()
         self._has_looked = False
         self.is_outdated = False
 
@@ -39,13 +39,13 @@ class NextEpoch:
         """An epoch begins: the one after it can be predicted now."""
         self._tasks, self._has_looked = None, False
 
-    def following(self, foresee: Foresee) -> Task | None:
+    def following(self, predict: Predict) -> Task | None:
         """All tasks of this epoch are out: returns the next epoch's first task, then its second, and so on."""
         if not self._has_looked:
             self._has_looked = True
-            if self._rest.over():
+            if self._backoff.over():
                 with contextlib.suppress(Exception):  # the sampler will raise it again when its epoch begins
-                    self._tasks = foresee()
+                    self._tasks = predict()
         if self._tasks is None:
             return None
         try:
@@ -61,20 +61,20 @@ class NextEpoch:
     def is_right(self, sent: list[Task], tasks: list[Task]) -> bool:
         """The epoch begins with `tasks`: are they the same as those sent early?"""
         is_same = len(sent) == len(tasks) and all(map(same, sent, tasks))
-        self._rest.foreseen(is_same)
+        self._backoff.predicted(is_same)
         outdated, self.is_outdated = self.is_outdated, False
         return is_same and not outdated
 
 
-class Rest:
+class Backoff:
     """For how many epochs nothing is predicted: after each mistake in a row, twice as many as before.
 
-    >>> rest = Rest()
-    >>> rest.foreseen(right=False); [rest.over() for _ in range(3)]
+    >>> backoff = Backoff()
+    >>> backoff.predicted(right=False); [backoff.over() for _ in range(3)]
     [False, True, True]
-    >>> rest.foreseen(right=False); [rest.over() for _ in range(3)]
+    >>> backoff.predicted(right=False); [backoff.over() for _ in range(3)]
     [False, False, True]
-    >>> rest.foreseen(right=True); rest.over()
+    >>> backoff.predicted(right=True); backoff.over()
     True
     """
 
@@ -82,9 +82,9 @@ class Rest:
         self._length = 0
         self._left = 0
 
-    def foreseen(self, right: bool) -> None:
+    def predicted(self, right: bool) -> None:
         """An epoch was predicted, rightly or wrongly."""
-        self._length = 0 if right else min(LONGEST_REST, self._length * 2 or 1)
+        self._length = 0 if right else min(LONGEST_BACKOFF, self._length * 2 or 1)
         self._left = self._length
 
     def over(self) -> bool:

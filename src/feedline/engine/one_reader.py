@@ -48,9 +48,9 @@ def _who_is_inside(iterator: object, own: FrameType) -> int | None:
 
 def _taken_by(ident: int) -> str:
     if ident == threading.get_ident():
-        return "next() was called on this iterator by its own dataset, sampler or collate_fn, while it makes a batch"
+        return "next() was called on this iterator by its own dataset, sampler or collate_fn, while making a batch"
     names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
     return (
-        f"this iterator is being read by another thread ({next(names, ident)}) at this moment. Let one thread take the "
-        "batches and hand them on through a queue.Queue, or give each thread its own with iter(loader)"
+        f"this iterator is being read by another thread ({next(names, ident)}) at this moment. Let one thread take "
+        "the batches and pass them on through a queue.Queue, or give each thread its own iterator with iter(loader)"
     )

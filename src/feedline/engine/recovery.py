@@ -33,7 +33,9 @@ from feedline.supervise.watch import Death
 from feedline.workers.main_guard import EXPLANATION, UNGUARDED
 
 Warn = Callable[[str], None]
-ANEW = " What the dataset had kept in the old one (a counter, a cache, a generator made there) begins anew."
+DATASET_BEGINS_AGAIN = (
+    " What the dataset had kept in the old worker (a counter, a cache, a generator made there) begins again."
+)
 AGAIN_SECONDS = 1.0
 """Seconds until a worker that could not be started is tried again."""
 
@@ -60,20 +62,20 @@ class Recovery:
         self.quarantine = quarantine
         """Samples that are known to kill workers, and what happened."""
         self._meter = meter
-        self.may_be_unborn = True
+        self.may_be_starting = True
         """Are there new workers that may not be ready yet? Then `waiting` checks whether they become ready."""
         self.ended: dict[int, str] = {}
         """Workers that we have ended, and why."""
-        self.untold: list[str] = []
+        self.pending_warnings: list[str] = []
         """Warnings about deaths at batches of the next epoch. They wait until it begins, which it may never do."""
         self._places = places  # only for a stream
-        self.died_unborn: dict[int, int] = {}
+        self.failed_starts: dict[int, int] = {}
         """A worker's number → how many such workers died before their first task since the last batch was made."""
         self._empty: dict[int, bool] = {}  # number of a missing worker → whether to use another start method
         self.again_at = math.inf
         """When to start the missing workers."""
 
-    def careful(self, task: Task) -> Task:
+    def with_avoided(self, task: Task) -> Task:
         """The task with a note of which of its samples are known to kill workers."""
         if not self.quarantine or task.indices is None:
             return task
@@ -92,15 +94,15 @@ class Recovery:
         except Exception:  # the index is not hashable
             return ""
 
-    def tell_of_early_deaths(self, untold: list[str]) -> None:
+    def warn_of_early_deaths(self, pending_warnings: list[str]) -> None:
         """Give the warnings that waited for this epoch to begin."""
-        for told in untold:
+        for told in pending_warnings:
             self._warn(told)
-        untold.clear()
+        pending_warnings.clear()
 
     def note(self, outcome: Outcome) -> None:
-        """A worker has made a batch. Called for each batch of a stream, and after deaths (`died_unborn`)."""
-        self.died_unborn.clear()
+        """A worker has made a batch. Called for each batch of a stream, and after deaths (`failed_starts`)."""
+        self.failed_starts.clear()
         if self._places is not None:
             self._places.note(outcome)
 
@@ -108,23 +110,23 @@ class Recovery:
         """Start a new worker in its place, send its batches again, and warn. Returns batches that end in an error."""
         why = self.ended.pop(death.worker, None)
         first = place_among(death.place)
-        if first is not None:  # several were read at once: a stuck one is known, a deadly one is not
+        if first is not None:  # several were read at once: it is known which one is stuck, but not which one kills
             death = death._replace(place=AT_ONCE if why is None else first)
         told = self._told(death, why)
         had_begun = death.pid is not None and death.place not in (SETTING_UP, INITIALISING)
         taken = TAKEN if self._places is None else self._places.lost(death.worker)
         if had_begun:  # only processes: threads share one dataset, which keeps its state
-            taken += ANEW
+            taken += DATASET_BEGINS_AGAIN
         entries = list(dict.fromkeys(part.entry for part in death.lost if self._ledger.is_wanted(part)))
         own = death.part.entry if death.part is not None else None
         failed, blamed = None, ""
         if own is not None and own in self._ledger.early:
             own.deaths += (death.place,)
-            self.untold.append(f"{told}\n{taken}")
+            self.pending_warnings.append(f"{told}\n{taken}")
         elif own is not None:
             failed, blamed = self._blamed(own, death, why)
         settled = self._send_again(entries, own, failed)
-        self._check_birth(death, told)
+        self._check_failed_start(death, told)
         self._empty[death.worker] = death.place == SETTING_UP and why is not None
         self.again_at = 0.0
         self.fill_places()
@@ -162,7 +164,7 @@ class Recovery:
     def send_first(self, entry: Entry) -> None:
         """Have one worker make the batch, before all batches that no worker has taken yet."""
         self._ledger.recall(entry)
-        entry.task = self.careful(entry.task)
+        entry.task = self.with_avoided(entry.task)
         self.workers.send(self._ledger.whole(entry), first=True)
 
     def fill_places(self) -> None:
@@ -180,10 +182,10 @@ class Recovery:
                     raise
                 self.again_at = time.monotonic() + AGAIN_SECONDS
                 refused = f"no new worker {worker} could be started ({error})"
-                self._warn(f"{refused}; the others go on, and it is tried again")
+                self._warn(f"{refused}; the other workers continue, and feedline will try again")
             else:
                 del self._empty[worker]
-                self.may_be_unborn = True
+                self.may_be_starting = True
 
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:
@@ -193,16 +195,17 @@ class Recovery:
         doing = telling.where(death.task, death.place, self._describe, death.instead)
         return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")
 
-    def _check_birth(self, death: Death, told: str) -> None:
+    def _check_failed_start(self, death: Death, told: str) -> None:
         if death.place not in (SETTING_UP, INITIALISING):
             return
         if death.exitcode == UNGUARDED:
             raise WorkerDied(EXPLANATION)
-        count = self.died_unborn[death.worker] = self.died_unborn.get(death.worker, 0) + 1
+        count = self.failed_starts[death.worker] = self.failed_starts.get(death.worker, 0) + 1
         if count > self._policy.max_deaths:
             raise WorkerDied(
-                f"{told}\nSo did {count - 1} before it in this place, and none had taken a task: look at "
-                "worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use num_workers=0."
+                f"{told}\n{counted(count - 1, 'earlier worker')} in its place ended in the same way, before taking a "
+                "task: look at worker_init_fn and at what the dataset does when it is rebuilt in a worker, or use "
+                "num_workers=0."
             )
 
     def _blamed(self, entry: Entry, death: Death, why: str | None) -> tuple[Outcome | None, str]:
@@ -215,7 +218,7 @@ class Recovery:
             return None, ""
         if verdict.what is What.NARROW:
             entry.task = task._replace(alone=True)
-            return None, "Its samples are now read one by one, to find the one that does it."
+            return None, "Its samples are now read one by one, to find the sample that causes this."
         if verdict.what is What.SAMPLE and task.indices is not None and self._policy.on_error != "raise":
             return None, self._leave_out(entry, verdict.place, death, why)
         return self._failure(entry, death, verdict.place, why), ""
@@ -225,14 +228,15 @@ class Recovery:
         assert task.indices is not None
         deaths = _deaths_at(place, entry)
         last = why.splitlines()[0] if why else words_for(death.exitcode)
-        reason = f"{counted(deaths, 'worker')} ended at it; the last {last}"
+        sample = "it" if death.instead is None else f"dataset[{death.instead}], read instead of it"
+        reason = f"{counted(deaths, 'worker')} ended at {sample}; the last {last}"
         if death.instead is not None:
-            reason = f"it failed, and {reason.replace('at it', f'at dataset[{death.instead}], read in its stead')}"
+            reason = f"it failed, and {reason}"
         with contextlib.suppress(Exception):  # an unhashable index is found again each time
             self.quarantine[_key(task.indices[place] if death.instead is None else death.instead)] = reason
         if death.instead is not None:  # the replacement killed it; a place named twice is not replaced again
             entry.task = task._replace(avoid=(*task.avoid, (place, reason), (place, reason)))
-            return f"dataset[{death.instead}], read in its stead, is left out from now on, and so is this one here."
+            return f"dataset[{death.instead}], read instead of it, is left out from now on, and so is this sample."
         avoid = {place: reason, **self._avoided(task), **dict(task.avoid)}
         entry.task = task._replace(avoid=tuple(sorted(avoid.items())))
         said = f"{telling.sample_name(task, place, self._describe)} is left out from now on"
@@ -247,9 +251,9 @@ class Recovery:
         kind, did = (WorkerDied, "killed") if why is None else (StalledSample, "stalled")
         remedy = "Repair or leave out the sample"
         if task.indices is None:
-            remedy += ". on_error cannot pass it over, and the rest of what that worker reads is not read"
+            remedy += ". on_error cannot skip it, and the rest of that worker's part of the stream is not read"
         elif place >= 0:
-            remedy += ", or set on_error='skip' or 'replace' to go on without it"
+            remedy += ", or set on_error='skip' or 'replace' to continue without it"
         deaths = _deaths_at(place, entry)
         error = kind(f"{culprit} has {did} {counted(deaths, 'worker')}. The last: {self._told(death, why)}\n{remedy}.")
         return Outcome(task.seq, failure=Failure.of(error, same_process=True), ended=task.indices is None)

@@ -21,7 +21,7 @@ from feedline.observe.meter import Meter, Spent
 from feedline.observe.stats import AutoWorkers, WorkerChange
 from feedline.observe.window import Setting, error_of_mean
 from feedline.options import Options
-from feedline.options.worker_count import AutoCount, most_workers
+from feedline.options.worker_count import MOST_USUAL, AutoCount, most_workers
 from feedline.supervise.pace import Means, Pace, WorkerWindow
 from feedline.supervise.walking import Check, is_a, walk
 from feedline.supervise.worker_memory import measure
@@ -42,7 +42,7 @@ MEASURED = 2
 """The memory of this many workers is measured before more are started: a worker of 320 MB takes 16 ms."""
 
 
-class CannotHire(Exception):
+class CannotStartWorkers(Exception):
     """No more workers can be started; the message says why."""
 
 
@@ -63,9 +63,9 @@ class Scaled(Protocol):
         """How many workers are ready for tasks, or at work."""
 
     def resize(self, count: int) -> None:
-        """Have this many workers, or raise `CannotHire`."""
+        """Have this many workers, or raise `CannotStartWorkers`."""
 
-    def tidy(self) -> None:
+    def clean_up_ended(self) -> None:
         """The number does not change: clean up after workers that have left."""
 
 
@@ -164,8 +164,8 @@ class Scaling:
             if self.setting.workers != workers.count:
                 workers.resize(self.setting.workers)
             if self._pace.settled:
-                workers.tidy()
-        except CannotHire as why:
+                workers.clean_up_ended()
+        except CannotStartWorkers as why:
             self._pace.refuse(workers.count, str(why))
         after = self.chosen()
         has_changed = (after.workers, after.prefetch_factor) != (before.workers, before.prefetch_factor)
@@ -175,7 +175,7 @@ class Scaling:
         self._unfinished, self._skip = True, 0
         self._look(workers)
         if has_changed:
-            meter.staff(workers.count)
+            meter.set_workers(workers.count)
             # Batches that are out belong to the old setting, and the first batch of each worker is not typical.
             self._skip = before.prefetch_factor * before.workers + workers.count + 1
         return has_changed
@@ -232,7 +232,8 @@ def scaling_for(options: Options) -> Scaling:
 
 def of_a_stream(options: Options) -> AutoWorkers:
     """The report for a stream, whose number of workers must not change."""
-    why = "one for each CPU; a stream is shared out by the number of workers, so that stays what it is"
+    usual = f"one for each CPU, {MOST_USUAL} at most"
+    why = f"{usual}; a stream is divided by the number of workers, so that number does not change"
     return AutoWorkers(options.num_workers, options.prefetch_factor, why, settled=True)
 
 

@@ -23,7 +23,7 @@ from feedline.arena.kept import KeptPool
 from feedline.collate.counted import Collated
 from feedline.engine.division import Division
 from feedline.engine.loop import BatchIterator
-from feedline.engine.next_epoch import Foresee, NextEpoch
+from feedline.engine.next_epoch import NextEpoch, Predict
 from feedline.engine.scaling import Scaling, in_memory, needs_no_workers, of_a_stream, scaling_for
 from feedline.engine.worker_set import WorkerSet
 from feedline.machine.finalizers import by_hand, undisturbed
@@ -95,7 +95,7 @@ class Session:
         length: Callable[[], int],
         job: Job,
         kind: type[BatchIterator[Any]] = BatchIterator[Any],
-        foresee: Foresee | None = None,
+        predict: Predict | None = None,
     ) -> BatchIterator[Any]:
         """Start an iteration; it replaces one that still runs on the same persistent workers."""
         began = clock()
@@ -106,15 +106,15 @@ class Session:
             self._kind = options.workers if job.num_workers else ""
             for message in warnings_about(job, self._kind, options.multiprocessing_context):
                 self.tell_once(message)
-        if (untold := not_in_a_state(job, passed.place.batches)) is not None:
-            self.tell_once(untold)
+        if (warning := not_in_a_state(job, passed.place.batches)) is not None:
+            self.tell_once(warning)
         # If two threads begin at once, the second must see the iteration that the first began on the same workers.
         with self._beginning if options.persistent_workers else contextlib.nullcontext():
             kept = self._kept_for(options, job) if options.persistent_workers else None
             workers = kept or WorkerSet(job, options, self._division, self.scaling, self._pool)
             workers.begin(options.in_order)
             # The iterator, which ends the workers, exists before they do: Ctrl-C may come at any moment.
-            iterator = kind(self, options, tasks, passed, length, workers, foresee if self._may_work_ahead else None)
+            iterator = kind(self, options, tasks, passed, length, workers, predict if self._may_work_ahead else None)
             self._iterators.add(iterator)
             self._latest = weakref.ref(iterator)
             self._start(iterator, workers, has_to=kept is None)
@@ -141,7 +141,7 @@ class Session:
             self.chosen = partial(of_a_stream, options)
         elif needs_no_workers(options, job):
             self.scaling, self.chosen = None, in_memory
-            self.drop_workers()  # there may be some, if timeout or the like was another before
+            self.drop_workers()  # there may be some, started before an option such as timeout was changed
             return replace(options, num_workers=0, persistent_workers=False), replace(job, num_workers=0)
         elif self.scaling is None:
             self.scaling = scaling_for(options)
@@ -242,14 +242,14 @@ class Session:
 
     @property
     def errors(self) -> list[BadSample]:
-        """The samples that failed and were passed over."""
+        """The samples that failed and were left out or replaced."""
         return self.bad_samples.samples
 
     def stats(self) -> Stats:
         """How the loader is doing."""
         latest, kept = self._latest(), self.kept
         processes = latest.processes() if latest is not None else kept.processes() if kept is not None else []
-        ended = not processes and self._kind == "thread"  # what was measured last is not theirs
+        ended = not processes and self._kind == "thread"  # the latest measurement is of worker processes
         with self._lock:
             before, meters = self._flow_before, list(self._meters)
         epochs = [meter.flow() for meter in meters]

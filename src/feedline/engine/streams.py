@@ -4,9 +4,9 @@ Takes: an epoch's tasks as they are planned; outcomes, when they arrive and agai
 Gives: errors; warnings at the end (a wrong length, a rank that got no elements). For a part whose worker has died:
 tasks that say where to open it again, and a sentence that says so to the user.
 Promises: if workers read a stream in different ways, or find different ends, that is an error: no element is lost
-silently. A dead worker's part continues from its saved state if that is complete; otherwise it is read again from
-where this epoch began, even if the worker died without a task. Workers that may disagree on the order serve no
-further epoch.
+silently. A dead worker's part continues from the state that its latest outcome reported, if that state is complete;
+otherwise it is read again from where this epoch began. This is so even if the worker died without a task. Workers that
+may disagree on the order serve no further epoch.
 Not its job: reading a stream, opening a part, comparing what is read again (reading.stream_reader), which tasks are
 left (plan).
 """
@@ -29,12 +29,12 @@ from feedline.reading.stream_words import DISAGREE, ENDED_BY, FEWER, UNEQUAL
 from feedline.resume.passed import Passed
 
 NOTHING_HERE = (
-    "rank {rank} of {ranks} got nothing of the IterableDataset that ranks='shard' shares out: {why}. Whatever waits "
-    "for all ranks, as a step of distributed training does, waits for this one in vain. Divide the data more "
+    "rank {rank} of {ranks} got no element of the IterableDataset, which ranks='shard' divides among ranks: {why}. A "
+    "step of distributed training waits for all ranks, so it would wait for this one forever. Divide the data more "
     "finely, or let every rank read all of it (ranks='all')"
 )
 NO_SHARE = (
-    "it picks its share by itself, and had none for this rank's workers. It may have fewer files or shards than there "
+    "it picks its own share, and had none for this rank's workers. It may have fewer files or shards than there "
     "are workers on all ranks ({shards})"
 )
 FEW_BATCHES = "it has fewer batches than there are ranks"
@@ -115,24 +115,24 @@ class StreamEnds:
         if said - short_batches < self._samples <= said or self._samples == said:
             return None
         return (
-            f"the IterableDataset's __len__ says {said} but it gave {counted(self._samples, 'element')}, so "
-            "len(loader) is wrong too; let __len__ return the true count, or leave it out"
+            f"the IterableDataset's __len__ says {said}, but it gave {counted(self._samples, 'element')}, so "
+            "len(loader) is wrong, too; make __len__ return the true count, or remove it"
         )
 
 
 Record = dict[str, Any]
 
 TAKEN = "A new worker takes its place; no batch is lost."
-FROM_STATE = "A new worker takes its place, and goes on where the dataset's state_dict() says that its part stands."
+FROM_STATE = "A new worker takes its place, and continues where the dataset's state_dict() says that its part is."
 READ_AGAIN = (
-    "A new worker takes its place. It reads its part of the stream again from where this epoch began and passes over "
-    "what was delivered: no element is lost or comes twice, if the dataset gives the same ones again."
+    "A new worker takes its place. It reads its part of the stream again from where this epoch began and skips what "
+    "was delivered: no element is lost or comes twice, if the dataset gives the same elements again."
 )
 BEHIND = (
-    " The old one had read earlier epochs: if the order depends on what it kept from them, elements are missing or "
-    "come twice in this one."
+    " The old worker had read earlier epochs: if the order depends on what it kept from them, elements are missing or "
+    "come twice in this epoch."
 )
-ALL_ANEW = " For the next epoch all workers are started anew, so that they agree on the order."
+ALL_RESTARTED = " For the next epoch all workers are started again, so that they agree on the order."
 
 
 class StreamPlaces:
@@ -145,7 +145,8 @@ class StreamPlaces:
         self._latest: dict[int, Record] = {}  # a part → where it is after its latest outcome
         self._unopened: set[int] = set()  # parts whose worker has died: the next task says where they are
         self.out_of_step = False
-        """Has a new worker replaced one that had read earlier epochs, or the end of this one?"""
+        """Has a new worker replaced one that had read earlier epochs, or the end of this one? Then workers may disagree
+        on the order of later epochs, unless the dataset has a state."""
 
     def note(self, outcome: Outcome) -> None:
         """A worker has made a batch."""
@@ -172,7 +173,7 @@ class StreamPlaces:
         is_behind = not self._is_first or any("ended" in record for record in latest)
         if is_behind and not any("dataset" in record or record.get("of") == "dataset" for record in latest):
             self.out_of_step = True
-        return _said(latest, self.out_of_step and not self._is_first) + (ALL_ANEW if self.out_of_step else "")
+        return _said(latest, self.out_of_step and not self._is_first) + (ALL_RESTARTED if self.out_of_step else "")
 
 
 def _said(records: list[Record], is_behind: bool) -> str:

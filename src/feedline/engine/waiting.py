@@ -20,7 +20,7 @@ from feedline.engine.recovery import Recovery, Warn
 from feedline.errors import WorkerTimeout
 from feedline.options import ErrorPolicy
 from feedline.supervise import fork_hazards, telling
-from feedline.supervise.policy import Patience, Step, birth_due, stuck, unborn, until_stuck
+from feedline.supervise.policy import Patience, Step, late_starters, start_due, stuck, until_stuck
 from feedline.supervise.watch import Death, Standing, with_state
 
 OVERSLEPT = 1.0
@@ -43,7 +43,7 @@ class Waiting:
         self._describe = describe
         self._warn = warn
         self._restarts = error_policy.on_stall == "restart"
-        self.be_patient(timeout)
+        self.set_timeout(timeout)
         self.since: float | None = None
         """When the wait for the next batch began; None if a batch has been delivered since."""
         self._patience: Patience | None = None
@@ -53,7 +53,7 @@ class Waiting:
         """The workers that are waited for."""
         return self._recovery.workers
 
-    def be_patient(self, timeout: float) -> None:
+    def set_timeout(self, timeout: float) -> None:
         """Wait at most this many seconds for each batch; 0 means no limit."""
         self._timeout, self.since = timeout, None
         self._limit = timeout or (self._policy.stall_warning if self._restarts else 0.0)
@@ -65,7 +65,7 @@ class Waiting:
         if self.since is None:
             self.since, self._patience = now, None
         due = self.since + self._first_due if self._patience is None else self._patience.due
-        if self._recovery.may_be_unborn:
+        if self._recovery.may_be_starting:
             due = min(due, self._birth_due())
         due = min(due, self._recovery.again_at)
         seconds = None if due == math.inf else max(0.0, due - now)
@@ -80,7 +80,7 @@ class Waiting:
         """Nothing came within the time: do what is due."""
         if overslept > OVERSLEPT:
             patience.put_off(overslept)
-        self._replace_unborn()
+        self._replace_late_starters()
         self._recovery.fill_places()
         self._take(patience.step(time.monotonic()), patience, seq)
 
@@ -122,15 +122,15 @@ class Waiting:
 
     def _birth_due(self) -> float:
         """When the next starting worker should be ready; not checked again once all are ready."""
-        if not self._recovery.may_be_unborn or not self.workers.traits.forked:
+        if not self._recovery.may_be_starting or not self.workers.traits.forked:
             return math.inf
-        seconds = birth_due(self.workers.standing())
-        self._recovery.may_be_unborn = not math.isinf(seconds)
+        seconds = start_due(self.workers.standing())
+        self._recovery.may_be_starting = not math.isinf(seconds)
         return time.monotonic() + seconds
 
-    def _replace_unborn(self) -> None:
-        if self._recovery.may_be_unborn and self.workers.traits.forked:
-            for at in unborn(self.workers.standing()):
+    def _replace_late_starters(self) -> None:
+        if self._recovery.may_be_starting and self.workers.traits.forked:
+            for at in late_starters(self.workers.standing()):
                 why = f"was not ready {telling.seconds(at.seconds)} after its start and has been ended"
                 self._kill(at, why, with_stack=False)
 

@@ -14,7 +14,7 @@ from feedline.engine.batch_splitting import Splitting, may_split
 from feedline.engine.contract import Workers
 from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
-from feedline.engine.scaling import CannotHire, Scaling
+from feedline.engine.scaling import CannotStartWorkers, Scaling
 from feedline.observe.meter import Meter
 from feedline.options import Options
 from feedline.supervise.watch import processes, ready
@@ -35,7 +35,7 @@ class WorkerSet:
         job = job if scaling is None else replace(job, num_workers=scaling.most)
         self.count = options.num_workers if scaling is None else scaling.setting.workers
         """How many workers there should be; 0 if the loop makes the batches."""
-        self.untold: list[str] = []
+        self.pending_warnings: list[str] = []
         """Warnings about deaths, to be given when the next epoch begins."""
         self.runs = 0
         """How many epochs they have served, including this one."""
@@ -81,7 +81,7 @@ class WorkerSet:
         return has_changed
 
     def resize(self, count: int) -> None:
-        """Have this many workers from now on; raises `CannotHire` if the system refuses more."""
+        """Have this many workers from now on; raises `CannotStartWorkers` if the system refuses more."""
         try:
             self.workers.resize(count)
             self.count = count
@@ -89,9 +89,9 @@ class WorkerSet:
             self.count = len(self.workers.standing())
             if not self.count:
                 raise
-            raise CannotHire(f"the system refused more: {error}") from error
+            raise CannotStartWorkers(f"the system refused more workers: {error}") from error
 
-    def tidy(self) -> None:
+    def clean_up_ended(self) -> None:
         """The number does not change: clean up after workers that have left."""
         if len(self.workers.standing()) > self.count:
             self.workers.resize(self.count)

@@ -8,14 +8,14 @@
     ├── StateError (ValueError)             a saved state cannot be continued here; names the difference
     ├── ShippingError (TypeError)           something cannot travel to a worker; named by attribute path
     ├── MemoryShortage (MemoryError)        the system refused memory for a batch
-    ├── MissingPackage (ImportError)        something needs a package that is not installed; says which, and how to
+    ├── MissingPackage (ImportError)        a package is needed and not installed; names it and how to install it
     ├── SourceError (RuntimeError)          data cannot be read from its source; names the table, file, host or key
     ├── TooManyErrors (RuntimeError)        more samples failed than `max_errors` allows
     └── WorkerError (RuntimeError)          what happened to a worker
-        ├── WorkerDied                      it was killed or left
+        ├── WorkerDied                      it was killed, or ended by itself
         ├── WorkerTimeout (TimeoutError)    nothing came within `timeout` seconds
         │   └── StalledSample               a sample that was stuck in one worker after another
-        └── RemoteError                     an exception of user code that cannot be rebuilt here; its class is
+        └── RemoteError                     an exception of user code that cannot be rebuilt here; a class is
                                             made for it, with the original's name
 
 An exception raised by user code (dataset, collate_fn, sampler, worker_init_fn) keeps its type. It gets a note that says

@@ -116,12 +116,12 @@ def work_for(place: Any) -> None:
     _own.place = place
 
 
-def _be_nobody() -> None:
+def _forget_worker() -> None:
     _own.place = None
 
 
 if hasattr(os, "register_at_fork"):  # a process that a worker thread forks is not a worker
-    os.register_at_fork(after_in_child=_be_nobody)
+    os.register_at_fork(after_in_child=_forget_worker)
 
 
 @contextlib.contextmanager
@@ -157,12 +157,12 @@ def acting_as(info: WorkerInfo) -> Iterator[None]:
             _own.place = None
 
 
-def countings() -> int:
+def count_reads() -> int:
     """How often this worker's code has read the number of workers."""
     return _here().counted
 
 
-def namings() -> int:
+def id_reads() -> int:
     """How often this worker's code has read which worker it is."""
     return _here().named
 

@@ -208,7 +208,7 @@ def _text_of(thing: object) -> str:
 
 
 def _pickle_exception(error: BaseException) -> bytes | None:
-    for form in (error, _Anew(type(error), _text_of(error))):
+    for form in (error, _ByTypeAndText(type(error), _text_of(error))):
         with contextlib.suppress(Exception):
             data = sent_by_value.dumps(form)
             # Many exceptions can be pickled but not rebuilt: check that here, not at the consumer.
@@ -217,7 +217,7 @@ def _pickle_exception(error: BaseException) -> bytes | None:
     return None
 
 
-class _Anew(NamedTuple):
+class _ByTypeAndText(NamedTuple):
     """An exception rebuilt from its text, as torch does, for example if the original holds a lock."""
 
     kind: type[BaseException]

@@ -35,7 +35,7 @@ def exposition(metrics: Iterable[Metric], labels: Mapping[str, str]) -> str:
     """
     for name in labels:
         if not _NAME.fullmatch(name):
-            raise OptionError(f"{name!r} cannot be a label of Prometheus: letters, digits and single underscores only")
+            raise OptionError(f"{name!r} cannot be a Prometheus label: use only letters, digits and single underscores")
     return "".join(_lines(metric, labels) for metric in metrics)
 
 

@@ -57,7 +57,7 @@ class Meter:
         self._transferring = 0
         self._epoch = epoch
         self._workers = workers
-        self._staffed = self._staffed_since = 0
+        self._worker_time = self._workers_since = 0
         self._before = spent
         self._spent = spent
         self._batches = self._samples = 0
@@ -101,10 +101,10 @@ class Meter:
             self.given = clock()
             self._waiting += self.given - self.latest
 
-    def staff(self, workers: int) -> None:
+    def set_workers(self, workers: int) -> None:
         """From the latest batch on there are this many workers."""
-        self._staffed += self._workers * (self.given - max(self._first, self._staffed_since))
-        self._workers, self._staffed_since = workers, self.given
+        self._worker_time += self._workers * (self.given - max(self._first, self._workers_since))
+        self._workers, self._workers_since = workers, self.given
 
     def take(self, spent: Spent) -> None:
         """Set what the workers have spent so far."""
@@ -133,8 +133,8 @@ class Meter:
         )
 
     def _worker_seconds(self) -> float:
-        since = max(self._first, self._staffed_since)
-        return (self._staffed + self._workers * max(0, self.given - since)) / 1e9
+        since = max(self._first, self._workers_since)
+        return (self._worker_time + self._workers * max(0, self.given - since)) / 1e9
 
 
 def weight(batch: Any, deepest: int = 8) -> int:

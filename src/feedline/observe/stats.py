@@ -276,7 +276,7 @@ def _lines(stats: Stats) -> Iterator[str]:
     if stats.auto_workers is not None:
         yield f"  {stats.auto_workers}"
     for worker in stats.workers:
-        memory = f"{worker.total / 1e6:,.0f} MB, {worker.private / 1e6:,.0f} of it shared with nobody"
+        memory = f"{worker.total / 1e6:,.0f} MB, {worker.private / 1e6:,.0f} of it not shared"
         yield f"  worker {worker.worker} (pid {worker.pid}): {memory}"
     collate = stats.collate
     if collate.padding is not None:

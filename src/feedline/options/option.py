@@ -91,7 +91,7 @@ class Checked:
         vars(self).update(usual | values)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{name} has been checked, and stays what it is: make another loader")
+        raise AttributeError(f"{name} cannot be changed once the loader is made: make another loader")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"

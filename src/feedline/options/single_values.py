@@ -90,13 +90,14 @@ def kind_of_workers(name: str, value: Any) -> str:
     """Processes or threads."""
     if not isinstance(value, str):
         raise OptionTypeError(
-            f"{name} says of which kind they are, {' or '.join(map(repr, KINDS))}; got {value!r}. "
-            "How many there are is num_workers."
+            f"{name} must be the kind of workers, {' or '.join(map(repr, KINDS))}; got {value!r}. Their number is "
+            "num_workers."
         )
     if value == "auto":
         raise OptionError(
-            "workers='auto' is no more: it chose threads for datasets that threads cannot share. Leave it out for "
-            "processes, or say workers='thread' for samples that wait or release the GIL; `feedline doctor` tells which"
+            "workers='auto' no longer exists: it chose threads for datasets that threads cannot share. Leave it out "
+            "for processes, or set workers='thread' for samples that wait or release the GIL; `feedline doctor` tells "
+            "which is better"
         )
     return check_choice(name, value, KINDS)
 

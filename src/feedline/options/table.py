@@ -44,7 +44,7 @@ class TorchsOptions:
     batch_size: int | None = option(
         1,
         or_none(whole(1, otherwise=", or None for no batching")),
-        "The number of samples in a batch; None hands on single samples.",
+        "The number of samples in a batch; None delivers single samples.",
     )
     shuffle: bool = option(
         None, flag_or_none, "True reads the samples in a random order, a new one in each epoch.", takes="bool | None"
@@ -62,7 +62,7 @@ class TorchsOptions:
         takes="int | Literal['auto']",
     )
     collate_fn: Callable[[Any], Any] | None = option(
-        None, check_function, "A function that makes a batch of a list of samples; None stacks each field."
+        None, check_function, "A function that makes a batch from a list of samples; None stacks each field."
     )
     drop_last: bool = option(False, check_flag, "True leaves out a last batch that is not full.")
     timeout: float = option(
@@ -79,7 +79,7 @@ class TorchsOptions:
         'How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.',
     )
     prefetch_factor: int | None = option(
-        None, or_none(whole(1)), "The number of batches that are made ahead for each worker; None means 2."
+        None, or_none(whole(1)), "The number of batches that each worker makes in advance; None means 2."
     )
     persistent_workers: bool = option(False, check_flag, "True keeps the workers from one epoch to the next.")
     in_order: bool = option(
@@ -87,7 +87,7 @@ class TorchsOptions:
     )
 
 
-class CareOptions:
+class ErrorPolicyOptions:
     """What to do about slow, bad and deadly samples (docs/when-things-go-wrong.md)."""
 
     stall_warning: float = option(
@@ -121,7 +121,7 @@ class CareOptions:
     )
 
 
-class OwnOptions(CareOptions):
+class OwnOptions(ErrorPolicyOptions):
     """Options of every front that torch does not have."""
 
     workers: str = option(
@@ -146,7 +146,7 @@ class OwnOptions(CareOptions):
     prefetch_next_epoch: bool = option(
         True,
         check_flag,
-        "False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).",
+        "False: persistent workers read nothing before an epoch begins (docs/across-epochs.md).",
     )
     assignment: str | None = option(
         "free",
@@ -157,12 +157,12 @@ class OwnOptions(CareOptions):
     ranks: str | None = option(
         None,
         or_none(choice(*RANKS)),
-        'Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).',
+        '"shard" divides a stream among the ranks; with "all" each rank reads all of it (docs/streams.md).',
     )
     uneven: str | None = option(
         None,
         or_none(choice(*UNEVEN)),
-        'How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).',
+        'How a stream divided among ranks ends: "pad" (also for None), "drop" or "exact" (docs/streams.md).',
     )
 
 
@@ -181,5 +181,5 @@ class CoreOptions(CommonOptions):
     )
 
 
-class ErrorPolicy(Checked, CareOptions):
+class ErrorPolicy(Checked, ErrorPolicyOptions):
     """What to do about slow, bad and deadly samples, checked."""

@@ -24,7 +24,7 @@ def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[A
         )
     if options.shuffle_buffer and not stream:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
-    _check_care(options)
+    _check_error_policy(options)
     _check_ranks(options, stream)
     check_assignment(options.assignment, options.num_workers, stream)
     if options.fetch_threads:
@@ -37,8 +37,8 @@ def check_assignment(assignment: str | None, num_workers: int, stream: bool) -> 
     """A changing number of workers cannot take turns."""
     if assignment == "in_turn" and isinstance(num_workers, AutoCount) and not stream:
         raise OptionError(
-            "assignment='in_turn' gives every Nth batch to the same worker, and with num_workers='auto' their number "
-            "changes: give a number of workers, or leave out assignment"
+            "assignment='in_turn' gives every Nth batch to the same worker, but with num_workers='auto' the number of "
+            "workers changes: give a number of workers, or leave out assignment"
         )
 
 
@@ -56,7 +56,7 @@ def check_sampler(sampler: Any) -> None:
         )
 
 
-def _check_care(options: CommonOptions) -> None:
+def _check_error_policy(options: CommonOptions) -> None:
     if options.max_errors is not None and options.on_error == "raise":
         raise OptionError("max_errors needs on_error='skip' or 'replace': with 'raise' the first error is raised")
     if options.on_stall == "restart" and not options.timeout and not options.stall_warning:
@@ -69,13 +69,11 @@ def _check_ranks(options: CommonOptions, stream: bool) -> None:
     """`ranks` is for streams only: for indices, samplers decide what each rank reads."""
     if options.ranks is not None and not stream:
         raise OptionError(
-            "ranks is for an IterableDataset; a map-style dataset is shared out over ranks by its sampler: "
+            "ranks is for an IterableDataset; a map-style dataset is divided among ranks by its sampler: "
             "sampler=DistributedSampler(dataset)"
         )
     if options.uneven is not None and options.ranks != "shard":
-        raise OptionError(
-            "uneven says how an IterableDataset ends that is shared out over ranks: say ranks='shard', too"
-        )
+        raise OptionError("uneven says how an IterableDataset that is divided among ranks ends: set ranks='shard', too")
 
 
 def _check_fetching(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:
@@ -84,7 +82,7 @@ def _check_fetching(options: CommonOptions, stream: bool, reads_many: Callable[[
         raise OptionError("fetch_threads is for a map-style dataset: a stream gives one element after the other")
     if options.batch_size is None and options.batch_sampler is None:
         raise OptionError(
-            "fetch_threads reads the samples of a batch at a time, and with batch_size=None there is but one: set "
+            "fetch_threads reads several samples of a batch at a time, but with batch_size=None there is only one: set "
             "batch_size, or use more workers (workers='thread' for samples that wait)"
         )
     if reads_many(options.dataset):

@@ -15,14 +15,15 @@ from feedline.errors.checks import check_whole
 from feedline.machine.cpus import look
 
 MOST_USUAL = 8
-"""The limit of the usual number: for a stream it is final, and more workers need memory that was not measured yet."""
+"""The largest number that "auto" takes without measuring. A stream keeps it for good, and more workers might need more
+memory than there is: how much one needs has not been measured yet. (Data with indices begins with one worker.)"""
 LEAST_MOST, MOST_PER_CPU = 32, 4
 """The largest number of workers, or of workers per CPU: more than CPUs, because many wait for a disk or network. The
 benchmark's case of 5 ms latency (benchmarks/auto_workers.py) still gains from 16 to 32 on two CPUs."""
 
 
 class AutoCount(int):
-    """The usual number on this machine: one for each CPU. For data with indices, the number of workers changes.
+    """The usual number on this machine: one for each CPU, at most 8. For data with indices the real number changes.
 
     >>> count = AutoCount.here(prefetches=True)
     >>> 1 <= count <= MOST_USUAL, count.prefetches

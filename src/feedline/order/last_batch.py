@@ -35,9 +35,9 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str =
     if length <= batch_size or length % batch_size != 1:
         return None
     return (
-        f"the last batch of each epoch has a single sample ({length:,} in batches of {batch_size:,}): batch norm fails "
-        "on it where a sample has one value a channel, and its gradient is mostly noise. Pass "
-        f"drop_last=True{of}; as the order is shuffled, that leaves out another sample each epoch"
+        f"the last batch of each epoch has a single sample ({length:,} in batches of {batch_size:,}): batch norm "
+        "fails on it if a sample has one value per channel, and its gradient is mostly noise. Pass "
+        f"drop_last=True{of}; because the order is shuffled, each epoch leaves out another sample"
     )
 
 

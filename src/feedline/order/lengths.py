@@ -92,7 +92,7 @@ def _length(sample: Any, key: Any, index: int) -> int:
             raise OptionError(f"sample {index} ({type(sample).__name__}) has no field {key!r}: {error!r}") from error
     elif isinstance(sample, (tuple, Mapping)):
         fields = list(sample) if isinstance(sample, Mapping) else list(range(len(sample)))
-        raise OptionError(f"samples have several fields: say by key which one's length counts, of {fields}")
+        raise OptionError(f"samples have several fields: pass key=, the field whose length counts, one of {fields}")
     if isinstance(value, Integral):
         return int(value)
     shape = getattr(value, "shape", None)

@@ -82,8 +82,8 @@ class MixtureSampler(Sampler):
     @proportions.setter
     def proportions(self, proportions: Mapping[str, float]) -> None:
         raise OptionError(
-            "proportions of a MixtureSampler cannot be changed, because its passes over the sources go on from epoch "
-            "to epoch: make another MixtureSampler, whose passes begin anew"
+            "proportions of a MixtureSampler cannot be changed, because its passes over the sources continue from "
+            "epoch to epoch: make another MixtureSampler, which begins new passes"
         )
 
     @property
@@ -204,6 +204,6 @@ def _weights(mixture: Mixture, proportions: Mapping[str, float]) -> list[int]:
     missing = [name for name in mixture.names if name not in weights]
     unknown = [name for name in weights if name not in mixture.names]
     if missing or unknown:
-        wrong = [f"{missing!r} are missing"] * bool(missing) + [f"{unknown!r} are no sources"] * bool(unknown)
+        wrong = [f"{missing!r} are missing"] * bool(missing) + [f"{unknown!r} are not sources"] * bool(unknown)
         raise OptionError(f"proportions must name the sources of the mixture, but {' and '.join(wrong)}")
     return [weights[name] for name in mixture.names]

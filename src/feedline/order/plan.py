@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from feedline.messages.task import Task
-from feedline.order.foreseeing import foretold
 from feedline.order.permutation import Counting
+from feedline.order.prediction import sampler_of_next_epoch
 from feedline.order.rank_turns import Turns
 from feedline.order.ranks import share_length, share_of, turns_of
 from feedline.order.replay import Again, compare
@@ -61,7 +61,7 @@ class Plan(Protocol):
     def tasks_from(self, place: Place) -> Tasks:
         """The tasks from a place on, including those that were delivered ahead; `place.samples` counts this rank's."""
 
-    def foreseen(self, epoch: int) -> Tasks | None:
+    def predicted(self, epoch: int) -> Tasks | None:
         """What `tasks(epoch)` will be, as far as it is known now; None if asking would have side effects."""
 
 
@@ -100,8 +100,8 @@ class OrderPlan:
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return self.tasks_from(Place(epoch, start, start * self._size))
 
-    def foreseen(self, epoch: int) -> Tasks | None:
-        sampler = foretold(self._sampler)
+    def predicted(self, epoch: int) -> Tasks | None:
+        sampler = sampler_of_next_epoch(self._sampler)
         return None if sampler is None else OrderPlan(sampler, self._size, self._drop_last, self._seed).tasks(epoch)
 
     def tasks_from(self, place: Place) -> Tasks:
@@ -149,8 +149,8 @@ class BatchPlan:
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return self.tasks_from(Place(epoch, start, start))
 
-    def foreseen(self, epoch: int) -> Tasks | None:
-        sampler = foretold(self._sampler)
+    def predicted(self, epoch: int) -> Tasks | None:
+        sampler = sampler_of_next_epoch(self._sampler)
         return None if sampler is None else BatchPlan(sampler, self._seed).tasks(epoch)
 
     def tasks_from(self, place: Place) -> Tasks:
@@ -188,7 +188,7 @@ class IterablePlan:
         indices = Again(self._indices, place, self._batches)
         return MapTasks(self._generate(place, indices), indices.state)
 
-    def foreseen(self, epoch: int) -> Tasks | None:
+    def predicted(self, epoch: int) -> Tasks | None:
         return None  # asking a foreign sampler may have side effects
 
     def _generate(self, place: Place, source: Iterator[Any]) -> Iterator[Task]:
@@ -246,7 +246,7 @@ class StreamPlan:
         turns = self._turns()
         return _StreamTasks(place, self._seed, place.shards or self._shards * turns.ranks, turns)
 
-    def foreseen(self, epoch: int) -> Tasks | None:
+    def predicted(self, epoch: int) -> Tasks | None:
         return None  # the stream's readers are still at the end of this epoch
 
 

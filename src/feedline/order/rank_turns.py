@@ -14,15 +14,15 @@ from typing import NamedTuple
 from feedline.machine.this_rank import ranks as find_ranks
 
 OWN_ENDS = (
-    "uneven={uneven!r} cannot be kept: the IterableDataset reads a share of its own on each rank (it has shard(index, "
-    "count), or looks at get_worker_info().num_workers), so no rank can know how many batches the others have. Say "
+    "uneven={uneven!r} is not possible: the IterableDataset reads its own share on each rank (it has shard(index, "
+    "count), or looks at get_worker_info().num_workers), so no rank can know how many batches the others have. Set "
     "uneven='exact', and let ranks end at different steps (torch's Join helps) or after the same number of batches "
     "(loader.forever(batches_per_epoch=…))"
 )
 OTHER_RANKS = (
-    "the state cannot be continued here: it was saved by rank {rank} of {ranks}, and the IterableDataset reads a share "
-    "of its own on each rank, so where the other ranks stood is not in it. Continue with {ranks} ranks, each from the "
-    "state that it has saved itself"
+    "the state cannot be continued here: it was saved by rank {rank} of {ranks}, and the IterableDataset reads its "
+    "own share on each rank, so the state does not say where the other ranks were. Continue with {ranks} ranks, each "
+    "from the state that it saved itself"
 )
 
 

@@ -69,7 +69,7 @@ class DistributedSampler(Sampler):
         self.uneven = check_choice("uneven", uneven if uneven is not None else "drop" if drop else "pad", UNEVEN)
         if drop and self.uneven != "drop":
             raise OptionError(
-                f"drop_last=True is uneven='drop', but uneven={uneven!r} was given: leave out one of them"
+                f"drop_last=True means uneven='drop', but uneven={uneven!r} was given: leave out one of them"
             )
         self.told_epoch: int | None = None
 
@@ -251,7 +251,7 @@ class Listed(Sampler):
             return np.fromiter(map(operator.index, self.sampler), np.int64)
         except TypeError as error:
             raise OptionTypeError(
-                f"{type(self.sampler).__name__} must give indices to be shared out: {error}"
+                f"{type(self.sampler).__name__} must give indices, to be divided among ranks: {error}"
             ) from error
 
 
@@ -262,7 +262,7 @@ def _sampler(source: Any, shuffle: bool) -> Sampler:
         return RandomSampler(source) if shuffle else SequentialSampler(source)
     if any(kind.__name__ == "BatchSampler" for kind in type(source).__mro__):  # torch's class, or ours
         raise OptionTypeError(
-            "a BatchSampler gives lists of indices, which are not shared out: share out what is in it, "
+            "a BatchSampler gives lists of indices, which cannot be divided among ranks: divide its sampler, "
             "BatchSampler(DistributedSampler(sampler), batch_size)"
         )
     if hasattr(source, "__iter__") and hasattr(source, "__len__"):

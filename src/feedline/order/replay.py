@@ -1,7 +1,7 @@
 """An order that is read again: checks that its past part is the same as before.
 
 Takes: a place, and an order or a foreign sampler. Gives: the items after the place.
-Promises: no data is read. If the order has changed since then (another seed, other weights, a sampler that draws anew),
+Promises: no data is read. If the order has changed since then (another seed, other weights, a sampler that redraws),
 there is a StateError, and not a run that repeats some samples and misses others.
 Not its job: orders that can be read from any place on (plan).
 """
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from feedline.errors import StateError
-from feedline.resume.state import End, Place, Tail, Unsaid
+from feedline.resume.state import End, NoState, Place, Tail
 from feedline.resume.stateful import is_stateful, load, saved
 
 
@@ -30,18 +30,18 @@ def compare(place: Place, before: Callable[[], Any]) -> None:
     if Tail.of(found[len(found) - tail.count :]) == tail:
         return
     raise StateError(
-        f"the state cannot be continued: the sampler does not give the indices before batch {place.batches} as it did "
-        "when the state was saved. Its settings and data must be the same, and its order the same for the same epoch: "
-        "seed its generator, define set_epoch, or give it state_dict() and load_state_dict(state)"
+        f"the state cannot be continued: before batch {place.batches} the sampler now gives other indices than when "
+        "the state was saved. Its settings and data must be the same, and it must give the same order for the same "
+        "epoch: seed its generator, define set_epoch, or give it state_dict() and load_state_dict(state)"
     )
 
 
-def end_of(sampler: Any) -> End | Unsaid | None:
+def end_of(sampler: Any) -> End | NoState | None:
     """A sampler's own state between two epochs, or at the end of one; None if it has none."""
     if not is_stateful(sampler):
         return None
     state = saved(sampler)
-    return state if isinstance(state, Unsaid) else End(state)
+    return state if isinstance(state, NoState) else End(state)
 
 
 class Again(Iterator[Any]):
@@ -59,8 +59,9 @@ class Again(Iterator[Any]):
         self._batches = batches
         self._keeper: Any = None
         self._source: Iterator[Any] | None = None
-        self._anew = isinstance(place.sampler, End) and not place.batches  # the sampler is as the epoch before left it
-        self._ended = isinstance(place.sampler, End) and not self._anew
+        # The sampler is as the epoch before left it.
+        self._begins_epoch = isinstance(place.sampler, End) and not place.batches
+        self._ended = isinstance(place.sampler, End) and not self._begins_epoch
 
     def open(self) -> None:
         """Ask for the sampler's iterator now; otherwise it is asked for with the first item."""
@@ -78,7 +79,7 @@ class Again(Iterator[Any]):
         if isinstance(state, bytes):
             load(keeper, state)
             self._past = 0
-        elif self._anew and state.state is not None and keeper is self._sampler:
+        elif self._begins_epoch and state.state is not None and keeper is self._sampler:
             load(keeper, state.state)
 
     def __next__(self) -> Any:
@@ -92,21 +93,21 @@ class Again(Iterator[Any]):
         try:
             item = next(self._source)
         except StopIteration:
-            if self._anew:  # the restored state was that of its end; this epoch begins now
-                self._anew, self._source = False, iter(self._sampler)
+            if self._begins_epoch:  # the restored state was that of its end; this epoch begins now
+                self._begins_epoch, self._source = False, iter(self._sampler)
                 return next(self)
             self._ended = True
             raise
-        self._anew = False
+        self._begins_epoch = False
         return item
 
     def state(self) -> Any:
         """The sampler's own state; None if it has none, and the reason if it has one that cannot be saved."""
-        if self._keeper is None or isinstance(self._keeper, Unsaid):
+        if self._keeper is None or isinstance(self._keeper, NoState):
             return self._keeper
         if self._ended:  # it may have begun again: its own state would then repeat the epoch
             return end_of(self._keeper)
         state = saved(self._keeper)
-        if isinstance(state, Unsaid):  # it is asked once, and not for every batch
+        if isinstance(state, NoState):  # it is asked once, and not for every batch
             self._keeper = state
         return state

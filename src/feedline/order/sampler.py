@@ -219,8 +219,8 @@ def batches_of(sampler: MakesBatches, seed: int, epoch: int) -> Batches:
 def _check_length(sampler: Sampler | MakesBatches, method: str, found: int, epoch: int) -> None:
     if (said := len(sampler)) != found:
         raise OptionError(
-            f"{type(sampler).__name__} has a length of {said}, but {method}(seed, epoch={epoch}) has {found}: let "
-            "__len__ say how many come, and let it be the same number in every epoch"
+            f"{type(sampler).__name__} has a length of {said}, but {method}(seed, epoch={epoch}) has {found}: make "
+            "__len__ return the true number, which must be the same in every epoch"
         )
 
 
@@ -265,6 +265,6 @@ def _indices(found: Any, otherwise: str, at: int) -> IntArray:
         return found
     array = np.asarray(found)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        remedy = "; np.flatnonzero(mask) has the indices of a mask" if array.dtype.kind == "b" else ""
+        remedy = "; for a mask, give np.flatnonzero(mask)" if array.dtype.kind == "b" else ""
         raise OptionTypeError(f"{otherwise.format(at=at)} is {array.ndim}-d of {array.dtype}{remedy}")
     return array.astype(np.int64, copy=False)

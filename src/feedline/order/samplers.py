@@ -43,7 +43,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Every index once, shuffled anew in each epoch; or, with replacement, independent draws.
+    """Every index once, shuffled again in each epoch; or, with replacement, independent draws.
 
     `num_samples` makes an epoch shorter or longer than the data. Without replacement a longer epoch is several
     whole shuffles, one after the other, and part of another.
@@ -88,7 +88,7 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """The given indices, shuffled anew each epoch.
+    """The given indices, shuffled again in each epoch.
 
     >>> sorted(SubsetRandomSampler([3, 30, 300], seed=7))
     [3, 30, 300]
@@ -125,7 +125,7 @@ class BatchSampler:
 
     def __len__(self) -> int:
         if not isinstance(self.sampler, Sized):
-            raise TypeError(f"{type(self.sampler).__name__} has no length, so neither have its batches")
+            raise TypeError(f"{type(self.sampler).__name__} has no length, so the number of batches is not known")
         full, rest = divmod(len(self.sampler), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
@@ -151,7 +151,7 @@ def _length(data_source: Sized | SupportsIndex) -> int:
 def _index_array(indices: object) -> IntArray:
     array = as_numbers(array_of("indices", indices))
     if array.dtype == np.bool_ and array.size:
-        raise OptionTypeError("indices must be integers, got a mask of booleans; np.flatnonzero(mask) has them")
+        raise OptionTypeError("indices must be integers, got a mask of booleans; pass np.flatnonzero(mask)")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         got = f"{array.ndim}-d of {array.dtype}"
         raise OptionTypeError(f"indices must be a one-dimensional sequence of integers, got {got}")

@@ -67,8 +67,8 @@ class StratifiedBatchSampler(BatchOrderSampler):
         self.drop_last = check_flag("drop_last", drop_last)
         if len(self.classes) > self.batch_size:
             raise OptionError(
-                f"batch_size={self.batch_size} has no place for each of the {len(self.classes)} classes: "
-                f"raise it to at least {len(self.classes)}, or put rare classes together"
+                f"batch_size={self.batch_size} is too small for a sample of each of the {len(self.classes)} classes: "
+                f"raise it to at least {len(self.classes)}, or merge rare classes"
             )
         self._sizes = classes.sizes
         self._by_class = places_by(classes.codes)
@@ -92,7 +92,7 @@ class StratifiedBatchSampler(BatchOrderSampler):
     def _members(self, number: int, own: IntArray, seed: int, epoch: int) -> IntArray:
         """The samples of a class in that epoch, in order: shuffled turns one after the other, the last cut off."""
         size, wanted = len(own), int(self._shares.totals[number])
-        # The sequence of turns either runs through all epochs, or begins anew in each epoch.
+        # The sequence of turns either runs through all epochs, or begins again in each epoch.
         key, begin = ((seed, _LONG_TURN), epoch * wanted) if self._goes_on[number] else ((seed, epoch, _TURN), 0)
         turns = range(max(0, begin // size - 1), -(-(begin + wanted) // size))  # and the turn before, whose end matters
         shuffles = [shuffled_copy(own, order_key(*key, number, turn)) for turn in turns]

@@ -65,7 +65,7 @@ class WeightedRandomSampler(Sampler):
         if not self.replacement and self.num_samples > possible:
             raise OptionError(
                 f"num_samples={self.num_samples} is more than the {possible} weights that are not zero: "
-                "without replacement each can come once; lower it or use replacement=True"
+                "without replacement each sample can be drawn only once; lower it or use replacement=True"
             )
         self._weights = array
         self._table = WeightTable(array) if self.replacement else None
@@ -93,7 +93,7 @@ def weights_from_labels(labels: Any) -> npt.NDArray[np.float64]:
 
 
 def _weighted_choice(weights: npt.NDArray[np.float64], count: int, key: int) -> IntArray:
-    """Successive draws without replacement: each index has a clock as fast as its weight, and the first to ring win."""
+    """Draws without replacement: each index waits a random time, shorter for larger weights; the first are drawn."""
     possible = np.flatnonzero(weights)
     waits = np.random.Generator(np.random.SFC64(key)).standard_exponential(len(possible))
     with np.errstate(divide="ignore"):  # a wait of exactly 0 is possible, and correctly comes first

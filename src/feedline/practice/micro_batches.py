@@ -90,7 +90,7 @@ class MicroBatches:
     def updates(self) -> int:
         """The number of groups, that is of optimizer steps: a learning-rate schedule needs it.
 
-        There may be fewer if the loader passes over batches with no samples left (drop_invalid, on_error="skip").
+        There may be fewer if the loader skips batches with no samples left (drop_invalid, on_error="skip").
 
         >>> accumulate(range(10), steps=4).updates
         3

@@ -61,7 +61,7 @@ class GradientNoise:
     def __str__(self) -> str:
         interval = f"({self.confidence:.0%}: {_rounded(self.low)} to {_rounded(self.high)})".replace("%", " %")
         if self.suggested is None:
-            return f"noise scale unknown {interval}: the gradient drowns in noise; take more rounds or larger batches"
+            return f"noise scale unknown {interval}: the noise hides the gradient; use more rounds or larger batches"
         return f"noise scale {_rounded(self.scale)} {interval}, so a batch size of about {self.suggested}"
 
 

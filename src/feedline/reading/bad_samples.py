@@ -151,7 +151,7 @@ def _told(sample: BadSample) -> str:
 def _done_about(sample: BadSample) -> str:
     where = f"batch {sample.seq} of epoch {sample.epoch}"
     if sample.replacement is None:
-        return f"{where} goes without it"
+        return f"{where} is made without it"
     return f"{where} has sample {_shown(sample.replacement)} instead"
 
 

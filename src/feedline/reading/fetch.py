@@ -216,8 +216,8 @@ def _refused(dataset: Any, samples: list[Any]) -> NoReturn:
             sample.close()  # otherwise Python warns that it was never awaited
     name = type(dataset).__qualname__
     raise TypeError(
-        f"{name}.__getitem__ gave a coroutine but is no coroutine function, so feedline did not await it: write it as "
-        "`async def __getitem__`, and await what it gets from another dataset"
+        f"{name}.__getitem__ gave a coroutine but is not a coroutine function, so feedline did not await it: write it "
+        "as `async def __getitem__`, and await what it gets from another dataset"
     )
 
 

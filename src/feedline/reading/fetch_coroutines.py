@@ -53,7 +53,7 @@ class FetchLoop:
     def read(self, reading: ConcurrentReading) -> None:
         self._current = reading
         try:
-            self._ready()  # before the coroutine exists: told to leave here, none is left without await
+            self._ready()  # before the coroutine exists: if we are told to leave here, no coroutine is left un-awaited
             self._run(self._read_all(reading))
         except BaseException:
             reading.abandon()

@@ -203,7 +203,10 @@ class FetchThreads:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
-            log.warning("threads of fetch_threads=%d are still busy with a sample and are left behind", self.count)
+            log.warning(
+                "threads of fetch_threads=%d are still busy with a sample; the loader does not wait for them",
+                self.count,
+            )
 
     def leave(self) -> None:
         pass

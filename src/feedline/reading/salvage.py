@@ -25,8 +25,8 @@ TRIES = 16
 """How many neighbours are tried before the sample is left out."""
 _LARGEST = (1 << 63) - 1
 ONLY_TOGETHER = (
-    "reading several samples at once failed ({error}) although each of them can be read alone, which is what was done. "
-    "That is slower: look at the dataset's __getitems__ or __getbatch__"
+    "reading several samples at once failed ({error}) although each of them can be read alone, so they were read one "
+    "by one. That is slower: look at the dataset's __getitems__ or __getbatch__"
 )
 
 

@@ -3,7 +3,7 @@
 Takes: elements, a size, a key. Gives: the elements in another order; a record of the buffer to save.
 Promises: the order is a function of the key. The record is a mark, made every `size` elements: a position of the
 source, and the numbers of the elements that were in the buffer a little later. To continue, the elements after that
-position are read again and those in the buffer are kept; then the batches since the mark are passed over.
+position are read again and those in the buffer are kept; then the batches since the mark are skipped.
 Not its job: seeds of batches (stream_reader), the source's own state (stream_source).
 """
 

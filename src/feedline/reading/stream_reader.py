@@ -4,11 +4,11 @@ Takes: a dataset with `__iter__`, this worker's place among the shards, tasks. G
 Promises: a dataset that looks at `get_worker_info().num_workers` shards itself, and so does one that got its share in
 worker_init_fn; one with `shard(index, count)` is asked for its part; any other is read whole by every worker, which
 keeps every `shards`-th batch. In all cases task k's batch is the same however often the stream was reopened, because
-each batch is read under its own seed, including batches that are passed over. An element that fails is raised, or left
+each batch is read under its own seed, including batches that are skipped. An element that fails is raised, or left
 out (a shorter batch), or replaced by reading on; a stream that only fails is given up. A stream that is opened in its
-middle continues where a record says it stood; without a state the earlier batches are passed over, and compared with
+middle continues where a record says it was; without a state the earlier batches are skipped, and compared with
 what they were. A dataset that begins a later epoch from a state that was loaded for an earlier one is not read:
-`Otherwise` is raised.
+`OpenAgain` is raised.
 Not its job: collating, seeding (a callback does it), counting and logging what failed (bad_samples), what the dataset
 says about its place (stream_source), the state of the shuffle buffer (shuffle_buffer), an untouched dataset
 (workers.stream_parts).
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 from feedline.datasets import IterableDataset
 from feedline.errors import OptionError, StateError, add_note, noted
 from feedline.errors.foreign import ask
-from feedline.machine.worker_info import namings, watch_for_counting
+from feedline.machine.worker_info import id_reads, watch_for_counting
 from feedline.messages.outcome import BadSample, error_line
 from feedline.messages.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.messages.task import Task
@@ -35,15 +35,15 @@ from feedline.randomness.rng import enter_sample, mix
 from feedline.reading import stream_words as words
 from feedline.reading.seen import Seen
 from feedline.reading.shuffle_buffer import Shuffled
-from feedline.reading.stream_source import Loaded, Record, StreamSource, anew, load_dataset
-from feedline.resume.state import Unsaid
+from feedline.reading.stream_source import Loaded, Record, StreamSource, load_dataset, next_epoch_record
+from feedline.resume.state import NoState
 
 log = logging.getLogger("feedline")
 
 Seed = Callable[[Task], None]
 
 FAILURES_IN_A_ROW = 1_000
-"""More failures than a file of broken records should have, and still soon reached."""
+"""A stream is given up after this many failures: more than a file of broken records should have, and reached soon."""
 
 
 class Taken(NamedTuple):
@@ -64,7 +64,7 @@ class Taken(NamedTuple):
 NOTHING = Taken([], ended=True, short=True)
 
 
-class Otherwise(Exception):
+class OpenAgain(Exception):
     """This part must be opened again at `place`, with the dataset as it was before a state was loaded."""
 
     def __init__(self, place: Record) -> None:
@@ -113,7 +113,7 @@ class StreamReader:
         self.notices: list[str] = [record["say"]] if "say" in record else []
         self._loaded = loaded or Loaded()
         self._was_loaded = self._loaded.before is not None
-        self._said: bytes | Unsaid | None = None  # the dataset's state after the first element
+        self._said: bytes | NoState | None = None  # the dataset's state after the first element
         self._seen = Seen(record)
         self._begun_at = record
         self._snapshot_every = snapshot_every
@@ -123,7 +123,7 @@ class StreamReader:
         self._shuffled: Shuffled | None = None
         self.is_new = True
         self._fewest = record.get("count", 0) if self._was_loaded or "there" not in record else 0
-        begun = anew(record) if "anew" in record else {}
+        begun = next_epoch_record(record) if "anew" in record else {}
         # Either the dataset is in this state already, or the record is of a later batch than the one wanted again.
         if "there" in record or record.get("next", 0) > task.seq:
             record = {}
@@ -214,7 +214,7 @@ class StreamReader:
         """What was delivered has been read again, and it was different: warn, or open the part in another way."""
         what = {"part": self._shard, "parts": self._shards, "epoch": task.epoch, "batch": self._at}
         if "instead" in self._begun_at:
-            raise Otherwise({**self._begun_at["instead"], "say": words.FROM_STATE.format(**what)})
+            raise OpenAgain({**self._begun_at["instead"], "say": words.FROM_STATE.format(**what)})
         self.notices.append(words.OTHER_ELEMENTS.format(**what))
 
     def completes_step(self, task: Task) -> bool:
@@ -236,7 +236,7 @@ class StreamReader:
         except Exception as error:  # the task that this batch belongs to reports the error
             if self._late or isinstance(error, StateError):  # other workers may not notice these two
                 raise
-            log.debug("batch %d, passed over, failed: %r", self._at, error)
+            log.debug("batch %d, which is skipped, failed: %r", self._at, error)
             if self._turns.ranks > 1 and self._source.died:
                 self.notices.append(words.ENDED_UNSEEN.format(error=self._failed))
             return None
@@ -321,7 +321,7 @@ class StreamReader:
             self._begin_own()
         else:
             self._begin()
-        before = namings()
+        before = id_reads()
         if source is None or is_new:
             with watch_for_counting(self._note_question):
                 elements = self._begun(lambda: dataset, source)
@@ -331,13 +331,13 @@ class StreamReader:
                 elements = self._opened(dataset, source)
         self._check_sharing(record)
         if self._whole:
-            named = words.NAMED_ONLY if namings() > before else ""
+            named = words.ID_ONLY if id_reads() > before else ""
             if named or self._shards > self._turns.ranks:  # sharing among ranks alone was asked for
                 self.notices.append(words.READ_WHOLE.format(shards=self._shards) + named)
         return elements
 
     def _go_on(self, record: Record) -> None:
-        """Go to where the record says; without a state, the earlier batches are passed over later."""
+        """Go to where the record says; without a state, the earlier batches are skipped later."""
         if "failures" in record:
             self._failures = range(record["read"] - record["failures"], record["read"])
         if "state" not in record or "anew" in record:
@@ -376,9 +376,9 @@ class StreamReader:
                 self.notices.append(words.STUCK)
         return elements if first is None else chain(first, elements)
 
-    def _otherwise(self) -> Otherwise:
+    def _otherwise(self) -> OpenAgain:
         kept = {name: value for name, value in self._begun_at.items() if name in ("until", "instead", "say")}
-        return Otherwise({**kept, "again": True, "count": self._fewest})
+        return OpenAgain({**kept, "again": True, "count": self._fewest})
 
     def _peek(self, elements: Iterator[Any]) -> Iterator[Any] | None:
         try:

@@ -8,18 +8,6 @@ plain data and does not change afterwards; a dataset that fails to give its stat
 says why. After a worker's death only a complete state is used: that of a foreign dataset may lack something (Hugging
 Face's lacks its shuffle buffer), so its part is read again from where the epoch began, and compared.
 Not its job: sharing and batches (stream_reader), the shuffle buffer (shuffle_buffer).
-
-What a record holds: `read`, the elements read so far; `own`, whether this part was a share that the dataset made itself
-(with several parts); `next`, the number of the next batch; `of`, whose state it is ("iterator" or "dataset"); `state`,
-that state, pickled; `complete`, whether a dataset's state has everything; `dataset`, the state of the whole dataset, if
-it is another; `shuffle`, the record of the shuffle buffer; `failures`, how many of the last elements failed; `unread`,
-the state of the dataset before anything was read from it; `seen`, the number of the next batch and a checksum of what
-was read before it, if there is one; or `problem`, why there is no state. `ended`: there are no more elements; the
-states are those at the end, if the dataset has any, and `count` is the number of elements; `total`, the number in all
-parts, if the number of parts has changed since. `anew`: the states are those of the end of the epoch before, and the
-part is at the beginning of the next; `there`: the dataset to be read is already in this state.
-If a part is opened once more: `until`, what was `seen` last; `instead`, a record to continue from if the elements
-differ; `again`: the dataset got back the state that it had before one was loaded; `say`: a warning to give.
 """
 
 from __future__ import annotations
@@ -30,10 +18,38 @@ from typing import Any
 
 from feedline.datasets import IterableDataset
 from feedline.errors import StateError
-from feedline.resume.state import Unsaid
+from feedline.resume.state import NoState
 from feedline.resume.stateful import is_stateful, load, saved
 
 Record = dict[str, Any]
+"""Where a part of a stream is. Most keys are stored in a loader's state, so no key may change its name or meaning.
+
+    read      how many elements have been read
+    own       of a stream in several parts: is this part a share that the dataset made itself?
+    next      the number of the next batch
+    of        whose state `state` is: "iterator" or "dataset"
+    state     that state, pickled
+    complete  True: the dataset's state has everything that its order depends on
+    dataset   the state of the whole dataset, pickled, if it is not the same as `state`
+    shuffle   the record of the shuffle buffer
+    failures  how many of the last elements failed
+    unread    the state of the dataset before anything was read from it
+    seen      the number of the next batch, and a checksum of what was read before it
+    problem   why there is no state
+
+At the end of an epoch:
+    ended     True: there are no more elements. The states are those at the end, if the dataset has any
+    count     the number of elements
+    total     the number of elements in all parts, if the number of parts has changed since
+    anew      True: the states are those of the end of the last epoch, and the part is at the beginning of the next
+    there     True: the dataset that will be read is already in this state
+
+If a part is opened once more:
+    until     what was `seen` last
+    instead   the record to continue from if the elements differ
+    again     True: the dataset got back the state that it had before a state was loaded
+    say       a warning to give
+"""
 
 
 class StreamSource:
@@ -56,7 +72,7 @@ class StreamSource:
         self._keeper = keeper
         self._dataset = dataset if is_stateful(dataset) else None
         self._problem: Record = {}
-        self.tell_first: Callable[[bytes | Unsaid], None] | None = None
+        self.tell_first: Callable[[bytes | NoState], None] | None = None
         """Called once with the dataset's state after its first element."""
         self._is_over = False
         self.number = -1
@@ -119,7 +135,7 @@ class StreamSource:
         if self._keeper is None:
             return found | self._problem
         state = saved(self._keeper)
-        if isinstance(state, Unsaid):
+        if isinstance(state, NoState):
             self._keeper, self._problem = None, {"problem": str(state)}
             return found | self._problem
         found |= {"of": self.of, "state": state}
@@ -137,19 +153,19 @@ class StreamSource:
 class Loaded:
     """What later epochs must know about a dataset that a state was loaded into."""
 
-    before: bytes | Unsaid | None = None
+    before: bytes | NoState | None = None
     """The dataset's state before the load; None if no state was loaded."""
-    unread: bytes | Unsaid | None = None
+    unread: bytes | NoState | None = None
     """The dataset's state before anything was read from it, if it was opened here then: an epoch that begins with it is
     whole, while a dataset that has been read may be in the middle, or at the end."""
-    mark: bytes | Unsaid | None = None
+    mark: bytes | NoState | None = None
     """The dataset's state one element after a load within an epoch; an epoch that begins with it began there again."""
 
 
 STATES = ("of", "state", "complete", "dataset", "count", "total")
 
 
-def anew(ended: Record) -> Record:
+def next_epoch_record(ended: Record) -> Record:
     """How a part that has ended begins the next epoch; empty if its dataset has no state."""
     return {"anew": True} | {name: ended[name] for name in STATES if name in ended} if "state" in ended else {}
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from feedline.errors import StateError
 from feedline.errors.counting import counted
 from feedline.order.rank_turns import ONE_RANK, Turns
-from feedline.reading.stream_source import anew, goes_on
+from feedline.reading.stream_source import goes_on, next_epoch_record
 from feedline.resume.passed import ALONE, Passed, Sharing
-from feedline.resume.state import End, Place, Tail, Unsaid
+from feedline.resume.state import End, NoState, Place, Tail
 from feedline.resume.stateful import is_stateful
 
 
@@ -51,15 +51,15 @@ class Progress:
         self,
         shards: int,
         sharing: Sharing = ALONE,
-        lasting: bool = True,
-        sampler: End | Unsaid | None = None,
+        keeps_datasets: bool = True,
+        sampler: End | NoState | None = None,
         turns: Turns = ONE_RANK,
     ) -> tuple[Place, Passed]:
         """Begin an iteration: returns the place for its plan (in this rank's samples), and its counter.
 
-        A stream's `shards` are those of all ranks. `lasting`: does each epoch read the datasets in the state in which
-        the last epoch left them? Otherwise (new workers for each epoch) it begins with the dataset as it is in the main
-        process. `sampler`: the state of a foreign sampler now, before it is asked for this epoch.
+        A stream's `shards` are those of all ranks. `keeps_datasets`: does each epoch read the datasets in the state in
+        which the last epoch left them? Otherwise (new workers for each epoch) it begins with the dataset as it is in
+        the main process. `sampler`: the state of a foreign sampler now, before it is asked for this epoch.
         """
         self._before = self.epoch, self._loaded, self._latest, self._between
         self._leave()
@@ -79,7 +79,7 @@ class Progress:
             place = replace(place, sampler=None)  # those indices were of another rank, or of all ranks
         is_so = self._between.is_over and place.sampler is None and isinstance(sampler, End)
         begun = replace(place, sampler=sampler) if is_so else place
-        self._loaded, self._latest = None, Passed(begun, sharing, lasting, turns=turns)
+        self._loaded, self._latest = None, Passed(begun, sharing, keeps_datasets, turns=turns)
         self.epoch = place.epoch + 1
         if not place.streams and sharing.ranks == 1:
             return place, self._latest
@@ -93,7 +93,7 @@ class Progress:
         """The iteration could not begin: restore everything as it was before."""
         self.epoch, self._loaded, self._latest, self._between = self._before
 
-    def place(self, sampler: Callable[[], End | Unsaid | None]) -> Place:
+    def place(self, sampler: Callable[[], End | NoState | None]) -> Place:
         """The place to continue from; between two epochs it includes the present state of a foreign sampler."""
         if self._loaded is not None:
             return self._loaded
@@ -101,8 +101,8 @@ class Progress:
             return self._latest.place
         between = _Between.after(self._latest, self._between)
         said = between.sampler or (sampler() if between.is_over else None)
-        unsaid, said = (said, None) if isinstance(said, Unsaid) else ("", said)
-        return Place(self.epoch, datasets=between.datasets, sampler=said, unsaid=unsaid)
+        no_state, said = (said, None) if isinstance(said, NoState) else ("", said)
+        return Place(self.epoch, datasets=between.datasets, sampler=said, no_state=no_state)
 
     def _leave(self) -> None:
         self._between = _Between.after(self._latest, self._between)
@@ -127,8 +127,8 @@ class _Between(NamedTuple):
             return before
         if not latest.finished:
             return cls()
-        end = latest.untold
-        if not latest.lasting:
+        end = latest.unused_sampler_end
+        if not latest.keeps_datasets:
             return cls(sampler=end, is_over=True)
         return cls(latest.datasets(), frozenset(latest.opened), end, is_over=True)
 
@@ -160,17 +160,17 @@ def _check_ranks(place: Place, sharing: Sharing) -> None:
     what = "batch" if sharing.whole_batches else "sample"
     remedy = "that divides it" if sharing.whole_batches else "and a batch_size whose product is the same as before"
     raise StateError(
-        f"the state stands at {what} {place.samples} of its epoch, which {sharing.ranks} ranks cannot share evenly: "
-        f"continue with a number of ranks {remedy}"
+        f"the state is at {what} {place.samples} of its epoch, and {sharing.ranks} ranks cannot divide that number "
+        f"evenly: continue with a number of ranks {remedy}"
     )
 
 
 def _check_ahead(place: Place, turns: Turns) -> None:
     if place.ahead and place.is_of_others(turns[:2]):
         raise StateError(
-            "the state cannot be continued here, because batches after its place had been delivered already "
-            f"(in_order=False) and those of the other ranks are not known: continue with {place.ranks[0]} ranks, each "
-            "from the state that it has saved itself"
+            "the state cannot be continued here, because some batches had been delivered out of order "
+            f"(in_order=False), and it does not say which ones the other ranks had: continue with {place.ranks[0]} "
+            "ranks, each from the state that it saved itself"
         )
 
 
@@ -196,10 +196,12 @@ def _after(place: Place, shard: int, is_over: bool) -> dict[str, Any] | None:
     # With a shuffle buffer, or a state only every few batches, the latest state may be older than the last element.
     is_last = record.get("next", 0) >= (place.batches if alone else place.batches - place.shards + 1)
     if "ended" in record or (is_over and is_last and "shuffle" not in record):
-        return anew(record) or None
+        return next_epoch_record(record) or None
     if "dataset" not in record and record.get("of") != "dataset":
         return None
-    return {"problem": "the state of its end is not known where Lightning ends an epoch by counting batches"}
+    return {
+        "problem": "Lightning ends an epoch by counting batches, and then the state at the end of the data is not known"
+    }
 
 
 def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
@@ -212,28 +214,28 @@ def lacking(state: Mapping[str, Any], dataset: Any) -> Iterator[str]:
     parts = [*state.get("streams", {}).values(), *filter(None, state.get("datasets", ()))]
     for problem in sorted({part["problem"] for part in parts if "problem" in part}):
         yield (
-            f"the loader's state lacks that of its IterableDataset, because {problem}. Who goes on from it begins with "
-            "the IterableDataset as it then is, reads it again and passes over what was delivered of the epoch. "
+            f"the loader's state lacks that of its IterableDataset, because {problem}. A loader that continues from "
+            "it begins with the IterableDataset as it is then, reads the epoch again and skips what was delivered. "
             f"{REMEDY}"
         )
     if "sampler_problem" in state:
         yield (
-            f"the loader's state lacks that of its sampler, because {state['sampler_problem']}. Who goes on from it "
-            f"asks the sampler again for the epoch's indices, which must be the same. {REMEDY}"
+            f"the loader's state lacks that of its sampler, because {state['sampler_problem']}. A loader that "
+            f"continues from it asks the sampler again for the epoch's indices, which must be the same. {REMEDY}"
         )
     if "reading" not in state and is_stateful(dataset):
         yield (
             f"the loader's state lacks that of its dataset: {type(dataset).__name__} has a state_dict(), but is read "
-            "by indices, and each worker has a copy of its own. Let a sample follow from its index and feedline.rng(), "
-            "and let the sampler keep what is to be kept"
+            "by indices, and each worker has its own copy. Let a sample depend only on its index and feedline.rng(), "
+            "and let the sampler keep any other state"
         )
 
 
 def read_again(place: Place, dataset: Any) -> str | None:
     """The warning if a stream has no state of its own, so that its elements are read again.
 
-    >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), [])[:62])
-    to go on with batch 3, 12 elements of the IterableDataset list
+    >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), [])[:65])
+    to continue with batch 3, 12 elements of the IterableDataset list
     """
     name = type(dataset).__name__
     problem = next((each["problem"] for each in place.datasets if each and "problem" in each), None)
@@ -241,35 +243,35 @@ def read_again(place: Place, dataset: Any) -> str | None:
         return f"the epoch begins with the IterableDataset {name} as it is, because {problem}"
     if any(record and "state" in record for record in place.datasets):
         return (
-            f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and what its "
-            f"state_dict() said is of their parts. There are {place.shards} now, so the epoch begins without these "
-            "states: continue with as many workers as then"
+            f"{len(place.datasets)} workers had read the IterableDataset {name} when the state was saved, and its "
+            f"states belong to their parts. There are {place.shards} workers now, so the epoch begins without these "
+            "states: continue with as many workers as before"
         )
     if _begins_apart(place) and not type(dataset).__module__.startswith(
         "feedline."
     ):  # in our own datasets the epoch decides the order
         return (
             f"nothing had been delivered of {counted(place.shards - len(place.streams), 'part')} of the "
-            f"IterableDataset {name}, so these begin with it as it is, and the others where their iterators stood. Its "
-            f"order must be that of epoch {place.epoch} (the first is 0): if it counts its epochs by itself, tell it "
-            "that one"
+            f"IterableDataset {name}, so these parts begin with the dataset as it is now, and the other parts where "
+            f"their iterators were. Its order must be that of epoch {place.epoch} (the first is 0): if it counts "
+            "epochs itself, set its count to that number"
         )
     parts = [part for part in place.streams.values() if "read" in part and "of" not in part]
     elements = sum(part["read"] for part in parts)
     if not elements:
         return None
     why = next((f"{part['problem']}. {REMEDY}" for part in parts if "problem" in part), "") or (
-        "it cannot say where it stands: define state_dict() and load_state_dict(state) on the dataset, or on what its "
+        "it cannot save its position: define state_dict() and load_state_dict(state) on the dataset, or on what its "
         "__iter__ returns"
     )
     epoch = (
-        f". Its order must be that of epoch {place.epoch} (the first is 0): if it counts its epochs by itself, tell it "
-        "that one"
+        f". Its order must be that of epoch {place.epoch} (the first is 0): if it counts epochs itself, set its count "
+        "to that number"
     )
     return (
-        f"to go on with batch {place.batches}, {counted(elements, 'element')} of the IterableDataset {name} "
-        f"{'is' if elements == 1 else 'are'} read again and passed over (those of the "
-        f"{counted(place.batches, 'batch')} before), because {why}{epoch if place.epoch else ''}"
+        f"to continue with batch {place.batches}, {counted(elements, 'element')} of the IterableDataset {name} "
+        f"{'is' if elements == 1 else 'are'} read again and skipped (those of the {counted(place.batches, 'batch')} "
+        f"before), because {why}{epoch if place.epoch else ''}"
     )
 
 
@@ -279,4 +281,4 @@ def _begins_apart(place: Place) -> bool:
     return said and place.epoch > 0 and place.ranks[0] == 1 and len(place.streams) < place.shards
 
 
-REMEDY = "Let state_dict() be called without arguments, and return something that pickles"
+REMEDY = "Make state_dict() callable without arguments, and let it return something that can be pickled"

@@ -16,8 +16,9 @@ from feedline.errors.checks import check_whole
 from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead
 
 AHEAD = (
-    "Lightning has taken a batch of forever(…) ahead of the step it saves, because a loader beside it has no length: "
-    "that batch will be missing after resuming. Give that loader's dataset a __len__, or use forever(…) of it, too"
+    "Lightning has already taken the next batch of forever(…) when it saves a step, because another loader of this "
+    "training has no length: that batch will be missing after resuming. Give that other loader's dataset a __len__, "
+    "or use its forever(…), too"
 )
 
 
@@ -54,7 +55,7 @@ class Forever:
                 continue
             self._given += 1
             return batch
-        raise FeedlineError("the loader has no batches, so there is nothing to go on with for ever")
+        raise FeedlineError("the loader has no batches, so forever(…) has nothing to repeat")
 
     @property
     def samples_given(self) -> int | None:
@@ -79,10 +80,12 @@ class Forever:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from that state."""
         if not isinstance(state, dict) or "given" not in state or "loader" not in state:
-            raise StateError("this is no state of loader.forever(…); a loader's own state goes to the loader")
+            raise StateError(
+                "this is not a state of loader.forever(…); load a loader's own state with loader.load_state_dict(state)"
+            )
         given = state["given"]
         if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-            raise StateError(f"the state is damaged: {given!r} is no number of batches given")
+            raise StateError(f"the state is damaged: {given!r} is not a number of batches")
         self.loader.load_state_dict(state["loader"])
         self._given, self._goes_on, self._batches = 0 if epoch_is_over(asking_loop()) else given, True, None
 

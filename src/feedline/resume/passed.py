@@ -1,6 +1,7 @@
 """Counts what has been delivered of an epoch. Batches that are out do not count, and are not lost.
 
-Takes: the ledger's entries as they are delivered. Gives: the `Place` to continue from.
+Takes: batches as they are delivered: the ledger's entries, or tasks that the loop has done itself.
+Gives: the `Place` to continue from.
 Promises: a place names the first batch that has not been delivered, whatever was prefetched or came out of order. If a
 further step takes batches before the user asks (`hold`), they count when the user gets them (`settle`).
 Not its job: saving it (state, loader), what has not been delivered yet (ledger).
@@ -15,8 +16,8 @@ from feedline.engine.ledger import Entry
 from feedline.messages.outcome import Outcome
 from feedline.messages.task import Task
 from feedline.order.rank_turns import ONE_RANK, Turns
-from feedline.reading.stream_source import anew
-from feedline.resume.state import End, Place, Tail, Unsaid
+from feedline.reading.stream_source import next_epoch_record
+from feedline.resume.state import End, NoState, Place, Tail
 
 
 class Sharing(NamedTuple):
@@ -55,7 +56,7 @@ class Passed:
     """
 
     def __init__(
-        self, begin: Place, sharing: Sharing = ALONE, lasting: bool = False, *, turns: Turns = ONE_RANK
+        self, begin: Place, sharing: Sharing = ALONE, keeps_datasets: bool = False, *, turns: Turns = ONE_RANK
     ) -> None:
         self.drawn = begin.drawn
         self.shards = begin.shards
@@ -68,7 +69,7 @@ class Passed:
         """For a stream: how many elements the last epoch had, if its states were given to another number of parts."""
         self._turns = turns
         self._step = turns.after(0)
-        self.lasting = lasting
+        self.keeps_datasets = keeps_datasets
         """For a stream: do its datasets begin the next epoch in the state in which they end this one?"""
         self.opened: set[int] = set()
         """For a stream: the parts of which a batch or the end has been delivered."""
@@ -80,7 +81,7 @@ class Passed:
         self._is_alone = sharing.ranks == 1 and not sharing.whole_batches
         # Delivered although earlier batches were not; None if that was before a resume, and its task comes again.
         self._ahead: dict[int, tuple[Task, Any] | None] = dict.fromkeys(begin.ahead)
-        self.came_ahead = bool(begin.ahead)
+        self.resumed_ahead = bool(begin.ahead)
         """Had later batches been delivered already at the place where it began?"""
         # Batches, samples, the sampler's state, the latest indices: one tuple, because another thread may be saving.
         self._counted: tuple[int, int, Any, Any] = (begin.batches, begin.samples, begin.sampler, None)
@@ -135,7 +136,7 @@ class Passed:
             self._count(held)
 
     @property
-    def untold(self) -> End | None:
+    def unused_sampler_end(self) -> End | None:
         """The loaded end state of a sampler that was not asked for indices in this process, so it does not know it."""
         end = self._begin.sampler
         return end if isinstance(end, End) and self._begin.batches == self._counted[0] else None
@@ -189,7 +190,7 @@ class Passed:
     def place(self) -> Place:
         """The place to continue from."""
         batches, samples, sampler, indices = self._counted
-        unsaid, sampler = (sampler, None) if isinstance(sampler, Unsaid) else ("", sampler)
+        no_state, sampler = (sampler, None) if isinstance(sampler, NoState) else ("", sampler)
         if sampler is None and indices is not None and self._sharing.ranks == 1:  # other ranks have other indices
             sampler = Tail.of(indices)
         return Place(
@@ -202,11 +203,14 @@ class Passed:
             dict(self._streams),
             self.drawn,
             self._turns[:2],
-            unsaid=unsaid,
+            no_state=no_state,
         )
 
     def datasets(self) -> tuple[dict[str, Any] | None, ...]:
         """For a stream that has ended: how each part begins the next epoch; empty if no dataset has a state."""
         records = [self._streams.get(str(shard), {}) for shard in range(self.shards)]
-        said = [anew(record) or ({"problem": record["problem"]} if "problem" in record else None) for record in records]
+        said = [
+            next_epoch_record(record) or ({"problem": record["problem"]} if "problem" in record else None)
+            for record in records
+        ]
         return tuple(said) if any(said) else ()

@@ -31,7 +31,7 @@ class End(NamedTuple):
     """Its own state at that moment, pickled."""
 
 
-class Unsaid(str):
+class NoState(str):
     """Why a user's object cannot give its state."""
 
 
@@ -88,7 +88,7 @@ class Place:
     """For a stream that ranks divide: how many ranks there were, and which of them saved it."""
     datasets: Sequence[dict[str, Any] | None] = ()
     """For a stream between two epochs: how each part begins the next one (see reading.stream_source)."""
-    unsaid: str = ""
+    no_state: str = ""
     """Why the sampler, which has a state, could not give it."""
 
     def is_of_others(self, ranks: tuple[int, int]) -> bool:
@@ -127,8 +127,8 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found |= _said({"sampler_state": place.sampler}, "sampler_problem")
     elif isinstance(place.sampler, End):
         found |= {"sampler_end": None} | _said({"sampler_end": place.sampler.state}, "sampler_problem")
-    if place.unsaid:
-        found["sampler_problem"] = place.unsaid
+    if place.no_state:
+        found["sampler_problem"] = place.no_state
     if place.shards:
         found["shards"] = place.shards
         found["streams"] = {shard: _said(record, "problem") for shard, record in place.streams.items()}
@@ -148,7 +148,7 @@ def _said(record: dict[str, Any], problem: str) -> dict[str, Any]:
     try:
         return {name: pickle.loads(value) if isinstance(value, bytes) else value for name, value in record.items()}
     except Exception as error:  # for example, its class exists in workers only
-        why = f"what its state_dict() gave could be pickled, but not unpickled ({type(error).__name__}: {error})"
+        why = f"the result of its state_dict() can be pickled, but not unpickled ({type(error).__name__}: {error})"
         kept = ("read", "own", "seen", "ended")
         return {name: value for name, value in record.items() if name in kept} | {problem: why}
 
@@ -170,14 +170,14 @@ def _record(found: Any) -> dict[str, Any]:
         record["seen"] = [_count(each) for each in record["seen"]]
     whole = record.get("of") in ("iterator", "dataset") and ("anew" in record or {"next", "read"} <= record.keys())
     if "state" in record and not whole:
-        raise ValueError(f"{sorted(record)} is no place of a stream")
+        raise ValueError(f"{sorted(record)} is not a position in a stream")
     if "shuffle" in record:
         shuffle = record["shuffle"] = dict(record["shuffle"])
         _count(shuffle["drawn"])
         if sum(_count(times) for reads, times in shuffle["batches"] if _count(reads) >= 0) > _count(record["next"]):
             raise ValueError(f"{shuffle['batches']} are more batches than were delivered")
         if _count(shuffle["seq"]) > record["next"] or len(base64.b64decode(shuffle["kept"], validate=True)) % 4:
-            raise ValueError(f"{shuffle} is no place of a shuffle buffer")
+            raise ValueError(f"{shuffle} is not a position in a shuffle buffer")
     return record
 
 
@@ -192,7 +192,7 @@ _WHAT = {
 def from_dict(state: Any, kind: Kind) -> Place:
     """The place, if it means the same here; otherwise raises StateError."""
     if not isinstance(state, dict) or "feedline" not in state:
-        raise StateError(f"this is no state of a feedline loader: {str(state)[:80]!r}")
+        raise StateError(f"this is not the state of a feedline loader: {str(state)[:80]!r}")
     if state["feedline"] is True or state["feedline"] != VERSION:
         raise StateError(
             f"the state was saved in format {state['feedline']!r}, and this feedline reads format {VERSION}: "
@@ -201,13 +201,15 @@ def from_dict(state: Any, kind: Kind) -> Place:
     for name, what in _WHAT.items():
         then, now = state.get(name), getattr(kind, name)
         if then != now:
-            raise StateError(f"the state cannot be continued here, because {what}: {then!r} then, {now!r} now")
+            raise StateError(
+                f"the state cannot be continued here, because {what} when it was saved: {then!r}, and now {now!r}"
+            )
     _check_ahead(state, kind)
     _check_content(state, kind)
     if kind.seed is not None and state.get("seed") != kind.seed:
         raise StateError(
-            f"the state cannot be continued here, because the seed was {state.get('seed')!r} then and is {kind.seed!r} "
-            "now: leave out seed to take over the state's"
+            f"the state cannot be continued here, because the seed was {state.get('seed')!r} when it was saved and is "
+            f"{kind.seed!r} now: leave out seed=, and the loader takes the state's seed"
         )
     try:
         return Place(
@@ -238,8 +240,8 @@ def _check_ahead(state: dict[str, Any], kind: Kind) -> None:
     then = state.get("batch_size")
     if state.get("ahead") and then != kind.batch_size:
         raise StateError(
-            f"the state cannot be continued here, because batches after its place had been delivered already "
-            f"(in_order=False) and batch_size was {then!r} then and is {kind.batch_size!r} now: it must be the same"
+            "the state cannot be continued here, because some batches had been delivered out of order "
+            f"(in_order=False), and batch_size was {then!r} and is {kind.batch_size!r} now: it must be the same"
         )
 
 
@@ -247,8 +249,9 @@ def _check_content(state: dict[str, Any], kind: Kind) -> None:
     then, now = state.get("fingerprint"), kind.fingerprint
     if then is not None and now is not None and then != now:
         raise StateError(
-            "the state cannot be continued here, because the dataset's fingerprint is another, so its content or its "
-            f"order has changed: {then!r} then, {now!r} now. Continue with the data of then, or begin anew"
+            "the state cannot be continued here, because the dataset's fingerprint has changed, and so its content "
+            f"or its order: it was {then!r} and is {now!r} now. Continue with the same data as before, or start "
+            "without the state"
         )
 
 
@@ -270,7 +273,7 @@ def epoch_in(state: dict[str, Any]) -> int:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 64:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from feedline.errors.foreign import ask
 from feedline.messages.outcome import error_line
-from feedline.resume.state import Unsaid
+from feedline.resume.state import NoState
 
 
 def is_stateful(thing: Any) -> bool:
@@ -22,7 +22,7 @@ def is_stateful(thing: Any) -> bool:
     return callable(ask(thing, "state_dict")) and callable(ask(thing, "load_state_dict"))
 
 
-def saved(thing: Any) -> bytes | Unsaid:
+def saved(thing: Any) -> bytes | NoState:
     """Its present state, or why there is none.
 
     >>> class Streaming:
@@ -34,11 +34,11 @@ def saved(thing: Any) -> bytes | Unsaid:
     try:
         state = thing.state_dict()
     except Exception as error:
-        return Unsaid(f"{name}.state_dict() failed: {error_line(error)}")
+        return NoState(f"{name}.state_dict() failed: {error_line(error)}")
     try:
         return pickle.dumps(state)
     except Exception as error:  # pickling may call user code
-        return Unsaid(f"{name}.state_dict() gave what cannot be pickled: {error_line(error)}")
+        return NoState(f"the result of {name}.state_dict() cannot be pickled: {error_line(error)}")
 
 
 def load(thing: Any, state: bytes) -> None:

@@ -87,8 +87,8 @@ class CachedPlace:
         refused = self._folder.put(self._key(name), data)
         if refused is not None:
             warnings.warn(
-                f"the cache in {self._folder.path} cannot be written ({refused}); going on without keeping more. "
-                "Give another folder, or a smaller max_bytes if the disk is full.",
+                f"the cache in {self._folder.path} cannot be written ({refused}), so nothing more is kept in it. Give "
+                "another folder, or a smaller max_bytes if the disk is full.",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -103,7 +103,7 @@ def _identity(place: FilePlace) -> str:
         return f"Folder({os.path.abspath(place.path)!r})"  # a relative path depends on the working directory
     if type(place).__repr__ is object.__repr__:
         raise OptionTypeError(
-            f"place must have a __repr__ that says which place it is, under which its objects are kept: that of "
-            f"{type(place).__name__} is an address in memory, which other places have, too"
+            "place must have a __repr__ that names it, because the cache is keyed by it: that of "
+            f"{type(place).__name__} only shows an address in memory, which another place may have later"
         )
     return repr(place)

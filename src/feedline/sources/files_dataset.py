@@ -129,7 +129,7 @@ class FilesDataset(Dataset[Any]):
         try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode):
-                raise SourceError(f"{self._path(name)}: is no regular file")
+                raise SourceError(f"{self._path(name)}: is not a regular file")
             self._check(name, about.st_size)
             with open(descriptor, "rb", buffering=0, closefd=False) as file:
                 return file.read()
@@ -139,7 +139,7 @@ class FilesDataset(Dataset[Any]):
     def _check(self, name: str, size: int) -> None:
         if size > (most := self._decoders.max_bytes):
             raise SourceError(
-                f"{self._path(name)}: has {size:,} bytes, more than max_bytes={most:,}; a larger max_bytes= reads it"
+                f"{self._path(name)}: has {size:,} bytes, more than max_bytes={most:,}; raise max_bytes= to read it"
             )
 
     def _sample(self, place: int, name: str, data: bytes) -> Any:

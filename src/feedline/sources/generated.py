@@ -1,4 +1,4 @@
-"""Any generator as a stream that neither reads ahead without limit nor hangs for ever.
+"""Any generator as a stream that neither reads ahead without limit nor hangs forever.
 
 Takes: a function that makes an iterable. Gives: `GeneratorStream`.
 Promises: the iterable runs in a thread of its own, at most `buffer` elements ahead; `idle` seconds without an element
@@ -42,9 +42,7 @@ class GeneratorStream(IterableDataset[Any]):
         buffer: int = 64,
     ) -> None:
         if not callable(make):
-            raise OptionTypeError(
-                f"make must be a function that gives something to iterate over, anew for each epoch; got {make!r}"
-            )
+            raise OptionTypeError(f"make must be a function that returns a new iterable for each epoch; got {make!r}")
         self.make = make
         self.decode = check_function("decode", decode)
         self.idle = check_idle(idle)

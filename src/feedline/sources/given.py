@@ -88,15 +88,15 @@ def _check_no_urls(names: list[str]) -> None:
     for name in names:
         if "://" in name:
             raise OptionError(
-                f"paths: {name!r} is a URL, but the first path or root= says that they are names; URLs stand without a "
-                "root, all of one bucket. Make a dataset for each place and join them (ConcatDataset)"
+                f"paths: {name!r} is a URL, but the first path or root= says that paths are names; URLs are given "
+                "without root=, all in one bucket. Make a dataset for each place and join them (ConcatDataset)"
             )
 
 
 def _check_inside(names: list[str], root: str) -> None:
     for name in names:
         if name.startswith("/") or (".." in name and ".." in name.split("/")):
-            raise OptionError(f"paths: {name!r} leads out of the root {root!r}; give names that lie within it")
+            raise OptionError(f"paths: {name!r} leads out of the root {root!r}; give names within it")
 
 
 def one_label_each(labels: Any, count: int) -> Array:
@@ -108,7 +108,7 @@ def one_label_each(labels: Any, count: int) -> Array:
     array = as_numbers(array_of("labels", labels))
     if array.ndim == 0 or len(array) != count:
         has = "has no length" if array.ndim == 0 else f"has {len(array)}"
-        raise OptionError(f"labels must have one for each path; there are {count} paths, and labels {has}")
+        raise OptionError(f"labels must have one label for each path; there are {count} paths, and labels {has}")
     if array.dtype.hasobject:
         odd = next((place for place, each in enumerate(array) if not isinstance(each, str)), 0)
         raise OptionTypeError(f"labels must be numbers or strings, but labels[{odd}] is {array[odd]!r}")
@@ -130,5 +130,5 @@ def wanted_suffixes(suffixes: Any, own: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(suffix, str) or not suffix.startswith("."):
             raise OptionError(f"suffixes has {suffix!r}; a suffix begins with a dot, such as '.npy'")
     if not wanted:
-        raise OptionError("suffixes is empty: no file would be found; None stands for all pictures")
+        raise OptionError("suffixes is empty, so no file would be found; pass None for all pictures")
     return tuple(suffix.lower() for suffix in wanted)

@@ -86,7 +86,7 @@ class KafkaStream(DealtStream):
     def commit(self, state: Mapping[str, Any]) -> None:
         """Commit the offsets of a loader's state to the consumer group: what was delivered, and nothing more."""
         if self.group is None:
-            raise OptionError("commit needs a stream that was made with group=…")
+            raise OptionError("commit() needs a stream that was made with group=…")
         found = list(_in_state(state))
         if found:
             consumer = self.consumer()
@@ -103,7 +103,7 @@ class KafkaStream(DealtStream):
             consumer.commit(offsets=places, asynchronous=False)
         except kafka.KafkaException as error:
             raise SourceError(
-                f"the offsets of group {self.group!r} could not be left at {self.servers}: {error}"
+                f"the offsets of group {self.group!r} could not be committed at {self.servers}: {error}"
             ) from None
 
     def consumer(self, **settings: Any) -> Any:
@@ -123,7 +123,7 @@ class KafkaStream(DealtStream):
         try:
             return kafka.Consumer(wanted)
         except (kafka.KafkaException, TypeError, ValueError) as error:
-            raise OptionError(f"config is not accepted by librdkafka: {without(str(error), self.config)}") from None
+            raise OptionError(f"librdkafka does not accept config: {without(str(error), self.config)}") from None
 
     def _found(self, wanted: Sequence[int] | None) -> list[Partition]:
         """The existing partitions; if some are wanted, only those."""
@@ -151,8 +151,8 @@ class KafkaStream(DealtStream):
         if missing or strange:
             what = f"has no offset for {missing}" if missing else f"has offsets for {strange}"
             raise OptionError(
-                f"start {what}, and the partitions that are read are {self.partitions}: give an offset for each of "
-                "them (0 for the first record there was), or choose some with partitions=[…]"
+                f"start {what}, but the stream reads the partitions {self.partitions}: give an offset for each of "
+                "them (0 for the first record ever), or choose some with partitions=[…]"
             )
 
     def _partitions(self, consumer: Any, topic: str, said: list[Any]) -> list[int]:

@@ -85,13 +85,15 @@ class Partitions:
         if state["ranks"] != [count, rank]:  # with more ranks, the state lacks what the others have delivered
             then = "rank {1} of {0}".format(*state["ranks"])
             raise StateError(
-                f"the state is of {then}, and this is rank {rank} of {count}: each rank goes on with its own state, "
-                "with as many ranks as before"
+                f"the state was saved by {then}, and this is rank {rank} of {count}: each rank must continue from its "
+                "own state, with as many ranks as before"
             )
         self._next = {(topic, number): offset for topic, number, offset in state["kafka"]}
         strange = sorted(set(self._next) - set(self._partitions))
         if strange:
-            raise StateError(f"the state is of partitions that are not read here: {strange}; here: {self._partitions}")
+            raise StateError(
+                f"the state has partitions that are not read here: {strange}; read here are {self._partitions}"
+            )
 
     def close(self) -> None:
         """Disconnect from the brokers."""
@@ -137,9 +139,9 @@ class Partitions:
                 self._next[partition] = max(self._next[partition], self._ends[partition])
         elif error.code() == kafka.KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
-                f"offset {self._next.get(partition)} of partition {number} of topic {topic!r} is not there at "
-                f"{self._stream.servers}: it is no longer kept, or has never been; begin with start='earliest', and "
-                "let records be kept longer than a run may be interrupted"
+                f"offset {self._next.get(partition)} of partition {number} of topic {topic!r} does not exist at "
+                f"{self._stream.servers}: the broker has deleted it, or it never existed; begin with "
+                "start='earliest', and configure a retention longer than a run may be interrupted"
             )
         elif error.fatal() or not error.retriable():
             raise SourceError(f"partition {number} of topic {topic!r} cannot be read: {error.str()}")
@@ -181,7 +183,7 @@ class Partitions:
         try:
             self._leave_offsets()
         except SourceError as error:
-            log.warning("%s; the next epoch of this group has its last records again", error)
+            log.warning("%s; the next epoch of this group will read its last records again", error)
 
     def _complain(self, error: Any) -> None:
         """librdkafka retries by itself; a user who waits should know why."""

@@ -152,12 +152,12 @@ class Deadline:
 
 
 def check_idle(idle: float | None) -> float | None:
-    """Seconds, or None to wait for ever."""
+    """Seconds, or None to wait forever."""
     if idle is None:
         return None
     seconds = check_number("idle", idle)
     if not 0 < seconds <= LONGEST:
-        raise OptionError(f"idle must be a positive number of seconds, or None to wait for ever; got {idle}")
+        raise OptionError(f"idle must be a positive number of seconds, or None to wait forever; got {idle}")
     return seconds
 
 

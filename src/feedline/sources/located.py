@@ -125,7 +125,7 @@ def _choices(inside: str, pattern: str) -> list[str] | None:
 
 
 def _too_many(pattern: str) -> OptionError:
-    return OptionError(f"{pattern} means more than {MOST:,} files: is a range too long?")
+    return OptionError(f"{pattern} stands for more than {MOST:,} files: is a range too long?")
 
 
 def _located(url: str, places: dict[str, FilePlace]) -> list[Located]:
@@ -133,7 +133,7 @@ def _located(url: str, places: dict[str, FilePlace]) -> list[Located]:
     if not name:
         shown = file_name(url)
         raise OptionError(
-            f"urls must name files, but {shown!r} ends where a name should stand; for all in it, {shown}*"
+            f"urls must name files, but {shown!r} ends without a name; for all files in it, write {shown}*"
         )
     parent = head + slash if head in ("", "file://") or head.endswith("//") else head
     if parent not in places:
@@ -151,7 +151,7 @@ def _matching(place: FilePlace, pattern: str, parent: str, url: str) -> list[Loc
     )
     names = [name for name in names if fits(name) and "/" not in name]
     if not names:
-        raise SourceError(f"{url}: no file of such a name is there")
+        raise SourceError(f"{url}: no file matches this")
     head = f"{parent.rstrip('/')}/" if parent else ""
     return [Located(place, name, file_name(head + name)) for name in names]
 

@@ -37,7 +37,7 @@ class Names(Sequence[str]):
             packed = np.frombuffer(joined, np.uint8)
             stops = np.flatnonzero(packed == 0)
             if len(stops) != len(given):
-                raise OptionError("paths: a path has a zero byte in it, and no file has such a name")
+                raise OptionError("paths: a path has a zero byte in it, which no file name can have")
             # Without the zero bytes, the k-th end moves back by k.
             parts.append(packed[packed != 0])
             ends.append(before + stops - np.arange(len(stops)))

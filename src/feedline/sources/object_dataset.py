@@ -141,22 +141,22 @@ def _place(place: Any, options: dict[str, Any]) -> FilePlace:
         return ObjectStore(place, **options)
     if options:
         raise OptionError(
-            f"{next(iter(options))}= is an option of ObjectStore; it goes with a URL such as s3://bucket, not {place!r}"
+            f"{next(iter(options))}= is an option of ObjectStore: it needs a URL such as s3://bucket, not {place!r}"
         )
     return place_of(place)
 
 
 def _checked_names(names: Sequence[str], prefix: str) -> list[str]:
     if prefix:
-        raise OptionError("prefix= chooses among all objects; with names= it has nothing to choose")
+        raise OptionError("prefix= chooses among all objects, and names= already names them: leave out one of them")
     if isinstance(names, str | bytes):
-        raise OptionTypeError(f"names must be a list of names; got {names!r}; one prefix goes with prefix=")
+        raise OptionTypeError(f"names must be a list of names; got {names!r}; pass a prefix as prefix=")
     found = list(names)
     for at, name in enumerate(found):
         if not isinstance(name, str) or not name:
             raise OptionTypeError(f"names must be strings, but names[{at}] is {name!r}")
     if not found:
-        raise OptionError("names is empty; None stands for all objects")
+        raise OptionError("names is empty; pass None for all objects")
     return [str(name) for name in found]
 
 
@@ -165,5 +165,7 @@ def _one_each(labels: Any, names: list[str]) -> Array:
     array = np.asarray(given)
     if array.ndim == 0 or len(array) != len(names):
         has = "have no length" if array.ndim == 0 else f"are {len(array)}"
-        raise OptionError(f"labels must be one for each object; there are {len(names)} objects, and labels {has}")
+        raise OptionError(
+            f"labels must have one label for each object; there are {len(names)} objects, and labels {has}"
+        )
     return array

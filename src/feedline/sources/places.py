@@ -145,4 +145,4 @@ def place_of(url: str | os.PathLike[str] | FilePlace) -> FilePlace:
         made: FilePlace = import_module("feedline.sources.object_store").ObjectStore(text)
         return made
     known = ", ".join(f"{each}://" for each in ("file", *REMOTE))
-    raise OptionError(f"{address(text)}: nothing is known of {scheme}://; give a path or one of {known}")
+    raise OptionError(f"{address(text)}: feedline cannot read {scheme}://; give a path or one of {known}")

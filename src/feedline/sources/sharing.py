@@ -194,8 +194,8 @@ class UnitReading:
         """Continue at that position."""
         self._check("files", state["files"], self._fingerprint, "with other files")
         count, rank = self._stream.ranks
-        self._check("ranks", list(state["ranks"]), [count, rank], "by another rank, or one of another number of ranks")
-        self._check("part", list(state["part"]), list(self._stream._part), "of another part of the stream")
+        self._check("ranks", list(state["ranks"]), [count, rank], "by another rank, or with another number of ranks")
+        self._check("part", list(state["part"]), list(self._stream._part), "for another part of the stream")
         self._begin(state["key"], state["unit"], state["place"])
         if self._place is not None:
             # Opened while the state is loaded: a unit that has changed is no bad sample that could be left out.

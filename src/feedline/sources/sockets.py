@@ -114,8 +114,7 @@ class _Line:
                 tries += 1
                 if tries > self._stream.retries or not pause:
                     raise SourceError(
-                        f"{self.address} cannot be connected to ({counted(tries, 'try')}): {error}; is the server "
-                        "running?"
+                        f"cannot connect to {self.address} ({counted(tries, 'try')}): {error}; is the server running?"
                     ) from None
             time.sleep(pause)
 
@@ -154,17 +153,17 @@ class _Line:
     def _end(self, rest: bytearray) -> None:
         """The server has closed the connection, and `rest` is left."""
         if rest and self._stream.framing == "line" and self._stream.ends:
-            log.warning("%s ended within a line, which is given as it is: %r", self.address, bytes(rest[:60]))
+            log.warning("%s ended within a line; the incomplete line is delivered: %r", self.address, bytes(rest[:60]))
             self.records.append(bytes(rest))  # the last line needs no line feed
             rest.clear()
         if rest:
-            raise ConnectionError(f"it was closed within a record, after {len(rest)} bytes of it")
+            raise ConnectionError(f"the connection was closed within a record, after {len(rest)} bytes of it")
 
     def _too_long(self, size: int) -> SourceError:
         number = self.received + len(self.records)
         return SourceError(
-            f"record {number} of {self.address} has {size:,} bytes or more, above max_record="
-            f"{self._stream.max_record:,}: is it framed by {self._stream.framing!r} at all?"
+            f"record {number} of {self.address} has {size:,} bytes or more, above "
+            f"max_record={self._stream.max_record:,}: does the server really frame records by {self._stream.framing!r}?"
         )
 
     def close(self) -> None:
@@ -214,10 +213,13 @@ class _Lines:
     def load(self, state: dict[str, Any]) -> None:
         """Continue after those numbers of records."""
         if set(state["received"]) != set(self._received):
-            raise StateError(f"the state is of {sorted(state['received'])}; here are {sorted(self._received)}")
+            raise StateError(
+                f"the state is for the addresses {sorted(state['received'])}; this stream reads "
+                f"{sorted(self._received)}"
+            )
         self._received = dict(state["received"])
         if self._stream.request is None and any(self._received.values()):
-            log.warning("%r has no request=…, so it goes on with whatever is sent now", self._stream)
+            log.warning("%r has no request=…, so it continues with what the server sends now", self._stream)
 
     def close(self) -> None:
         """Close all connections."""

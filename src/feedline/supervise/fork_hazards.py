@@ -1,4 +1,4 @@
-"""Libraries that do not survive a fork: in a forked worker a call into one may wait for ever, whatever the sample.
+"""Libraries that do not survive a fork: in a forked worker a call into one may wait forever, whatever the sample.
 
 Takes: what is loaded in this process when workers are forked; where a worker is stuck. Gives: a sentence that names the
 library, or none. Promises: a library is named only if a worker waits for a lock (how such a hang looks from outside)
@@ -34,7 +34,7 @@ LIBRARIES = {
 THREADS = {"polars": r"polars-\d", "gRPC": r"grpc|event_engine"}
 """The names of their threads, for libraries that name them."""
 CUDA = "CUDA (torch)"
-REMEDY = "multiprocessing_context='forkserver' starts workers that have nothing of this process."
+REMEDY = "multiprocessing_context='forkserver' starts workers that inherit nothing from this process."
 _LOCK = ("futex", "0")
 """If a process waits for a lock, its `wchan` begins with "futex", or is "0" if the system does not say."""
 
@@ -64,13 +64,14 @@ def hint(standings: Iterable[Standing], stacks: dict[int, str]) -> str:
         if name := _library_of(stacks.get(at.worker, "")):
             return (
                 f"Worker {at.worker} waits inside {name}, which was loaded in this process before its workers were "
-                "forked: threads do not come along into a forked process, and a lock that one of them held stays held. "
-                f"So the sample is most likely not to blame. {REMEDY}"
+                "forked: a forked process does not get the threads of its parent, and a lock that one of them held "
+                f"is held forever. So the sample is most likely not the cause. {REMEDY}"
             )
     if waiting and _had_threads:
         return (
-            f"{' and '.join(sorted(_had_threads))} had threads in this process when its workers were forked, which do "
-            f"not come along; a worker that waits for a lock may wait for those. {REMEDY}"
+            f"{' and '.join(sorted(_had_threads))} had threads in this process when its workers were forked, and a "
+            "forked process does not get them; a worker that waits for a lock may be waiting for such a thread. "
+            f"{REMEDY}"
         )
     return ""
 

@@ -155,7 +155,7 @@ class Pace:
             return self.setting._replace(prefetch=prefetch - 1)
         if workers <= 1:
             return None
-        self._most = workers - ceil(workers / 4)  # for ever: the same number would be too much again
+        self._most = workers - ceil(workers / 4)  # forever: the same number would be too much again
         return self.setting._replace(workers=self._most)
 
     def _after(self, trial: _Trial, seen: WorkerWindow) -> Setting | None:
@@ -220,7 +220,7 @@ class Pace:
         if seen.keeps_up:
             fewer = max(1, seen.need)
             if fewer <= 0.75 * workers:
-                yield self.setting._replace(workers=fewer), LESS, f"{fewer} can make a batch in every step"
+                yield self.setting._replace(workers=fewer), LESS, f"{fewer} can make a batch for every step"
             return
         share = f"{seen.waiting_share:.0%}".replace("%", " %")
         waited = f"with {counted(workers, 'worker')} the loop waited {share} of its time"

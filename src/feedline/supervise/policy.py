@@ -26,9 +26,9 @@ class What(enum.Enum):
     """What to do with a task whose worker died."""
 
     RETRY = "give it to another worker as it is"
-    NARROW = "give it to another worker, who reads its samples one by one"
+    NARROW = "give it to another worker, which reads its samples one by one"
     SAMPLE = "one sample is to blame"
-    BATCH = "the batch is to blame, nobody knows which sample"
+    BATCH = "the batch is to blame; which sample is not known"
 
 
 class Verdict(NamedTuple):
@@ -70,7 +70,7 @@ class Step(enum.Enum):
     WAIT = "nothing yet"
     ASK = "have the workers write down their stacks"
     TELL = "say where they are"
-    LIMIT = "the time is up: raise, or restart who is stuck"
+    LIMIT = "the time is up: raise, or restart workers that are stuck"
 
 
 class Patience:
@@ -145,12 +145,12 @@ def _in_users_code(at: Standing) -> bool:
     return at.place == INITIALISING or (at.task is not None and at.place not in (SETTING_UP, IDLE))
 
 
-def birth_due(standings: Sequence[Standing]) -> float:
+def start_due(standings: Sequence[Standing]) -> float:
     """In how many seconds the first starting worker should be ready; infinite if all are ready."""
     starting = [at.seconds for at in standings if at.place == SETTING_UP]
     return max(0.0, START_SECONDS - max(starting)) if starting else math.inf
 
 
-def unborn(standings: Sequence[Standing]) -> list[Standing]:
+def late_starters(standings: Sequence[Standing]) -> list[Standing]:
     """Starting workers that should have been ready by now."""
     return [at for at in standings if at.place == SETTING_UP and at.seconds >= START_SECONDS]

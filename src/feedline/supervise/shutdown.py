@@ -162,17 +162,17 @@ def words_for(exitcode: int | None) -> str:
     if exitcode is None:
         return "ended"
     if exitcode == TOLD_TO_LEAVE:
-        return "was told to leave (SIGTERM) by somebody else"
-    return f"left with exit code {exitcode}" if exitcode >= 0 else f"was killed by {_signal_name(exitcode)}"
+        return "was ended by another process (SIGTERM)"
+    return f"ended with exit code {exitcode}" if exitcode >= 0 else f"was killed by {_signal_name(exitcode)}"
 
 
 def hint_for(exitcode: int | None) -> str:
     """What such an end most often means; empty if that is not known."""
     return {
-        "SIGKILL": "if nobody meant to, the machine or container most likely ran out of memory",
+        "SIGKILL": "if nobody did that on purpose, the machine or container most likely ran out of memory",
         "SIGSEGV": "a library it uses accessed memory wrongly (segmentation fault)",
-        "SIGBUS": "memory it was promised is not there (bus error)",
-        "SIGABRT": "a library it uses gave up (abort)",
+        "SIGBUS": "memory that the system had promised is not available (bus error)",
+        "SIGABRT": "a library it uses aborted the process (abort)",
     }.get(_signal_name(exitcode or 0), "")
 
 

@@ -59,12 +59,12 @@ def where(task: Task | None, place: int, describe: Describe, instead: int | None
     batch = f"batch {task.seq} of epoch {task.epoch}"
     at_once = place_among(place)
     if at_once is not None:
-        return f"{where(task, at_once, describe, instead)}, the first it waits for of several"
+        return f"{where(task, at_once, describe, instead)}, the first of several that it waits for"
     if place >= 0:
         of_how_many = "" if task.indices is None else f", sample {place + 1} of {len(task.indices)}"
         name = sample_name(task, place, describe)
         if instead is not None:
-            name = f"dataset[{instead}] in the stead of {name}"
+            name = f"dataset[{instead}] instead of {name}"
         return f"reading {name} for {batch}{of_how_many}"
     doing = {PREPARING: "about to begin", AT_ONCE: "reading", COLLATING: "collating", SENDING: "handing over"}[place]
     return f"{doing} {batch}{indices_of(task)}"
@@ -93,12 +93,12 @@ def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks:
 
 
 STILL_WAITING = (
-    "feedline goes on waiting. timeout=… would raise instead, on_stall='restart' would replace the worker and try the "
-    "sample again; stall_warning=… sets when this is said."
+    "feedline continues to wait. timeout=… would raise an error instead, on_stall='restart' would replace the worker "
+    "and try the sample again; stall_warning=… sets when this warning comes."
 )
 RESTARTS = (
-    "A worker that is stuck at one thing is replaced (on_stall='restart'); those that get on, slowly, are not. "
-    "stall_warning=… sets when this is said."
+    "A worker that is stuck at one sample is replaced (on_stall='restart'); a worker that makes slow progress is not. "
+    "stall_warning=… sets when this warning comes."
 )
 TIMEOUT_REMEDY = (
     "A sample is stuck or slower than that: see the stacks. Raise timeout, or set on_stall='restart' to have the "
@@ -107,17 +107,17 @@ TIMEOUT_REMEDY = (
 
 
 STILL_MAKING = (
-    "feedline goes on waiting: without workers (num_workers=0) the sample is read in your own process. timeout=… would "
-    "raise instead; with workers on_stall='restart' would replace the one that is stuck. stall_warning=… sets when "
-    "this is said."
+    "feedline continues to wait: without workers (num_workers=0) the sample is read in your own process. timeout=… "
+    "would raise an error instead; with workers, on_stall='restart' would replace the worker that is stuck. "
+    "stall_warning=… sets when this warning comes."
 )
 TIMEOUT_HERE = (
-    "A sample is stuck or slower than that: see the stack. Raise timeout; or have workers (num_workers=1) and "
-    "on_stall='restart', which replaces the one that is stuck and tries the sample again."
+    "A sample is stuck or slower than that: see the stack. Raise timeout; or use workers (num_workers=1) and "
+    "on_stall='restart', which replaces a worker that is stuck and tries the sample again."
 )
 NOT_INTERRUPTED = (
-    "It could not be interrupted: it is in code that is not Python's, or it catches every exception. The error is "
-    "raised as soon as it comes back. With workers (num_workers=1) it would have been ended."
+    "Reading the sample could not be interrupted: the code is not Python code, or it catches every exception. The "
+    "error is raised as soon as that code returns. A worker (num_workers=1) would have been ended."
 )
 
 
@@ -126,7 +126,7 @@ def death_notice(death: Death, describe: Describe) -> str:
     doing = where(death.task, death.place, describe, death.instead)
     likely = hint_for(death.exitcode)
     if death.exitcode == -signal.SIGKILL and death.memory:
-        likely += f"; it had {size(death.memory)} in use when last looked at"
+        likely += f"; when last measured, it used {size(death.memory)}"
     end = f"{words_for(death.exitcode)} while {doing}{': ' if likely else ''}{likely}"
     return f"{name_of(death.worker, death.pid)} {end}.{crash_of(death)}"
 
@@ -178,7 +178,7 @@ def _stack_lines(text: str) -> list[str]:
             theirs += line.startswith(" ")
     if len(kept) > _MOST_LINES:
         kept = [*kept[:_MOST_LINES], "    …"]
-    return kept or ["    (no stack: it did not answer within a moment)"]
+    return kept or ["    (no stack: the worker did not answer in time)"]
 
 
 def _innermost(line: str) -> str:

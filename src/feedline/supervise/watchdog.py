@@ -107,7 +107,7 @@ def _is_there() -> bool:
 def _start() -> None:
     # No caller waits for this lock: if another thread holds it, that thread is starting the watchdog.
     global _thread
-    if sys.is_finalizing() or not _starting.acquire(blocking=False):  # at exit Python would wait for it for ever
+    if sys.is_finalizing() or not _starting.acquire(blocking=False):  # at exit Python would wait for it forever
         return
     try:
         if not _is_there():

@@ -50,8 +50,8 @@ class MemoryWatch:
         self._within: dict[int, History] = {}
         self._epochs = 0
         self._quiet_until = clock() + EVERY
-        self._looks = _Spell(clock)
-        self._measurements = _Spell(clock)
+        self._looks = _LimitedByCost(clock)
+        self._measurements = _LimitedByCost(clock)
         self._told: set[str] = set()
 
     def begin(self, processes: Processes) -> None:
@@ -118,7 +118,7 @@ class MemoryWatch:
         return []
 
 
-class _Spell:
+class _LimitedByCost:
     """A repeated measurement: the longer it takes, the less often it is done."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -140,11 +140,11 @@ def leak_words(number: int, pid: int, growth: Growth, unit: str, count: int) -> 
     span = growth.until.when - growth.since.when
     return (
         f"worker {number} (pid {pid}) grows by {growth.rate / MB:.1f} MB per {unit}: from {growth.since.own / MB:.0f} "
-        f"to {growth.until.own / MB:.0f} MB in the last {span:.3g} {unit}s"
-        f"{f', and there are {count} workers' if count > 1 else ''}. Something keeps what it reads: look for a cache "
-        "without a limit in the dataset (a dict or list that is only added to, lru_cache(maxsize=None)) and give it "
-        "one. Until then persistent_workers=False begins each epoch with new workers. loader.stats() shows the memory "
-        "of each."
+        f"to {growth.until.own / MB:.0f} MB in the last {span:.3g} "
+        f"{unit}s{f', and there are {count} workers' if count > 1 else ''}. Something keeps the samples that it reads: "
+        "look for a cache without a limit in the dataset (a dict or list that is only added to, "
+        "lru_cache(maxsize=None)) and limit it. Until then, persistent_workers=False begins each epoch with new "
+        "workers. loader.stats() shows the memory of each worker."
     )
 
 
@@ -154,7 +154,7 @@ def copy_words(one: WorkerMemory, amount: int, records: str, count: int) -> str:
         f"worker {one.worker} (pid {one.pid}) has copied {amount / MB:.0f} MB that it shared with this process when it "
         f"was forked{f', and there are {count} workers' if count > 1 else ''}. Reading a Python object changes its "
         f"reference count, so the system copies the page it is on. The largest collection is {records}. Make it a "
-        "feedline.SharedList(…), which reads the same and stays shared."
+        "feedline.SharedList(…), which is read in the same way and stays shared."
     )
 
 

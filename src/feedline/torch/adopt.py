@@ -62,7 +62,7 @@ def _read_for_all(options: dict[str, Any]) -> str:
     """The option `ranks` for a stream that Accelerate reads on one rank, which hands out whole batches."""
     if options.get("ranks") == "shard":
         raise OptionError(
-            "Accelerate reads this IterableDataset on one rank and hands its batches out to all of them, so "
+            "Accelerate reads this IterableDataset on one rank and sends its batches to all ranks, so "
             "ranks='shard' would lose elements: leave it out, or prepare the loader with dispatch_batches=False"
         )
     return "all"
@@ -93,10 +93,10 @@ def _check_ends(loader: Any, batching: dict[str, Any]) -> None:
         return
     kind = type(loader).__qualname__
     raise OptionError(
-        f"{kind}'s {name} has no length (it may repeat itself without end), and where an epoch ends only {kind} itself "
-        "knows: with_feedline would give a loader that never ends. Let it have the sampler that is repeated, and keep "
-        f"the workers: with_feedline(loader, {name}=loader.{name}.sampler, persistent_workers=loader.num_workers > 0); "
-        f"or derive {kind} from feedline.torch.DataLoader."
+        f"{kind}'s {name} has no length (it may repeat itself without end), and only {kind} itself knows where an "
+        "epoch ends: with_feedline would give a loader that never ends. Give it the sampler that is repeated, and "
+        f"keep the workers: with_feedline(loader, {name}=loader.{name}.sampler, persistent_workers=loader.num_workers "
+        f"> 0); or derive {kind} from feedline.torch.DataLoader."
     )
 
 
@@ -117,8 +117,8 @@ def _has_length(sampler: Any) -> bool:
 def _warn_of_what_is_lost(kind: type[Any]) -> None:
     for name in _own(kind, "__iter__", "_get_iterator", "__len__"):
         warnings.warn(
-            f"{kind.__qualname__} has an {name} of its own, which a loader made by with_feedline does not call: "
-            "derive the class from feedline.torch.DataLoader instead, or wrap the loader that with_feedline gives",
+            f"{kind.__qualname__} defines its own {name}, which a loader made by with_feedline does not call: derive "
+            "the class from feedline.torch.DataLoader instead, or wrap the loader that with_feedline gives",
             stacklevel=3,
         )
 

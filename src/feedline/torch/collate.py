@@ -35,7 +35,7 @@ _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Tensors:
     """torch's tensors, for collators."""
 
-    refusal = "Have it dense, on the CPU and without a gradient here: detach() or convert it in __getitem__."
+    refusal = "Make it dense, on the CPU and without a gradient: detach() or convert it in __getitem__."
 
     def stack(self, values: Sequence[Any], making: Making, path: str) -> Any:
         try:

@@ -129,7 +129,7 @@ def collate_without_shared_files() -> None:
 
 
 def collate_by_thread() -> None:
-    """In worker threads the same; torch's own as it is for whoever else calls it in this process."""
+    """In worker threads the same; any other caller in this process gets torch's own, unchanged."""
     if _stock.default_collate_fn_map.get(torch.Tensor) is _STOCK_TENSOR:
         _stock.default_collate_fn_map[torch.Tensor] = _stack_by_thread
 

@@ -197,8 +197,8 @@ class Drawn:
         then = {*drawn.asked, *(drawn.taken or ()), *drawn.left}.difference(GLOBAL)
         if must_agree and then != set(generators.users):
             raise StateError(
-                "the state cannot be continued here, because generators were given elsewhere: "
-                f"{_listed(then)} then, {_listed(generators.users)} now"
+                "the state cannot be continued here, because other objects had a generator= when it was saved: "
+                f"{_listed(then)}, and now {_listed(generators.users)}"
             )
         return drawn
 
@@ -209,7 +209,7 @@ def _states(found: Any) -> dict[str, bytes]:
 
 def _number(value: Any) -> int | None:
     if value is not None and (type(value) is not int or not -(1 << 63) <= value < 1 << 64):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return value
 
 
@@ -221,7 +221,7 @@ def _flag(value: Any) -> bool:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 

@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, IterableDataset, default_collate, def
 import feedline.datasets
 from feedline.collate.default import registrations
 from feedline.datasets import fingerprint_of
-from feedline.engine.next_epoch import Foresee
+from feedline.engine.next_epoch import Predict
 from feedline.engine.session import Session
 from feedline.errors import StateError
 from feedline.errors.counting import counted
@@ -34,15 +34,15 @@ from feedline.order.replay import end_of
 from feedline.order.sampler import follow_epoch, is_ours, samplers_in
 from feedline.resume.checkpoint import Progress, after, lacking, read_again
 from feedline.resume.passed import ALONE, Passed
-from feedline.resume.state import End, Kind, Place, Unsaid, from_dict, to_dict
+from feedline.resume.state import End, Kind, NoState, Place, from_dict, to_dict
 from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, TorchGenerators
-from feedline.torch.foreseeing import foreseen
-from feedline.torch.iterators import Behind, OneBehind, PutOff, TorchIterator
+from feedline.torch.iterators import BegunLater, PlaceBefore, TorchIterator, WithPlaceBefore
 from feedline.torch.known import hint_about, kind_of, sharing_in
 from feedline.torch.options import TORCHS, Own
 from feedline.torch.orders import Asking, generators_of
+from feedline.torch.prediction import predicted
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
 from feedline.workers.job import Job
@@ -68,7 +68,7 @@ class Engine:
         self.session = Session()
         self._progress = Progress()
         self._put_off = False
-        self._behind = Behind()
+        self._place_before = PlaceBefore()
         self._base_seed: int | None = None
         self._asks_twice: bool | None = None  # as in the run whose state was loaded
         self._told: tuple[int | None, int | None] = (None, None)  # from set_epoch, for the previous epoch and this one
@@ -86,7 +86,7 @@ class Engine:
         """Begin an epoch; draws from the generator exactly as torch's loader does."""
         if self._put_off:
             self._put_off = False
-            return PutOff(lambda: self.begin(loader), loader.__len__)
+            return BegunLater(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # torch notices it here, too
         is_given = loader.batch_size is None
@@ -94,9 +94,9 @@ class Engine:
             self.session.tell_once(hint)
         turns = self._turns()
         shards = max(1, loader.num_workers) * turns.ranks if streams(loader.dataset) else 0
-        lasting = loader.persistent_workers or not loader.num_workers
+        keeps_datasets = loader.persistent_workers or not loader.num_workers
         sharing = ALONE if shards else sharing_in(loader._index_sampler)
-        place, passed = self._progress.begin(shards, sharing, lasting, _said(loader), turns)
+        place, passed = self._progress.begin(shards, sharing, keeps_datasets, _said(loader), turns)
         try:
             return self._begin(loader, place, passed, turns)
         except BaseException:
@@ -111,13 +111,13 @@ class Engine:
         if transfer is not None:
             passed.hold()
         options, job = self._needed(loader, turns)
-        foresee = self._foresee(loader, passed)
-        batches = self.session.begin(options, tasks, passed, loader.__len__, job, TorchIterator, foresee)
+        predict = self._predict(loader, passed)
+        batches = self.session.begin(options, tasks, passed, loader.__len__, job, TorchIterator, predict)
         if loader.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
         delivered = transferred(batches, transfer, passed.settle)
-        self._behind = Behind()
-        return OneBehind(delivered, loader.__len__, passed, self._behind) if is_iterating() else delivered
+        self._place_before = PlaceBefore()
+        return WithPlaceBefore(delivered, loader.__len__, passed, self._place_before) if is_iterating() else delivered
 
     @property
     def epoch(self) -> int:
@@ -134,8 +134,8 @@ class Engine:
         """Where the run stands, and what its order was drawn from."""
         loop = asking_loop()
         place = self._progress.place(lambda: _said(loader))
-        if is_ahead(loop) and self._behind.place is not None:
-            place = self._behind.place
+        if is_ahead(loop) and self._place_before.place is not None:
+            place = self._place_before.place
         drawn: Drawn | None = place.drawn
         if drawn is None:  # between two epochs
             seed = self._base_seed if loader.persistent_workers else None
@@ -157,14 +157,14 @@ class Engine:
         kind = _kind(loader, None)
         place = from_dict(state, kind)
         if "torch" not in state:
-            raise StateError("the state was saved by feedline.DataLoader, whose order is another than torch's")
+            raise StateError("the state was saved by feedline.DataLoader, whose order differs from torch's")
         # A user's sampler may get its generator from anywhere.
         must_agree = kind.sampler.startswith("torch.")
         drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
         if loop is not None and kind.batched_by == "batch_size":
             _check_batch_size(loader, place, epoch_is_over(loop))
         self._put_off = epoch_is_over(loop)
-        self._behind = Behind()
+        self._place_before = PlaceBefore()
         if self._put_off and drawn.begun:
             place = after(place, loader.__len__)
             drawn = Drawn(False, drawn.base_seed, asked_twice=drawn.asked_twice, left=drawn.now)
@@ -221,13 +221,13 @@ class Engine:
     def _turns(self) -> Turns:
         return turns_for(self.own.ranks, self.own.uneven)
 
-    def _foresee(self, loader: Loader, passed: Passed) -> Foresee:
+    def _predict(self, loader: Loader, passed: Passed) -> Predict:
         assert passed.drawn is not None
         self._told = self._told[1], passed.drawn.sampler_epoch
         step = int(self._told[0] != self._told[1])  # without a new set_epoch the sampler keeps its epoch
         seed = self._base_seed
         assert seed is not None
-        return lambda: foreseen(loader._index_sampler, loader._auto_collation, passed.epoch + 1, seed, step)
+        return lambda: predicted(loader._index_sampler, loader._auto_collation, passed.epoch + 1, seed, step)
 
     def _twice(self, loader: Loader) -> bool:
         """torch asks a second time after starting workers, and a sampler may draw (or count) each time."""
@@ -301,13 +301,13 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
     most = place.batches * step
     if place.samples != most and not (is_over and most - step < place.samples < most):
         raise StateError(
-            f"the state stands after {counted(place.batches, 'batch')} with {counted(place.samples, 'sample')}, of "
-            f"another batch_size (or number of ranks) than {loader.batch_size}. Lightning counts an epoch in batches, "
-            "so it would end at the wrong sample: keep batch_size times ranks as it was"
+            f"the state is after {counted(place.batches, 'batch')} with {counted(place.samples, 'sample')}, so "
+            f"batch_size (or the number of ranks) was not the same as now (batch_size={loader.batch_size}). Lightning "
+            "counts an epoch in batches, so it would end at the wrong sample: keep batch_size times ranks as it was"
         )
 
 
-def _said(loader: Loader) -> End | Unsaid | None:
+def _said(loader: Loader) -> End | NoState | None:
     """The sampler's own state between two epochs."""
     if streams(loader.dataset):
         return None

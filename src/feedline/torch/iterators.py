@@ -35,7 +35,7 @@ class _Around(Iterator[Any]):
         return getattr(self._batches, "samples_given", None)
 
 
-class PutOff(_Around):
+class BegunLater(_Around):
     """An epoch that begins with its first batch. If it is dropped before that, it has drawn nothing."""
 
     def __init__(self, begin: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
@@ -58,24 +58,24 @@ class TorchIterator(BatchIterator[Any]):
             return super().__next__()
 
 
-class Behind:
+class PlaceBefore:
     """The place before the latest batch was taken; None if there is no such batch."""
 
     place: Place | None = None
 
 
-class OneBehind(_Around):
+class WithPlaceBefore(_Around):
     """The same batches, and the place before the latest of them."""
 
-    def __init__(self, batches: Iterator[Any], length: Callable[[], int], passed: Passed, behind: Behind) -> None:
+    def __init__(self, batches: Iterator[Any], length: Callable[[], int], passed: Passed, behind: PlaceBefore) -> None:
         super().__init__(batches, length)
         self._passed = passed
-        self._behind = behind
+        self._place_before = behind
 
     def __next__(self) -> Any:
         assert self._batches is not None
         before = self._passed.place
-        self._behind.place = None  # at the end there is no such batch
+        self._place_before.place = None  # at the end there is no such batch
         batch = next(self._batches)
-        self._behind.place = before
+        self._place_before.place = before
         return batch

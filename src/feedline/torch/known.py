@@ -47,8 +47,9 @@ def check_ranks(sampler: Any) -> None:
         inner = each.dataset if _shares_out(each) else None
         if isinstance(inner, (Sampler, OwnBatchSampler)):
             raise OptionError(
-                f"torch's DistributedSampler takes {type(inner).__name__} for a dataset, and deals out 0 to "
-                f"{len(inner) - 1} instead of its indices: use feedline.DistributedSampler, which shares out samplers"
+                f"torch's DistributedSampler takes {type(inner).__name__} for a dataset, and gives the numbers 0 to "
+                f"{len(inner) - 1} instead of its indices: use feedline.DistributedSampler, which divides the indices "
+                "of a sampler among ranks"
             )
 
 

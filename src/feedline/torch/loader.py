@@ -56,19 +56,19 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
-        batch_size: The number of samples in a batch; None hands on single samples.
+        batch_size: The number of samples in a batch; None delivers single samples.
         shuffle: True reads the samples in a random order, a new one in each epoch.
         sampler: An iterable of indices, one for each sample; it decides the order.
         batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
         num_workers: The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).
-        collate_fn: A function that makes a batch of a list of samples; None stacks each field.
-        pin_memory: True copies each batch into pinned memory, from which GPUs are filled.
+        collate_fn: A function that makes a batch from a list of samples; None stacks each field.
+        pin_memory: True copies each batch into pinned memory, from which copies to a GPU are fast.
         drop_last: True leaves out a last batch that is not full.
         timeout: The loop waits this many seconds for a batch, then raises an error; 0 waits as long as it takes.
         worker_init_fn: A function that each worker calls with its number before its first sample.
         multiprocessing_context: How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.
         generator: The generator that the order and the seed of the workers are drawn from; None is torch's default.
-        prefetch_factor: The number of batches that are made ahead for each worker; None means 2.
+        prefetch_factor: The number of batches that each worker makes in advance; None means 2.
         persistent_workers: True keeps the workers from one epoch to the next.
         pin_memory_device: The kind of device that memory is pinned for; torch finds it if empty.
         in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
@@ -83,11 +83,11 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         max_deaths: This many workers may die at one sample before the sample is given up.
         error_log: A file that gets one JSON line for each sample that fails.
         on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
-        prefetch_next_epoch: False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).
+        prefetch_next_epoch: False: persistent workers read nothing before an epoch begins (docs/across-epochs.md).
         assignment: "in_turn": each makes every Nth batch; "free": any free one does; None: as torch (docs/workers.md).
-        ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
-        uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
-        device: Batches arrive on this device; each is copied there while the one before is in use.
+        ranks: "shard" divides a stream among the ranks; with "all" each rank reads all of it (docs/streams.md).
+        uneven: How a stream divided among ranks ends: "pad" (also for None), "drop" or "exact" (docs/streams.md).
+        device: Batches are copied to this device, each while the batch before it is in use.
         snapshot_every_n_steps: A stream is asked for its state after every Nth batch of a worker; 0 or None: once.
 
     >>> import torch
@@ -178,7 +178,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that comes next; samplers with a `set_epoch`, such as torch's DistributedSampler, are told too.
 
-        The order of feedline's samplers depends on it. The order of torch's RandomSampler is drawn anew for every
+        The order of feedline's samplers depends on it. The order of torch's RandomSampler is drawn again for every
         epoch, whatever its number.
         """
         self._feedline.set_epoch(self, epoch)

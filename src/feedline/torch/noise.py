@@ -87,14 +87,18 @@ def _weights(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 def _gradients(loss: Any, weights: list[torch.Tensor]) -> Sequence[torch.Tensor | None]:
     if not isinstance(loss, torch.Tensor):
-        raise OptionTypeError(f"loss(batch) must be a tensor, so without .item() or float(); got {type(loss).__name__}")
+        raise OptionTypeError(
+            f"loss(batch) must be a tensor, so do not call .item() or float() on it; got {type(loss).__name__}"
+        )
     if loss.numel() != 1:
         raise OptionError(f"loss(batch) must be a single number, the batch's mean; got shape {tuple(loss.shape)}")
     if not loss.requires_grad:
         raise OptionError("loss(batch) has no gradient: was it computed under torch.no_grad(), or detached?")
     gradients = torch.autograd.grad(loss, weights, allow_unused=True)
     if all(each is None for each in gradients):
-        raise OptionError("loss(batch) depends on none of the parameters: are they those of the model it runs?")
+        raise OptionError(
+            "loss(batch) depends on none of the parameters: are they the parameters of the model that it runs?"
+        )
     return gradients
 
 

@@ -22,14 +22,14 @@ from feedline.options.together import check_together, uneven_end
 from feedline.torch.known import check_ranks
 from feedline.torch.reading import reads_many
 
-UNNOTICED = ("sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator")
+UNCHECKED_BY_TORCH = ("sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator")
 """Options that torch accepts unchecked, and that then fail in `iter()` or `next()`."""
 
 
 def _generator_or_none(name: str, value: Any) -> Any:
     if value is not None and not isinstance(value, torch.Generator):
         raise OptionTypeError(
-            f"{name} must be a torch.Generator or None; got {value!r}. A seed goes into one: "
+            f"{name} must be a torch.Generator or None; got {value!r}. To give a seed: "
             "generator=torch.Generator().manual_seed(5)"
         )
     return value
@@ -38,7 +38,9 @@ def _generator_or_none(name: str, value: Any) -> Any:
 class TorchLoadersOptions(TorchsOptions):
     """All options that torch has."""
 
-    pin_memory: bool = option(False, None, "True copies each batch into pinned memory, from which GPUs are filled.")
+    pin_memory: bool = option(
+        False, None, "True copies each batch into pinned memory, from which copies to a GPU are fast."
+    )
     generator: torch.Generator | None = option(
         None,
         _generator_or_none,
@@ -58,7 +60,7 @@ class OwnTorchOptions(OwnOptions):
     device: torch.device | None = option(
         None,
         or_none(lambda name, value: torch.device(value)),
-        "Batches arrive on this device; each is copied there while the one before is in use.",
+        "Batches are copied to this device, each while the batch before it is in use.",
         takes="str | torch.device | None",
     )
     snapshot_every_n_steps: int | None = option(
@@ -81,7 +83,7 @@ class _All(Checked, CommonOptions):
 
 def check_own(given: Mapping[str, Any], stream: bool) -> Own:
     """Check what was passed to DataLoader."""
-    for name in UNNOTICED:
+    for name in UNCHECKED_BY_TORCH:
         rows(TorchLoadersOptions)[name].check(name, given[name])  # type: ignore[misc]
     values = check_each(OwnTorchOptions, given)
     own = Own(**values | {"uneven": uneven_end(values["ranks"], values["uneven"])})

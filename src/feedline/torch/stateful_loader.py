@@ -31,19 +31,19 @@ class StatefulDataLoader(DataLoader[T]):
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
-        batch_size: The number of samples in a batch; None hands on single samples.
+        batch_size: The number of samples in a batch; None delivers single samples.
         shuffle: True reads the samples in a random order, a new one in each epoch.
         sampler: An iterable of indices, one for each sample; it decides the order.
         batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
         num_workers: The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).
-        collate_fn: A function that makes a batch of a list of samples; None stacks each field.
-        pin_memory: True copies each batch into pinned memory, from which GPUs are filled.
+        collate_fn: A function that makes a batch from a list of samples; None stacks each field.
+        pin_memory: True copies each batch into pinned memory, from which copies to a GPU are fast.
         drop_last: True leaves out a last batch that is not full.
         timeout: The loop waits this many seconds for a batch, then raises an error; 0 waits as long as it takes.
         worker_init_fn: A function that each worker calls with its number before its first sample.
         multiprocessing_context: How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.
         generator: The generator that the order and the seed of the workers are drawn from; None is torch's default.
-        prefetch_factor: The number of batches that are made ahead for each worker; None means 2.
+        prefetch_factor: The number of batches that each worker makes in advance; None means 2.
         persistent_workers: True keeps the workers from one epoch to the next.
         pin_memory_device: The kind of device that memory is pinned for; torch finds it if empty.
         in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
@@ -58,11 +58,11 @@ class StatefulDataLoader(DataLoader[T]):
         max_deaths: This many workers may die at one sample before the sample is given up.
         error_log: A file that gets one JSON line for each sample that fails.
         on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
-        prefetch_next_epoch: False: persistent workers read nothing of an epoch ahead of it (docs/across-epochs.md).
+        prefetch_next_epoch: False: persistent workers read nothing before an epoch begins (docs/across-epochs.md).
         assignment: "in_turn": each makes every Nth batch; "free": any free one does; None: as torch (docs/workers.md).
-        ranks: Over several ranks "shard" shares a stream out, with "all" each rank reads all of it (docs/streams.md).
-        uneven: How a stream ends that ranks share: "pad" (which None means), "drop" or "exact" (docs/streams.md).
-        device: Batches arrive on this device; each is copied there while the one before is in use.
+        ranks: "shard" divides a stream among the ranks; with "all" each rank reads all of it (docs/streams.md).
+        uneven: How a stream divided among ranks ends: "pad" (also for None), "drop" or "exact" (docs/streams.md).
+        device: Batches are copied to this device, each while the batch before it is in use.
         snapshot_every_n_steps: A stream is asked for its state after every Nth batch of a worker; 0 or None: once.
 
     >>> from feedline.torch import StatefulDataLoader
@@ -81,7 +81,7 @@ class StatefulDataLoader(DataLoader[T]):
             return
         if isinstance(state_dict, dict) and state_dict.keys() & {"_snapshot", "_num_yielded"}:
             raise StateError(
-                "the state was saved by torchdata's StatefulDataLoader, and feedline cannot go on from it: finish the "
-                "epoch there, or begin one anew"
+                "the state was saved by torchdata's StatefulDataLoader, and feedline cannot continue from it: finish "
+                "the epoch with StatefulDataLoader, or begin a new epoch"
             )
         super().load_state_dict(state_dict)

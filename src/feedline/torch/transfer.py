@@ -84,7 +84,7 @@ class Transferred(Iterator[Any]):
         index = device.index if device is not None else None
         if index is None:
             index = torch.accelerator.current_device_index()
-        # The thread ends when this object is collected (it holds the executor weakly). Waiting could take for ever.
+        # The thread ends when this object is collected (it holds the executor weakly). Waiting could take forever.
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
         self._copier = None if device is None else DeviceCopier(device)
         self._ahead: Callable[[], Any] | None = None
@@ -99,7 +99,7 @@ class Transferred(Iterator[Any]):
         self._ahead = self._failing(self._batches.let_go) if ready is not None else None
         if ready is None:
             ready = self._prepare()
-        self._settle()  # an error counts as well: whoever continues after it gets the next batch
+        self._settle()  # an error counts as well: a loop that continues after it gets the next batch
         began = clock()
         batch = ready()
         self._batches.moved(clock() - began)

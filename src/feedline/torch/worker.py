@@ -60,7 +60,7 @@ def enter_thread(info: worker_info.WorkerInfo) -> None:
     long before, so it is the function itself that looks which thread calls it, as long as there are worker threads.
     """
     global _living
-    with _changing:  # nobody goes on to read before all of it is done, whoever does it
+    with _changing:  # no thread continues before everything is changed, whichever thread changes it
         _living += 1
         if _living == 1:
             _look_by_thread()

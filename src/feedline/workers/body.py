@@ -34,7 +34,7 @@ from feedline.reading.salvage import Salvage
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.job import Job
 from feedline.workers.piecework import Piecework
-from feedline.workers.shared_draws import Together
+from feedline.workers.shared_draws import SharedDrawsCheck
 from feedline.workers.stream_body import Made, StreamBody
 
 
@@ -62,7 +62,7 @@ class Body:
         several = self.readers is not None and self.readers.count > 1 and job.batched and not many
         # If other threads run, the user's code there may draw from the same generators.
         alone = own_process or (worker is None and threading.current_thread() is threading.main_thread())
-        self._together = Together() if several and alone else None
+        self._together = SharedDrawsCheck() if several and alone else None
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
@@ -252,8 +252,8 @@ class Body:
             except Exception as error:
                 add_note(
                     error,
-                    "feedline: with batch_size=None what the dataset gives is collated as it is, as a whole batch of "
-                    "samples; set batch_size to have batches made of it",
+                    "feedline: with batch_size=None each item of the dataset is collated as if it were a whole batch; "
+                    "set batch_size to make batches of several items",
                 )
                 raise
         convert = self._job.collate_fn or self._job.dialect.convert

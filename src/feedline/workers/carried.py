@@ -36,8 +36,8 @@ REMEDY = (
     "__getstate__ and use multiprocessing_context='spawn'."
 )
 FILE = (
-    "is an open file that every forked worker would share with this process, position and all: one reads on where "
-    f"another has stopped. {REMEDY}"
+    "is an open file that every forked worker would share with this process, including its position: one worker "
+    f"would continue reading where another has stopped. {REMEDY}"
 )
 PIPE = f"is an open pipe that every forked worker would share: what one reads the others do not get. {REMEDY}"
 SOCKET = (
@@ -45,23 +45,23 @@ SOCKET = (
     f"mix. {REMEDY}"
 )
 CONNECTION = (
-    "is an open database connection, of which every forked worker would have a copy: they mix their requests "
-    f"on one channel, or lose each other's locks on the file. {REMEDY}"
+    "is an open database connection, of which every forked worker would have a copy: workers would mix their "
+    f"requests on one channel, or lose each other's locks on the file. {REMEDY}"
 )
 LOCK = (
-    "is a lock that is held right now. A forked worker gets it held, and by nobody: acquiring it there waits for ever. "
-    "Release it before iterating, or make it in each worker, on first use or in worker_init_fn; or leave it out in "
-    "__getstate__ and use multiprocessing_context='spawn'."
+    "is a lock that is held right now. In a forked worker it stays held, because the thread that holds it is not "
+    "there: acquiring it would wait forever. Release it before iterating, or make it in each worker, on first use or "
+    "in worker_init_fn; or leave it out in __getstate__ and use multiprocessing_context='spawn'."
 )
 THREADS = (
-    "has running threads, which a forked worker does not get: there it would wait for them for ever. Start it in each "
-    "worker, on first use or in worker_init_fn; or leave it out in __getstate__ and use "
+    "has running threads, which a forked worker does not get: the worker would wait for them forever. Start it in "
+    "each worker, on first use or in worker_init_fn; or leave it out in __getstate__ and use "
     "multiprocessing_context='spawn'."
 )
 SHARED_STATE = (
     "the IterableDataset {name} has a state_dict(), but it cannot be copied (copy.deepcopy), so the worker threads "
-    "share what it holds: where one of them stands another may go on, and elements are lost or come twice. Let it be "
-    "copied (__getstate__ without locks and connections), or use processes"
+    "share its position: one may continue where another is, and elements are lost or come twice. Make it possible to "
+    "copy it (__getstate__ without locks and connections), or use processes"
 )
 _MAPPING = "maps a file"  # harmless, and a good reason to keep that file open
 _HARMLESS = "need not be looked into"

@@ -20,7 +20,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from feedline.arena.kept import KeptPool
-from feedline.arena.segment import BOARD, CARGO, STRIDE
+from feedline.arena.segment import BOARD, JOB_SLOT, STRIDE
 from feedline.engine.contract import CLOSED_MEANWHILE
 from feedline.errors import WorkerError
 from feedline.messages.progress import LEAVING, PLACE, SETTING_UP, SINCE, TASK, WIDTH, Row, clock, unwatched
@@ -89,7 +89,7 @@ class Crew:
         if self._board is not None and self.owner == os.getpid():
             self._board[0] = run
 
-    def hire(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
+    def start_workers(self, numbers: Sequence[int], cargo: Job | Parcel, context: BaseContext) -> None:
         """Start processes with those numbers, all at the same time."""
         forked = isinstance(cargo, Job)
         if forked:
@@ -100,9 +100,9 @@ class Crew:
             origin = processes_from((*self._preload, *asked_for))
         with environment_of_new_workers(), without_unimportable_main(), origin:
             for number in numbers:
-                self._hire_one(number, cargo, context, forked)
+                self._start_one(number, cargo, context, forked)
 
-    def _hire_one(self, number: int, cargo: Job | Parcel, context: Any, forked: bool) -> None:
+    def _start_one(self, number: int, cargo: Job | Parcel, context: Any, forked: bool) -> None:
         last_words.erase(self.pool.segment, number)
         row = self.row(number)
         row[TASK], row[PLACE], row[SINCE] = 0, SETTING_UP, clock()
@@ -131,7 +131,7 @@ class Crew:
         """Workers that have not yet said that they leave."""
         return [number for number in self.members if self.row(number)[PLACE] != LEAVING]
 
-    def vacant(self) -> Iterator[int]:
+    def unused_numbers(self) -> Iterator[int]:
         """Numbers without a process."""
         return (number for number in range(self.count) if number not in self.members)
 
@@ -164,7 +164,7 @@ class Crew:
         """End all processes and release everything. May be called twice, and in any state."""
         if self.owner != os.getpid():  # a forked child's copy: the workers are not its own
             return
-        is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may hold it for ever
+        is_mine = self.lock.acquire(timeout=KILL_SECONDS)  # another thread may hold it forever
         try:
             with uninterrupted():
                 self._end(is_mine)
@@ -187,7 +187,7 @@ class Crew:
             self.done = (-1, -1)
         if self._board is not None:
             self._spent, self._board = self.spent(), None
-            for slot in (CARGO, *range(BOARD, BOARD + 1 + self.count)):
+            for slot in (JOB_SLOT, *range(BOARD, BOARD + 1 + self.count)):
                 self.pool.segment.free(slot, 0, STRIDE)
         if not all_ended or not alone:  # one that waits in the kernel, or another thread, may still use it
             self.pool.close()

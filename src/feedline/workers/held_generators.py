@@ -30,23 +30,23 @@ from feedline.workers.copying import with_own_generators
 from feedline.workers.job import Job
 
 IN_THREADS = (
-    "is a random generator that all worker threads share: if samples draw from it, which gets which draw depends on "
-    "timing. Draw from feedline.rng() instead: that belongs to the sample."
+    "is a random generator that all worker threads share: if samples draw from it, the timing decides which sample "
+    "gets which number. Draw from feedline.rng() instead: each sample has its own."
 )
 SEVERAL = (
-    "is a random generator that samples draw from while several are read at a time (fetch_threads, async datasets), so "
-    "which sample gets which draw depends on timing. Draw from feedline.rng() instead: that belongs to the sample."
+    "is a random generator that samples draw from while several are read at a time (fetch_threads, async datasets), "
+    "so the timing decides which sample gets which number. Draw from feedline.rng() instead: each sample has its own."
 )
 REPEATED = (
     "a random generator that samples draw from, and each worker process has a copy of it that began in the same "
-    "state: workers, and epochs if their workers are started anew, draw the same numbers. Draw from feedline.rng() "
-    "instead, which belongs to the sample; or give each worker its own in worker_init_fn, seeded by "
-    "get_worker_info().seed."
+    "state: all workers draw the same numbers, and so do all epochs if each starts new workers. Draw from "
+    "feedline.rng() instead: each sample has its own; or give each worker its own generator in worker_init_fn, seeded "
+    "by get_worker_info().seed."
 )
 NOT_IN_A_STATE = (
-    "the epoch goes on with batch {batch}, but no loader's state holds random generators of the dataset's or "
-    "collate_fn's own: {names}. What samples draw from such a one may be what the epoch's first batches drew. Draw "
-    "from feedline.rng() instead: that belongs to the sample."
+    "the epoch continues with batch {batch}, but a loader's state does not hold the random generators of the dataset "
+    "or of collate_fn: {names}. Samples may now draw the same numbers from them as the epoch's first batches did. "
+    "Draw from feedline.rng() instead: each sample has its own."
 )
 NAMED = 3
 """A warning names at most this many generators: a pipeline of augmentations may have one for each step."""

@@ -21,7 +21,7 @@ _ROOTS = {
     "multiprocessing.queues": ("Queue", "SimpleQueue"),
     "multiprocessing.sharedctypes": ("SynchronizedBase",),
 }
-_OTHERS_CARE = ("builtins", "functools", "torch")
+_SENT_IN_PARCEL = ("builtins", "functools", "torch")
 """Modules whose types ForkingPickler knows too, but which are sent in the parcel."""
 
 _given: list[Any] = []
@@ -38,7 +38,7 @@ class Inherited:
         """Reducers for a pickler's dispatch table."""
         return dict.fromkeys(kinds(), self._reduce)
 
-    def rehearse(self) -> None:
+    def check_pickling(self) -> None:
         """Raise the error that starting a process with these objects would raise."""
         if self.things:
             with _as_if_starting():
@@ -75,14 +75,14 @@ def kinds() -> set[type]:
             for name in names:
                 found |= _with_subclasses(getattr(sys.modules[module], name))
     registered: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-    return found | {kind for kind in registered if kind.__module__.partition(".")[0] not in _OTHERS_CARE}
+    return found | {kind for kind in registered if kind.__module__.partition(".")[0] not in _SENT_IN_PARCEL}
 
 
 def _with_subclasses(kind: type) -> set[type]:
     return {kind}.union(*map(_with_subclasses, kind.__subclasses__()))
 
 
-class _Rehearsal:
+class _NoProcess:
     """Stands in for a process that is being started."""
 
     @staticmethod
@@ -98,7 +98,7 @@ class _Rehearsal:
 def _as_if_starting() -> Iterator[None]:
     module: Any = context
     before = module.get_spawning_popen()
-    module.set_spawning_popen(_Rehearsal)
+    module.set_spawning_popen(_NoProcess)
     try:
         yield
     finally:

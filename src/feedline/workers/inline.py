@@ -55,7 +55,7 @@ class InlineWorkers:
         self.stop: Callable[[], None] = partial(_stop, generators, pool, kept, self._body.readers, [])
 
     def resize(self, count: int) -> None:
-        """Start; there are no workers to hire or dismiss."""
+        """Start; there are no workers to start or dismiss."""
         self._body.start()
 
     def send(self, part: Part, first: bool = False) -> None:

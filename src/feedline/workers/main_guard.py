@@ -18,8 +18,9 @@ NAME = "feedline-"
 UNGUARDED = 119
 """A worker's exit code if the script it imported would have started workers of its own."""
 EXPLANATION = (
-    "the loop is at the top of your script, without a guard. Workers that are not forked import the script to find the "
-    "dataset's class, and so ran it from the beginning, up to this loop. Put what is to run only once under a guard:\n"
+    "the loop is at the top of your script, without a guard. Workers that are not forked import the script to find "
+    "the dataset's class, and so run it from the beginning, up to this loop. Put what should run only once under a "
+    "guard:\n"
     "    if __name__ == '__main__':\n"
     "        for batch in loader: …\n"
     "and leave classes and functions above it. With multiprocessing_context='fork' no script is imported again."

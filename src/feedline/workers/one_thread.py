@@ -48,7 +48,7 @@ class threads_per_worker:
     large tensors: `feedline.tune` measures whether they do. `then` is called afterwards, as your own worker_init_fn.
     Worker threads share the main process's libraries, which are left alone: there only `then` is called.
 
-    OpenMP (torch's on a CPU) does not survive a fork: a forked worker waits for ever in its first parallel operation if
+    OpenMP (torch's on a CPU) does not survive a fork: a forked worker waits forever in its first parallel operation if
     the main process has run one before. In that case use `multiprocessing_context="forkserver"`.
 
     >>> from feedline import DataLoader, threads_per_worker

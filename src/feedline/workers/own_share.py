@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from feedline.errors.foreign import ask
-from feedline.machine.worker_info import countings
+from feedline.machine.worker_info import count_reads
 
 
 class ShareWatch:
@@ -28,13 +28,13 @@ class ShareWatch:
 def watch_for_sharing(dataset: Any) -> Iterator[ShareWatch]:
     """Watch while `worker_init_fn` runs."""
     sharing = ShareWatch()
-    before, counted = _values(dataset), countings()
+    before, counted = _values(dataset), count_reads()
     yield sharing
     replaced = any(
         value is not None and before.get(name) is not None and before[name] is not value
         for name, value in _values(dataset).items()
     )
-    sharing.found = replaced or countings() > counted
+    sharing.found = replaced or count_reads() > counted
 
 
 def _values(dataset: Any) -> dict[str, Any]:

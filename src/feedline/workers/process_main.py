@@ -130,8 +130,8 @@ class _Worker:
         except Exception as error:
             add_note(
                 error,
-                f"feedline: worker {number} (pid {os.getpid()}) could not rebuild what was sent to it. "
-                "Classes and functions it names must be importable there: define them at the top of a module, not "
+                f"feedline: worker {number} (pid {os.getpid()}) could not rebuild what was sent to it. The worker "
+                "must be able to import the classes and functions in it: define them at the top of a module, not "
                 "under if __name__ == '__main__'",
             )
             self._broken = Failure.of(error, same_process=False)

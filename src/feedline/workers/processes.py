@@ -62,7 +62,7 @@ class ProcessWorkers:
         self.stop: Callable[[], None] = self._crew.end
 
     def resize(self, count: int) -> None:
-        """Start processes, or dismiss those that become free first after all parts sent so far are taken."""
+        """Start processes, or dismiss some: those that become free first, once all parts sent so far are taken."""
         with self._crew.lock:
             self._crew.check()
             self._resize(count)
@@ -78,7 +78,9 @@ class ProcessWorkers:
         if not self._own_lanes:
             self._crew.lanes[0].dismiss(surplus)
         try:
-            self._crew.hire(list(islice(self._crew.vacant(), max(0, -surplus))), self._cargo(), self._context)
+            self._crew.start_workers(
+                list(islice(self._crew.unused_numbers(), max(0, -surplus))), self._cargo(), self._context
+            )
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 add_note(error, "feedline: each worker takes a few descriptors: lower num_workers or raise `ulimit -n`")
@@ -89,9 +91,9 @@ class ProcessWorkers:
         method = self._context.get_start_method()
         if method not in multiprocessing.get_all_start_methods():
             raise WorkerError(
-                f"this process was started by the start method {method!r}, which is not one of Python's, so no worker "
-                "could start by it: pass multiprocessing_context='fork' (inside joblib's loky that works), or use "
-                "num_workers=0 or workers='thread'"
+                f"this process was started by the start method {method!r}, which is not one of Python's, and feedline "
+                "cannot start workers with it: pass multiprocessing_context='fork' (inside joblib's loky that works), "
+                "or use num_workers=0 or workers='thread'"
             )
         if multiprocessing.current_process().daemon:
             raise WorkerError(
@@ -214,7 +216,8 @@ class ProcessWorkers:
 
     def _stands(self, number: int, pid: int | None) -> Standing:
         row = self._crew.row(number)
-        part, place = self._ledger.out.get(row[TASK]), row[PLACE]  # also of an epoch that was left: it blocks others
+        # Also a part of an epoch that was left: it keeps the worker busy.
+        part, place = self._ledger.out.get(row[TASK]), row[PLACE]
         seconds = (clock() - row[SINCE]) / 1e9
         if part is None:
             return Standing(number, pid, None, place, seconds, instead=_instead(row))
@@ -246,7 +249,7 @@ class ProcessWorkers:
         without = without_main() if self._parcel is not None and elsewhere else contextlib.nullcontext()
         with without, self._crew.lock:
             self._crew.check()
-            self._crew.hire(range(number, number + 1), cargo(), context)
+            self._crew.start_workers(range(number, number + 1), cargo(), context)
 
     def _check_owner(self) -> None:
         if self._crew.owner != os.getpid():  # each process would take answers meant for the other

@@ -18,17 +18,17 @@ from feedline.machine.rank_questions import Questions
 from feedline.workers.job import Job
 
 READ_BY_ALL = (
-    "there are {ranks} ranks, and each of them reads every element that its IterableDataset gives: the dataset was not "
-    "seen to ask for its rank. ranks='shard' shares the elements out over ranks; ranks='all' says that this is meant, "
-    "or that the dataset was made with this rank's part of the data."
+    "there are {ranks} ranks, and each of them reads every element that its IterableDataset gives: as far as feedline "
+    "can see, the dataset does not ask for its rank. ranks='shard' divides the elements among ranks; ranks='all' says "
+    "that every rank should read everything, or that the dataset already has only this rank's part of the data."
 )
 SHARED_TWICE = (
-    "ranks='shard' shares the IterableDataset out over ranks, but it does so by itself ({how}): shared out twice, "
-    "elements would be lost. Leave out ranks='shard', or let the dataset read everything"
+    "ranks='shard' divides the IterableDataset among ranks, but the dataset does so itself ({how}): if it is divided "
+    "twice, elements are lost. Leave out ranks='shard', or let the dataset read everything"
 )
 NAMED_ITS_RANK = (
-    "ranks='shard' shares the IterableDataset out over ranks, but it asks for its rank, too. If it picks its part by "
-    "that, elements are lost: then leave out ranks='shard'."
+    "ranks='shard' divides the IterableDataset among ranks, but the dataset asks for its rank, too. If it picks its "
+    "part by its rank, elements are lost: then leave out ranks='shard'."
 )
 
 

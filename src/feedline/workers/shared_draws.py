@@ -20,19 +20,19 @@ TASKS = 4
 """Only this many tasks of each worker are checked: a check takes 50 µs."""
 SHARED = (
     "samples draw from {whose} while several are read at a time (fetch_threads, async datasets). They share it, so "
-    "which sample gets which draw depends on timing. Draw from feedline.rng() instead: that belongs to the sample."
+    "the timing decides which sample gets which number. Draw from feedline.rng() instead: each sample has its own."
 )
 
 
 WHOSE = (
-    "random's generator past its functions (`from random import …`)",
-    "numpy.random's generator past its functions (`from numpy.random import …`)",
+    "the generator of random, not through its functions (`from random import …`)",
+    "the generator of numpy.random, not through its functions (`from numpy.random import …`)",
     "the framework's default generator",
 )
 """What the warning calls each of the global generators."""
 
 
-class Together:
+class SharedDrawsCheck:
     """Checks the first batches of a worker that reads several samples at a time, if nothing else draws meanwhile."""
 
     def __init__(self) -> None:

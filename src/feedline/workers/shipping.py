@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feedline.arena.segment import CARGO, Segment, to_page
+from feedline.arena.segment import JOB_SLOT, Segment, to_page
 from feedline.datasets import Empty
 from feedline.errors import ShippingError
 from feedline.messages.sent_by_value import SentByValue
@@ -47,7 +47,7 @@ class Parcel(NamedTuple):
 
     def open(self, segment: Segment) -> Job:
         """Rebuild the job, in a worker."""
-        mapping = segment.map(CARGO, self.size, private=True)
+        mapping = segment.map(JOB_SLOT, self.size, private=True)
         buffers = [mapping.view(start, size) for start, size in self.buffers]
         with unpacking_with(self.inherited):
             reader = pickle.Unpickler(io.BytesIO(mapping.view(*self.head)), buffers=buffers)
@@ -75,8 +75,8 @@ def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
     for piece in pieces:
         places.append((end, piece.nbytes))
         end = to_page(end + piece.nbytes)
-    segment.allocate(CARGO, 0, end)
-    mapping = segment.map(CARGO, end)
+    segment.allocate(JOB_SLOT, 0, end)
+    mapping = segment.map(JOB_SLOT, end)
     for piece, (start, size) in zip(pieces, places, strict=True):
         np.frombuffer(mapping.view(start, size), np.uint8)[:] = np.frombuffer(piece, np.uint8)
     return Parcel(places[0], places[1:], end, inherited, sent)
@@ -153,7 +153,7 @@ def _write(job: Job, make: type[Any], out_of_band: Any, stream: Any, sent: SentB
     if sent is not None:
         sent.in_use, sent.went = make is not pickle.Pickler, len(sent.things)
         pickler.dump((sent.things, sent.in_use))  # by the same pickler, so that these are the job's objects, not copies
-    inherited.rehearse()
+    inherited.check_pickling()
     return inherited.things
 
 
@@ -212,8 +212,8 @@ def _explain(job: Job, error: Exception) -> ShippingError:
             path, value, why = found
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             return ShippingError(
-                f"{path}: {kind} cannot be sent to a worker process ({why}). Open such a thing inside the worker, on "
-                f"first use or in worker_init_fn, and leave it out in __getstate__; or use workers='thread', or "
+                f"{path}: {kind} cannot be sent to a worker process ({why}). Create it inside the worker, on first "
+                "use or in worker_init_fn, and leave it out in __getstate__; or use workers='thread', or "
                 "multiprocessing_context='fork' if it may be shared."
             )
     return ShippingError(f"the dataset cannot be sent to a worker process: {error}")
@@ -244,7 +244,7 @@ def _refusal(value: Any) -> str | None:
     pickler = _pickler(cloudpickle.Pickler, inherited.reducers())
     try:
         pickler(Nowhere(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
-        inherited.rehearse()
+        inherited.check_pickling()
     except Exception as error:
         return str(error)
     return None

@@ -20,7 +20,7 @@ from feedline.messages.progress import Row
 from feedline.messages.task import Task
 from feedline.randomness.global_generators import TaskGenerators
 from feedline.randomness.rng import task_seed
-from feedline.reading.stream_reader import Otherwise, StreamReader
+from feedline.reading.stream_reader import OpenAgain, StreamReader
 from feedline.workers.dialect import NUMPY
 from feedline.workers.job import Job
 from feedline.workers.own_share import watch_for_sharing
@@ -95,16 +95,16 @@ class StreamBody:
             self._ranks.check()
             with self._ranks.watched():
                 reader = self._reader(part, task)
-        except Otherwise as other:
-            return self._run_otherwise(part, task, empty, other)
+        except OpenAgain as other:
+            return self._open_again(part, task, empty, other)
         except Exception as error:
             return self._failed(task, error)._replace(ended=True)  # without a reader it has no more elements
         whole, reader.is_new = reader.whole if reader.is_new else None, False
         try:
             with self._ranks.watched():
                 elements, ended, bad, short = reader.take(task)
-        except Otherwise as other:
-            return self._run_otherwise(part, task, empty, other)
+        except OpenAgain as other:
+            return self._open_again(part, task, empty, other)
         except Exception as error:
             # A refused part does not report how the stream is divided: the error is that this has changed.
             said = None if isinstance(error, StateError) else whole
@@ -134,7 +134,7 @@ class StreamBody:
             notice = (notice or Notice())._replace(elements=reader.elements)
         return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
 
-    def _run_otherwise(self, part: StreamPart, task: Task, empty: Empty, other: Otherwise) -> Outcome:
+    def _open_again(self, part: StreamPart, task: Task, empty: Empty, other: OpenAgain) -> Outcome:
         part.put_back()
         return self._run_part(part, task._replace(place=other.place), empty)
 

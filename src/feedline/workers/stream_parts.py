@@ -105,7 +105,7 @@ class StreamParts:
             with contextlib.suppress(Exception):
                 return set_apart(self._untouched)
         raise StateError(
-            f"the state was saved with {counted(task.shards, 'worker')}; to have others read their parts of the "
-            f"stream, each needs a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: continue "
-            f"with num_workers={task.shards}"
+            f"the state was saved with {counted(task.shards, 'worker')}; for other workers to read their parts of the "
+            f"stream, each part needs a copy of the dataset, but a {type(own.dataset).__name__} cannot be copied: "
+            f"continue with num_workers={task.shards}"
         )

@@ -81,8 +81,8 @@ class ThreadWorkers:
             waiting = [part for part in _emptied(lane) if part is not None]  # drops dismissals that no thread has taken
             for part in (*waiting, *[None] * max(0, staying - count)):
                 lane.put(part)
-        vacant = (number for number in range(self._job.num_workers) if number not in self._threads)
-        for number in list(islice(vacant, max(0, count - staying))):
+        unused_numbers = (number for number in range(self._job.num_workers) if number not in self._threads)
+        for number in list(islice(unused_numbers, max(0, count - staying))):
             self.revive(number, elsewhere=False)
 
     def _open(self, count: int) -> None:
@@ -117,7 +117,7 @@ class ThreadWorkers:
             arrived = answers.get(timeout=timeout)
             while arrived is not None:
                 if isinstance(arrived, int):
-                    self._see_off(arrived)
+                    self._forget_ended(arrived)
                 else:
                     found.append(arrived)
                 arrived = answers.get(block=not found, timeout=timeout)
@@ -125,7 +125,7 @@ class ThreadWorkers:
             return found
         raise WorkerError(CLOSED_MEANWHILE)
 
-    def _see_off(self, number: int) -> None:
+    def _forget_ended(self, number: int) -> None:
         self._threads.pop(number, None)
         if len(self._threads) < self._count:  # more have left than should
             self.resize(self._count)
@@ -165,7 +165,7 @@ class ThreadWorkers:
     def _check_owner(self) -> None:
         if self._owner != os.getpid():
             raise WorkerError(
-                "the worker threads are not in this forked copy of the process: begin anew with iter(loader)"
+                "the worker threads are not in this forked copy of the process: begin a new iteration with iter(loader)"
             )
 
     def stop(self) -> None:
@@ -180,7 +180,7 @@ class ThreadWorkers:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
                 if thread.is_alive():
-                    log.warning("%s is still busy with a sample and is left behind", thread.name)
+                    log.warning("%s is still busy with a sample; the loader does not wait for it", thread.name)
         self._threads = {}
         self._answers.put(None)
         self._answers = queue.SimpleQueue()

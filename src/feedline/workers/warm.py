@@ -81,7 +81,7 @@ def _started_by(server: forkserver.ForkServer) -> Iterator[None]:
             with ctrl_c_blocked():
                 server.ensure_running()
             is_new = server._forkserver_pid != before  # type: ignore[attr-defined]
-            connect = _Patient(server, let_through) if is_new else server.connect_to_new_process
+            connect = _InterruptibleConnect(server, let_through) if is_new else server.connect_to_new_process
 
             def ours(fds: Sequence[int]) -> tuple[int, int]:
                 return (connect if threading.get_ident() == starting else pythons)(fds)
@@ -96,7 +96,7 @@ def _started_by(server: forkserver.ForkServer) -> Iterator[None]:
             forkserver.connect_to_new_process = pythons
 
 
-class _Patient:
+class _InterruptibleConnect:
     """Asks a starting server for a process; Ctrl-C can interrupt it until the process exists."""
 
     def __init__(

@@ -113,7 +113,7 @@ def receive_task(fd: int) -> TaskTicket | None:
 
 
 def open_without_waiting(fd: int) -> int:
-    """A second, non-blocking descriptor for a pipe's reading end. (Opened anew: duplicates share the blocking mode.)"""
+    """A second, non-blocking descriptor for a pipe's reading end. (Duplicates share the blocking mode.)"""
     return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 

@@ -120,15 +120,16 @@ def _workers(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
 def _uneven(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if waits.longest < MOST:
         return None
-    why = f"{percent(waits.longest)} of the waiting was in one wait of twenty: some batches hold up the others."
+    why = f"{percent(waits.longest)} of the waiting was in the longest 5 % of the waits: some batches delay others."
     return why, (
         "Look at the slowest samples below.",
-        "A larger prefetch_factor has more batches ready when a slow one comes; in_order=False lets others pass it.",
+        "A larger prefetch_factor has more batches ready when a slow one comes; in_order=False delivers others before "
+        "it.",
     )
 
 
 def _handing_over(flow: EpochStats) -> Found:
-    why = "The workers had time, and yet the loop waited: batches are handed over late, or something else has the CPU."
+    why = "The workers had time, and yet the loop waited: batches are handed over late, or something else uses the CPU."
     return why, (
         "A larger prefetch_factor, and larger batches if these take less than a millisecond each.",
         "See in the timeline what the workers do while the loop waits.",
@@ -153,9 +154,7 @@ def notes(stats: Stats, restarts: int, samples: SampleTimes, composition: Compos
     found = []
     if samples.total and samples.in_slow >= UNEVEN * samples.total:
         share = percent(samples.in_slow / samples.total)
-        found.append(
-            f"The slowest hundredth of the samples takes {share} of the reading time: see the slowest samples."
-        )
+        found.append(f"The slowest 1 % of the samples takes {share} of the reading time: see the slowest samples.")
     padding = stats.collate.padding
     if padding is not None and padding > MUCH_PADDING:
         found.append(

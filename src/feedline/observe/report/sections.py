@@ -166,7 +166,7 @@ def epochs(flows: Sequence[EpochStats]) -> str:
 def slowest(found: SampleTimes, zero: int) -> str:
     """The samples that took longest, with their indices."""
     if not found.number:
-        return sentence("Samples were read many at once, so that no single one has a time of its own.")
+        return sentence("Many samples were read at once, so the times of single samples are not known.")
     rows = [
         (
             "–" if one.index is None else named(one.index),

@@ -116,7 +116,8 @@ class Decoders:
         """What to do about a file that no decoder is known for."""
         dot = name.rfind(".", name.rfind("/") + 1)
         suffix = name[dot:].lower() if dot >= 0 else ".suffix"
-        return f"known are {' '.join(self.suffixes)}; give one for others: decoders={{{suffix!r}: function_of_bytes}}"
+        own = f"decoders={{{suffix!r}: function_of_bytes}}"
+        return f"the known suffixes are {' '.join(self.suffixes)}; give a decoder for others: {own}"
 
 
 def _size(size: Any) -> tuple[int, int] | None:

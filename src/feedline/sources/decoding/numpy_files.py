@@ -42,7 +42,7 @@ class OneArray:
         needed, there = math.prod(shape) * dtype.itemsize, len(data) - start
         if needed > there:
             raise SourceError(
-                f"is cut short: an array {shape} of {dtype} has {needed:,} bytes, and {there:,} are there"
+                f"is cut short: an array {shape} of {dtype} needs {needed:,} bytes, and there are only {there:,}"
             )
         try:
             if not needed:
@@ -51,7 +51,7 @@ class OneArray:
             kept: Array = flat.reshape(shape, order="F" if by_column else "C").copy(order="K")
             return kept
         except ValueError as error:  # more axes, or longer ones, than NumPy allows
-            raise SourceError(f"there is no array {shape} of {dtype}: {error}") from error
+            raise SourceError(f"NumPy cannot make an array {shape} of {dtype}: {error}") from error
 
     def _unpickled(self, data: bytes) -> Array:
         if not self.allow_pickle:
@@ -78,14 +78,14 @@ class ManyArrays:
         except (SourceError, MemoryError):
             raise
         except Exception as error:  # zipfile, zlib and struct have errors of their own
-            raise SourceError(f"is no .npz, or a damaged one: {error}") from error
+            raise SourceError(f"is not an .npz file, or is damaged: {error}") from error
 
     def _check(self, archive: zipfile.ZipFile) -> None:
         whole = sum(member.file_size for member in archive.infolist())  # zipfile reads no more than that
         if whole > self.max_bytes:
             raise SourceError(
-                f"unpacked it has {whole:,} bytes, more than max_bytes={self.max_bytes:,}; "
-                "a larger max_bytes= reads it, if you trust it"
+                f"unpacked it has {whole:,} bytes, more than max_bytes={self.max_bytes:,}; raise max_bytes= if you "
+                "trust the file"
             )
 
     def _member(self, archive: zipfile.ZipFile, name: str) -> Array:
@@ -98,12 +98,12 @@ class ManyArrays:
 def _header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
     """An array's dtype and shape, whether it is stored column by column, and where its data starts."""
     if data[:6] != _MAGIC or len(data) < 12:
-        raise SourceError(f"is no .npy file: it begins with {data[:12]!r}")
+        raise SourceError(f"is not a .npy file: it begins with {data[:12]!r}")
     wide = data[6] > 1  # version 2 has a header length of 4 bytes, version 3 a header in UTF-8
     start = 12 if wide else 10
     length = int.from_bytes(data[8:start], "little")
     if length > _LONGEST_HEADER or start + length > len(data):
-        raise SourceError(f"is cut short, or no .npy file: its header should have {length:,} bytes")
+        raise SourceError(f"is cut short, or is not a .npy file: its header should have {length:,} bytes")
     return *_understood(data[start : start + length], data[6] > 2), start + length
 
 
@@ -119,7 +119,7 @@ def _understood(header: bytes, is_utf8: bool) -> tuple[np.dtype[Any], tuple[int,
     except Exception as error:  # a damaged header may contain anything
         raise SourceError(f"its header cannot be understood: {error}") from error
     if any(side < 0 for side in shape):
-        raise SourceError(f"its header says that the array's shape is {shape}")
+        raise SourceError(f"its header has the impossible shape {shape}")
     if not dtype.itemsize and dtype.kind in "SU":  # NumPy makes each one character long, however many there are
         dtype = np.dtype(f"{dtype.kind}1")
     return dtype, shape, by_column

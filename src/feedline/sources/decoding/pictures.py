@@ -87,7 +87,7 @@ class Pictures:
     def __call__(self, data: bytes) -> Array:
         kind = kind_of(data)
         if kind is None:
-            raise SourceError(f"is no picture: it begins with {data[:12]!r}, which no {', '.join(_PLUGINS)} does")
+            raise SourceError(f"is not a picture: it begins with {data[:12]!r}, unlike any {', '.join(_PLUGINS)} file")
         decoded = self._by_turbo(data) if kind == "JPEG" and self.turbo else None
         pixels, whole = self._by_pillow(kind, data) if decoded is None else decoded
         if self.size is not None:
@@ -96,7 +96,7 @@ class Pictures:
 
     def _by_turbo(self, data: bytes) -> Decoded | None:
         """None if Pillow should decode it: Pillow knows more unusual files, and explains better what is wrong."""
-        turbo = extra(TURBO, "images", "JPEG as this dataset was made to decode it")
+        turbo = extra(TURBO, "images", "decoding JPEG with the package this dataset was made with")
         try:
             height, width, colours, _ = turbo.decode_jpeg_header(data)
             self._check(width, height)
@@ -165,7 +165,7 @@ class Pictures:
         if width * height > self.max_pixels:
             raise SourceError(
                 f"its header says {width} × {height} = {width * height:,} pixels, more than max_pixels="
-                f"{self.max_pixels:,}; a larger max_pixels= reads it, if you trust it"
+                f"{self.max_pixels:,}; raise max_pixels= if you trust the file"
             )
 
 

@@ -28,7 +28,7 @@ class _ThreadResizer(threading.local):
     """A resizer belongs to one thread: it keeps memory between pictures."""
 
     def __init__(self) -> None:
-        self.made = made = extra(PACKAGE, "images", "resizing pictures as this dataset was made to")
+        self.made = made = extra(PACKAGE, "images", "resizing pictures with the package this dataset was made with")
         self.filter = made.ResizeAlg.convolution(made.FilterType.bilinear)
         self.options = made.ResizeOptions(self.filter, False)
         self.image = made.ImageData

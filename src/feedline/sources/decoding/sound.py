@@ -45,7 +45,7 @@ class Waves:
             ) from error
         needed = frames * channels * width
         if len(raw) < needed:
-            raise SourceError(f"is cut short: {frames:,} frames have {needed:,} bytes, and {len(raw):,} are there")
+            raise SourceError(f"is cut short: {frames:,} frames need {needed:,} bytes, and there are only {len(raw):,}")
         samples = _numbers(raw, width).reshape(frames, channels)
         return Sound(samples.T if self.channels_first else samples, rate)
 
@@ -62,7 +62,7 @@ def _numbers(raw: bytes, width: int) -> Array:
     elif width == 4:
         wide = np.frombuffer(raw, "<i4")
     else:
-        raise SourceError(f"this .wav has samples of {width} bytes; known are 1 to 4")
+        raise SourceError(f"this .wav has samples of {width} bytes; 1 to 4 bytes can be read")
     numbers: Array = wide.astype(np.float32)
     numbers /= np.float32(2**31)
     return numbers

@@ -23,7 +23,7 @@ def text(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise SourceError(
-            f"is no UTF-8 from byte {error.start} on; for another encoding give a decoder: "
+            f"is not UTF-8 from byte {error.start} on; for another encoding give a decoder: "
             "decoders={'.txt': lambda data: data.decode('latin-1')}"
         ) from error
 
@@ -37,7 +37,7 @@ def parsed(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"is no JSON: {error}") from error
+        raise SourceError(f"is not JSON: {error}") from error
 
 
 def whole(data: bytes) -> int:
@@ -49,4 +49,4 @@ def whole(data: bytes) -> int:
     try:
         return int(data)
     except ValueError as error:
-        raise SourceError(f"is no whole number: {data[:20]!r}") from error
+        raise SourceError(f"is not a whole number: {data[:20]!r}") from error

@@ -2,7 +2,7 @@
 
 Takes: a place and how to open it. Gives: what is open for it in this process, opened on first use.
 Promises: what was opened before a fork is neither used nor closed after it. obstore's threads do not survive a fork,
-and any call would then wait for ever (measured: obstore 0.12), so a forked process loads a copy of its library, whose
+and any call would then wait forever (measured: obstore 0.12), so a forked process loads a copy of its library, whose
 threads are its own: 20 ms and some 10 MB. Where it cannot, that is an error, and never a hang.
 Not its job: requests (store).
 """
@@ -39,7 +39,7 @@ class Opened(NamedTuple):
     """obstore's, such as `get`."""
     first: Any
     """obstore's store until something has been read: it gives up soon, since a wrong host will not become right."""
-    lasting: Any
+    later: Any
     """…and from then on: patient with a server that is busy."""
     pool: ThreadPoolExecutor
     proven: threading.Event

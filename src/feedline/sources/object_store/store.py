@@ -115,7 +115,7 @@ class ObjectStore:
     def list(self, prefix: str = "") -> list_of[StoredFile]:
         """All objects whose names begin with `prefix`."""
         if self.url.startswith("http"):
-            raise OptionError(f"{self.url}: a web server does not list what it has; give the names")
+            raise OptionError(f"{self.url}: a web server does not list its objects; give their names")
         found: list_of[StoredFile] = self._together(_listed, [("", prefix)])[0]
         return found
 
@@ -150,7 +150,7 @@ class ObjectStore:
         for attempt in range(1, ATTEMPTS + 1):
             first = not opened.proven.is_set()
             try:
-                answer = do(opened.functions, opened.first if first else opened.lasting, name, *rest)
+                answer = do(opened.functions, opened.first if first else opened.later, name, *rest)
             except Exception as error:
                 busy, failed = is_busy(error), told(error, self.url_of(name))
                 cut_short = interrupted(error) and time.monotonic() - began < self.retry_for
@@ -290,7 +290,8 @@ def _checked_url(url: str) -> str:
     if "?" in url or "#" in url:
         place = address(url.partition("?")[0].partition("#")[0])
         raise OptionError(
-            f"url has a query or a fragment behind {place}; it must name a place, to which objects' names are added"
+            f"url has a query or a fragment after {place}; leave it out, because the names of objects are added to "
+            "the URL"
         )
     if not host:
         raise OptionError(f"url must name a bucket or a host after {scheme}://; got {address(url)!r}")

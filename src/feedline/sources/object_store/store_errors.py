@@ -29,7 +29,7 @@ def told(error: Exception, url: str) -> Exception:
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, f"there is no such object{_in_brackets(said)}", url)
     if isinstance(error, ValueError):
-        return OptionError(f"{url}: this is no name that object storage knows ({said})")
+        return OptionError(f"{url}: object storage cannot have this name ({said})")
     return SourceError(f"{url}: {_reason(type(error).__name__, full, said, url.partition('://')[0])}")
 
 
@@ -37,15 +37,15 @@ def _reason(kind: str, full: str, said: str, scheme: str) -> str:
     code = _status(full)
     where = CREDENTIALS.get(scheme, "client={'default_headers': {'authorization': …}}")
     if any(path in full for path in ASKING_THE_CLOUD):
-        return f"there are no credentials; give {where}, or skip_signature=True if anybody may read it"
+        return f"there are no credentials; give {where}, or skip_signature=True if it is public"
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in ("401", "403"):
         return f"access was refused{_in_brackets(said)}; look at the credentials, {where}, and at what they may read"
     if code == "404":
-        return f"there is nothing of that name{_in_brackets(said)}; look at the URL and at endpoint="
+        return f"nothing with that name exists{_in_brackets(said)}; look at the URL and at endpoint="
     if code == "429" or code.startswith("5"):
         return (
             f"the server kept answering {code}{_in_brackets(said)} {_tries(full)}; a larger retry_for= waits longer, "
-            "a smaller concurrency= asks less at once"
+            "a smaller concurrency= sends fewer requests at once"
         )
     if "kind: Connect" in full:
         why = "its name is not known" if "dns error" in full else "the connection failed"

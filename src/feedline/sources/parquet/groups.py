@@ -85,7 +85,7 @@ class Groups:
                 raise SourceError(
                     f"the column {name!r} differs between files: {self.files[0].url} has it as "
                     f"{first.field(name).type}, and {self.files[number].url} {what}. Choose other columns=, or write "
-                    "the files alike"
+                    "the files with the same types"
                 )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _names(option: str, wanted: Iterable[str] | None, schema: Any, url: str) -> 
         _check_single(option, wanted, schema, url)
         return wanted
     if isinstance(wanted, str):
-        raise OptionTypeError(f"{option} must be a list of names; got the text {wanted!r}: say [{wanted!r}]")
+        raise OptionTypeError(f"{option} must be a list of names; got the text {wanted!r}: pass [{wanted!r}]")
     names = list(dict.fromkeys(wanted))
     missing = [name for name in names if name not in schema.names]
     if missing:
@@ -167,7 +167,7 @@ def _check_single(option: str, names: list[str], schema: Any, url: str) -> None:
     twice = [name for name in dict.fromkeys(names) if schema.names.count(name) > 1]
     if twice:
         raise OptionError(
-            f"{option}: {url} has several columns of the name {', '.join(map(repr, twice))}; choose others with "
+            f"{option}: {url} has several columns with the name {', '.join(map(repr, twice))}; choose others with "
             "columns=[…]"
         )
 

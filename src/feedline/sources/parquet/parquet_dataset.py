@@ -143,7 +143,7 @@ class ParquetDataset(Dataset[Any]):
     def describe(self, index: int) -> str:
         """The sample's file and row."""
         if not -len(self) <= index < len(self):
-            return f"no row: there are {len(self)}"
+            return f"no such row: there are {len(self)}"
         number, row = self._find(position(index, len(self), "ParquetDataset"))
         group = self._groups.list[number]
         return f"{self._groups.files[group.file].url[-250:]}: row {group.first + row}"

@@ -137,4 +137,4 @@ class GroupReader:
             raise self._of_row(f"transform failed: {type(error).__name__}: {error}") from error
 
     def _of_row(self, said: str) -> SourceError:
-        return SourceError(f"{self._where}, of which row {self._group.first + self._row - 1}: {said}")
+        return SourceError(f"{self._where}, in row {self._group.first + self._row - 1}: {said}")

@@ -2,7 +2,7 @@
 
 Takes: a database, queries and their values. Gives: `SQLSession`, a connection for queries; `Asked`, an iterator over
 the record batches of one query, with a connection of its own.
-Promises: closed at the end, at an error, and when it is dropped; nothing of it is kept.
+Promises: a connection is closed at the end, after an error, and when nobody refers to it; none is kept for later.
 Not its job: what becomes of the rows (columns, stream).
 """
 
@@ -114,4 +114,4 @@ def check_query(value: Any) -> str:
 
 def no_columns(database: Database, query: str) -> OptionError:
     """The error for a statement that returns no rows."""
-    return OptionError(f"{database}: the query gives no columns, so it is no SELECT: {shortened(query)}")
+    return OptionError(f"{database}: the query gives no columns, so it is not a SELECT: {shortened(query)}")

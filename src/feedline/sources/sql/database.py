@@ -51,8 +51,8 @@ class Database:
         if self.path and not Path(self.path).is_file():
             what = "is a folder" if Path(self.path).is_dir() else "is not there"
             raise SourceError(
-                f"the database file {self.path} {what}: look at the URL {self} (three slashes from here on, four from "
-                "the root on)"
+                f"the database file {self.path} {what}: look at the URL {self} (three slashes before a relative path, "
+                "four before an absolute one)"
             )
 
     def check_password(self) -> None:
@@ -61,8 +61,8 @@ class Database:
             return
         if _ends_early(self.where.partition("://")[2]):
             raise OptionError(
-                f"url={address(self.where)!r}: the password has an @ or a / in it, which would be taken for the end of "
-                "it: write %40 for @ and %2F for / (urllib.parse.quote(password, safe=''))"
+                f"url={address(self.where)!r}: the password has an @ or a / in it, which a URL reads as the end of "
+                "the password: write %40 for @ and %2F for / (urllib.parse.quote(password, safe=''))"
             )
 
     def hide(self, text: str) -> str:
@@ -112,7 +112,10 @@ def _kind(url: str) -> str:
 def _path(url: str) -> str:
     rest = url.partition("://")[2]
     if not rest.startswith("/"):
-        raise OptionError(f"url of a file has three slashes, or four from the root on: {FORMS}; got {address(url)!r}")
+        raise OptionError(
+            "url of a file needs three slashes before a relative path, and four before an absolute "
+            f"one: {FORMS}; got {address(url)!r}"
+        )
     if rest in ("/", "/:memory:"):
         raise OptionError(
             f"url={address(url)!r}: a database in memory belongs to one connection; give a function that returns the "

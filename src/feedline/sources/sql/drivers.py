@@ -74,7 +74,7 @@ class PostgreSQL:
     def batches(self, query: str, params: Params, rows: int) -> Batches:
         """The record batches of the query."""
         if isinstance(params, dict):
-            raise OptionError("params by name are nothing PostgreSQL knows: write $1, $2, … and give a tuple")
+            raise OptionError("PostgreSQL has no params by name: write $1, $2, … and give a tuple")
         self._asked += 1
         name = f"feedline_{self._asked}"
         with self._connection.cursor() as cursor:
@@ -143,7 +143,7 @@ def _in_order(wanted: list[str], params: dict[str, Any]) -> tuple[Any, ...]:
     missing = [name for name in wanted if name[1:] not in params]
     if missing:
         known = ", ".join(params) or "none"
-        raise OptionError(f"params have no value for {', '.join(missing)} of the query; there are {known}")
+        raise OptionError(f"params have no value for {', '.join(missing)} of the query; they have {known}")
     return tuple(params[name[1:]] for name in wanted)
 
 

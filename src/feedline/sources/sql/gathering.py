@@ -236,8 +236,8 @@ def text_parts(arrow: Any, array: Any) -> tuple[npt.NDArray[Any], npt.NDArray[An
 def no_one_type(name: str, kinds: list[str], error: Exception) -> SourceError:
     """The error for a column of several types."""
     return SourceError(
-        f"column {name} holds {' and '.join(kinds)}, which make no column of one type ({error}): let the query "
-        f"give one, such as CAST({name} AS TEXT) AS {name}"
+        f"column {name} holds {' and '.join(kinds)}, which do not fit into a column of one type ({error}): let the "
+        f"query convert it, such as CAST({name} AS TEXT) AS {name}"
     )
 
 

@@ -83,8 +83,8 @@ class Keyed:
     def _no_key(self, *keys: Any) -> OptionTypeError:
         kinds = " and a ".join(type(key).__name__ for key in keys)
         return OptionTypeError(
-            f"key {self.key!r} is a {kinds}, and must be whole numbers or texts: let the query give one, "
-            f"such as CAST({self.key} AS TEXT) AS {self.key}"
+            f"key {self.key!r} is a {kinds}, but must be whole numbers or texts: let the query convert it, such as "
+            f"CAST({self.key} AS TEXT) AS {self.key}"
         )
 
     def rows(self, part: KeyRange, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
@@ -109,8 +109,9 @@ class Keyed:
     def null(self) -> SourceError:
         """The error for a row that has no key."""
         return SourceError(
-            f"{self.database}: key {self.key!r} is NULL in some row, which therefore has no place in the order: leave "
-            f"such rows out (WHERE {self.key} IS NOT NULL) or take another key. The query: {shortened(self.query)}"
+            f"{self.database}: key {self.key!r} is NULL in some row, which therefore has no position in the order: "
+            f"leave such rows out (WHERE {self.key} IS NOT NULL) or take another key. The query: "
+            f"{shortened(self.query)}"
         )
 
     def twice(self, key: Any) -> SourceError:

@@ -31,7 +31,7 @@ _WORDS: list[tuple[str, str, str]] = [
     (r'does not have a column named "(.+?)"', "there is no column {0}", "look at the table's columns"),
     (r'(?:near|at or near) "(.+?)"', 'the query has a syntax error near "{0}"', "try it in the database's own shell"),
     (r"password authentication failed for user \"(.+?)\"", "wrong password for user {0}", "correct it in the URL"),
-    (r"no password supplied", "a password is asked for", "put it into the URL, PGPASSWORD or ~/.pgpass"),
+    (r"no password supplied", "the server asks for a password", "put it into the URL, PGPASSWORD or ~/.pgpass"),
     (r'database "(.+?)" does not exist', "the server has no database {0}", "look at the URL"),
     (r'role "(.+?)" does not exist', "the server has no user {0}", "look at the URL"),
     (r"could not translate host name \"(.+?)\"", "the host {0} is not known", "look at the URL"),
@@ -40,9 +40,9 @@ _WORDS: list[tuple[str, str, str]] = [
         "the server cannot be reached",
         "look at host and port, and whether the server runs",
     ),
-    (r"file is not a database|not a valid DuckDB", "the file is no database of this kind", "look at the URL"),
+    (r"file is not a database|not a valid DuckDB", "the file is not a database of this kind", "look at the URL"),
     (r"permission denied for (?:\w+ )?(\S+)", "the user may not read {0}", "GRANT SELECT on it"),
-    (r"multiple commands", "the query has several statements, and one is asked", "give one SELECT"),
+    (r"multiple commands", "the query has several statements, and only one is allowed", "give one SELECT"),
     (r"read-?only", "the query writes, and a source only reads", "give a SELECT"),
 ]
 _MISSING = re.compile(

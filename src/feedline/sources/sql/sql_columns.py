@@ -84,8 +84,8 @@ def checked_names(names: list[str]) -> list[str]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise OptionError(
-            f"the query gives several columns named {', '.join(twice)}, of which a row can keep one: name them apart, "
-            f"such as b.{twice[0]} AS b_{twice[0]}"
+            f"the query gives several columns named {', '.join(twice)}, and a row can have only one of them: give "
+            f"them different names, such as b.{twice[0]} AS b_{twice[0]}"
         )
     return names
 

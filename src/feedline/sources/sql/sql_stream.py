@@ -207,8 +207,8 @@ class CursorReading:
         if tuple(state["part"]) != (part.index, part.count):
             then, now = "part {} of {}".format(*state["part"]), f"part {part.index} of {part.count}"
             raise StateError(
-                f"the state is of {then} of the table, and this is {now}: each rank goes on with its own state, with "
-                "as many ranks as before"
+                f"the state is for {then} of the table, and this is {now}: each rank must continue from its own "
+                "state, with as many ranks as before"
             )
         self.close()
         ends = state["ends"]

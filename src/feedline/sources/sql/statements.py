@@ -29,7 +29,7 @@ def check_sqlite(query: str) -> None:
     >>> check_sqlite("SELECT 1; SELECT 2")
     Traceback (most recent call last):
         ...
-    feedline.errors.OptionError: query has several statements, and one is asked: give one SELECT. The query: SELECT ...
+    feedline.errors.OptionError: query has several statements, and only one is allowed: give one SELECT. The query: ...
     """
     if _MAKES_FILES.match(query):
         raise _no_select(query)
@@ -51,9 +51,11 @@ def check_duckdb(query: str, statements: list[Any]) -> None:
 
 def _several(query: str) -> OptionError:
     return OptionError(
-        f"query has several statements, and one is asked: give one SELECT. The query: {shortened(query)}"
+        f"query has several statements, and only one is allowed: give one SELECT. The query: {shortened(query)}"
     )
 
 
 def _no_select(query: str) -> SourceError:
-    return SourceError(f"the query is no SELECT, and a source only reads: give one. The query: {shortened(query)}")
+    return SourceError(
+        f"the query is not a SELECT, and a source only reads: give a SELECT. The query: {shortened(query)}"
+    )

@@ -51,11 +51,13 @@ def opened(file: Located, at: int = 0) -> Bytes:
             return Unzipped(plain, at)
         except Cut:
             raise SourceError(
-                f"{file.url} ends before byte {at:,} of what is unzipped, where it was to be read"
+                f"{file.url} ends before byte {at:,} of its unzipped content, from which it was to be read"
             ) from None
     for magic, name in OTHER_PACKING.items():
         if head.startswith(magic):
-            raise SourceError(f"{file.url} is packed with {name}, which cannot be read here: unpack it to a plain .tar")
+            raise SourceError(
+                f"{file.url} is compressed with {name}, which cannot be read here: unpack it to a plain .tar"
+            )
     if not head:
         raise SourceError(f"{file.url} is empty (0 bytes): a tar archive without members has 1024")
     plain.skip(at)
@@ -166,6 +168,6 @@ class Unzipped:
             self._ready += self._unzip.decompress(self._input, UNZIPPED)
         except zlib.error as error:
             url = self._zipped.file.url
-            raise SourceError(f"{url}: its gzip data are damaged, after {self.at:,} bytes unzipped: {error}") from error
+            raise SourceError(f"{url}: its gzip data is damaged after {self.at:,} unzipped bytes: {error}") from error
         self._input = self._unzip.unused_data if self._unzip.eof else self._unzip.unconsumed_tail
         return True

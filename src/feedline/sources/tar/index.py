@@ -90,8 +90,8 @@ def made(shard: Located) -> Index:
     stream = opened(shard)
     if not isinstance(stream, Plain):
         raise SourceError(
-            f"{shard.url} is packed with gzip, so that nothing in it can be read by itself: unpack it (gunzip), or "
-            "read it from front to back with TarStream"
+            f"{shard.url} is compressed with gzip, so no sample can be read without everything before it: unpack it "
+            "(gunzip), or read it in order with TarStream"
         )
     samples, building = TarSamples(Members(stream, shard.url)), Building()
     while (parts := samples.next(lambda number: False)) is not None:
@@ -119,7 +119,9 @@ def write_index(urls: Any) -> list[Path]:
     paths = []
     for shard in locate(urls, "tar shards"):
         if not isinstance(shard.place, Folder):
-            raise OptionError(f"{shard.url}: an index can be written into a folder only; write it before you upload it")
+            raise OptionError(
+                f"{shard.url}: an index can only be written into a local folder; write it before you upload the shard"
+            )
         path = shard.place.path / (shard.name + SUFFIX)
         save(made(shard), path)
         paths.append(path)
@@ -161,15 +163,18 @@ def index_of(shard: Located) -> Index:
         return found
     if found is not None:
         changed = (
-            f"of {found.size:,} bytes, which has {size:,} now" if found.size != size else "to which was added since"
+            f"of {found.size:,} bytes, which has {size:,} now" if found.size != size else "to which members were added"
         )
         warnings.warn(
-            f"{shard.url}{SUFFIX} is stale: it is for a shard {changed}. The headers were read instead; "
-            "feedline.sources.write_index(urls) writes it anew",
+            f"{shard.url}{SUFFIX} is out of date: it is for a shard {changed}. The headers were read instead; "
+            "feedline.sources.write_index(urls) writes a new index",
             stacklevel=3,
         )
     else:
-        log.info("%s has no index: its headers are read. feedline.sources.write_index(urls) keeps that", shard.url)
+        log.info(
+            "%s has no index, so all its headers are read. feedline.sources.write_index(urls) writes an index",
+            shard.url,
+        )
     return made(shard)
 
 
@@ -190,8 +195,8 @@ def _kept(shard: Located) -> Index | None:
         return _loaded(data)
     except Exception as error:  # a damaged zip file or array makes NumPy raise anything
         raise SourceError(
-            f"{file.url} is no index of a tar shard, or a damaged one ({type(error).__name__}: {error}): remove it, or "
-            "write it anew with feedline.sources.write_index"
+            f"{file.url} is not an index of a tar shard, or is damaged ({type(error).__name__}: {error}): remove it, "
+            "or write a new one with feedline.sources.write_index"
         ) from error
 
 

@@ -20,7 +20,7 @@ _PLAIN = (b"0", b"\0", b"7")
 _KINDS = {b"1": "hard link", b"2": "link", b"3": "device", b"4": "device", b"6": "pipe"}
 _LONGEST_EXTENSION = 1 << 20
 """The longest name or PAX header in bytes: a longer one is damage (Linux allows paths of 4096)."""
-_SPARSE = "a sparse file (GNU tar's --sparse), which is not supported: pack it without"
+_SPARSE = "a sparse file (GNU tar's --sparse), which is not supported: pack it without --sparse"
 
 
 class Damage(SourceError):
@@ -112,7 +112,7 @@ class Members:
             return None
         if not _is_sound(block):
             if at == 0:
-                raise Damage(f"{self._url} is no tar archive: it does not begin with a member's header")
+                raise Damage(f"{self._url} is not a tar archive: it does not begin with a member's header")
             raise Damage(f"{self._url} is damaged: at offset {at} there is no header of a member")
         return block
 

@@ -72,8 +72,8 @@ class TarTerms(NamedTuple):
             return ""
         others = f" beside {before:,} of others" if before else ""
         return (
-            f"its member {name!r} has {size:,} bytes{others}, more than max_bytes={self.max_bytes:,}; a larger "
-            "max_bytes= reads it"
+            f"its member {name!r} has {size:,} bytes{others}, more than max_bytes={self.max_bytes:,}; raise "
+            "max_bytes= to read it"
         )
 
 
@@ -123,13 +123,13 @@ class TarSamples:
             raise type(error)(f"{error} (in or after the sample {parts.key!r} at offset {parts.start})") from error
         self.number += 1
         if parts.key in self._seen:
-            parts.problem = "its key came before in this shard: members of a sample must lie side by side"
+            parts.problem = "its key came earlier in this shard: the members of a sample must follow each other"
         self._seen.add(parts.key)
         return parts
 
     def _add(self, found: TarParts, suffix: str, member: TarMember, read: bool) -> None:
         if any(suffix == each for each, _, _ in found.members):
-            found.problem = f"it has two members of the suffix {suffix!r}; the second is {member.name!r}"
+            found.problem = f"it has two members with the suffix {suffix!r}; the second is {member.name!r}"
         found.members.append((suffix, member, self._members.at))
         wanted = read and (self._terms.suffixes is None or suffix in self._terms.suffixes)
         if wanted and (excess := self._terms.excess(member.name, member.size, sum(map(len, found.data)))):
@@ -161,4 +161,6 @@ def warn_of(left_out: dict[str, str], url: str) -> None:
     """One warning for everything that was no part of a sample."""
     if left_out:
         named = ", ".join(f"{kind} ({name!r})" for kind, name in sorted(left_out.items()))
-        warnings.warn(f"{url}: left out, because they are no files of a sample: {named}", stacklevel=3)
+        warnings.warn(
+            f"{url}: these members are left out, because they are not files of a sample: {named}", stacklevel=3
+        )

@@ -118,7 +118,7 @@ class TarDataset(Dataset[dict[str, Any]]):
     def describe(self, index: int) -> str:
         """The sample's shard and key."""
         if not -len(self) <= index < len(self):
-            return f"no sample: there are {len(self)}"
+            return f"no such sample: there are {len(self)}"
         place = position(index, len(self), "TarDataset")
         return f"{self._shards[self._shard(place)].url[-150:]}: {self._key(place)[:140]}"
 
@@ -200,7 +200,7 @@ class TarDataset(Dataset[dict[str, Any]]):
         there = "no header of a member" if found is None else f"{found.name!r} of {found.size:,} bytes"
         raise SourceError(
             f"{shard.url} has changed since its index was made: at offset {start} there is {there}, where "
-            f"{key}.{suffix} was. Write the index anew (feedline.sources.write_index), or make the TarDataset again"
+            f"{key}.{suffix} was. Write a new index (feedline.sources.write_index), or make the TarDataset again"
         )
 
     def _read(self, ranges: Sequence[Range]) -> dict[Range, bytes]:
@@ -219,11 +219,11 @@ class TarDataset(Dataset[dict[str, Any]]):
 
 def undecoded(where: str, suffix: str, error: Exception) -> SourceError:
     """The error for a member that `decode` could not decode."""
-    # Our decoders say what it is not ("is no JSON: …"); any other exception needs its class name.
+    # Our decoders say what it is not ("is not JSON: …"); any other exception needs its class name.
     what = f"cannot be decoded: {type(error).__name__}: {error}"
     if isinstance(error, SourceError):
         what = str(error).removeprefix("*.").removeprefix(f"{suffix}: ")  # `Decoders` takes the suffix for the name
-    return SourceError(f"{where}: its {suffix!r} {what}")
+    return SourceError(f"{where}: its {suffix!r}: {what}")
 
 
 def checked_suffixes(suffixes: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -231,7 +231,7 @@ def checked_suffixes(suffixes: Iterable[str] | None) -> tuple[str, ...] | None:
     if suffixes is None:
         return None
     if isinstance(suffixes, str):
-        raise OptionTypeError(f"suffixes must be a list of them; got the text {suffixes!r}: say [{suffixes!r}]")
+        raise OptionTypeError(f"suffixes must be a list of suffixes; got the text {suffixes!r}: pass [{suffixes!r}]")
     wanted = tuple(dict.fromkeys(suffixes))
     if not wanted or not all(isinstance(each, str) for each in wanted):
         raise OptionTypeError(f"suffixes must be texts such as 'jpg', at least one; got {suffixes!r}")

@@ -44,13 +44,15 @@ def encode_plain(value: Any, suffix: str) -> bytes:
     if write is None:
         known = ", ".join(sorted(_WRITE))
         raise OptionTypeError(
-            f"the field {suffix!r} is a {type(value).__name__}; only for fields ending in {known} are bytes made here: "
-            "give bytes"
+            f"the field {suffix!r} is a {type(value).__name__}, but only fields ending in {known} are encoded for "
+            "you: give bytes"
         )
     try:
         return write(value)
     except (TypeError, ValueError, AttributeError) as error:
-        raise OptionTypeError(f"the field {suffix!r} cannot be made of a {type(value).__name__}: {error}") from error
+        raise OptionTypeError(
+            f"the field {suffix!r} cannot be encoded from a {type(value).__name__}: {error}"
+        ) from error
 
 
 def _array_file(value: Any) -> bytes:
@@ -61,7 +63,7 @@ def _array_file(value: Any) -> bytes:
 
 def _whole(value: Any) -> bytes:
     if isinstance(value, bool) or int(value) != value:
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return str(int(value)).encode()
 
 

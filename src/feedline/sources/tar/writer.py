@@ -130,7 +130,7 @@ class _Shard:
 
     def add(self, key: str, blocks: list[tuple[str, bytes, bytes]]) -> None:
         if key in self._keys:
-            raise OptionError(f"the key {key!r} has been written to {self.path} before: keys of a shard must differ")
+            raise OptionError(f"the key {key!r} is already in {self.path}: the keys of a shard must differ")
         self._keys.add(key)
         parts = TarParts(key, self.size)
         for name, header, data in blocks:
@@ -182,7 +182,8 @@ def _checked(sample: Any) -> tuple[str, dict[str, Any]]:
     for suffix in fields:
         if not isinstance(suffix, str) or "\0" in suffix or key_and_suffix(f"{key}.{suffix}") != (key, suffix):
             raise OptionError(
-                f"the sample {key!r} with the field {suffix!r} could not be read back as that: the last part of a key "
-                "must have no dot and not be empty, and a suffix no slash and no upper case. Replace those"
+                f"the sample {key!r} with the field {suffix!r} would not be read back under these names: the last part "
+                "of a key must not be empty and must have no dot, and a suffix must have no slash and no upper case. "
+                "Rename the key or the field"
             )
     return key, fields

@@ -37,8 +37,8 @@ def test_each_is_logged(kind: dict[str, Any], caplog: pytest.LogCaptureFixture) 
     assert told == [
         ("feedline", logging.WARNING, f"sample {text}")
         for text in (
-            "1 (photos/1.jpg) failed: ValueError: truncated: 1; batch 0 of epoch 0 goes without it",
-            "4 (photos/4.jpg) failed: ValueError: truncated: 4; batch 1 of epoch 0 goes without it",
+            "1 (photos/1.jpg) failed: ValueError: truncated: 1; batch 0 of epoch 0 is made without it",
+            "4 (photos/4.jpg) failed: ValueError: truncated: 4; batch 1 of epoch 0 is made without it",
             "4 (photos/4.jpg) failed: ValueError: truncated: 4; batch 1 of epoch 0 has sample 5 instead",
         )
     ]

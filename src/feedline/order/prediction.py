@@ -15,14 +15,14 @@ from feedline.order.sampler import samplers_in
 S = TypeVar("S")
 
 
-def foretold(sampler: S) -> S | None:
+def sampler_of_next_epoch(sampler: S) -> S | None:
     """The sampler for the next epoch; None if asking for the order would draw from a user's generator.
 
     >>> sampler = DistributedSampler(range(10), num_replicas=2, rank=0)
-    >>> foretold(sampler) is sampler
+    >>> sampler_of_next_epoch(sampler) is sampler
     True
     >>> sampler.set_epoch(4)  # as before each epoch, so 5 comes next
-    >>> foretold(sampler).told_epoch, sampler.told_epoch
+    >>> sampler_of_next_epoch(sampler).told_epoch, sampler.told_epoch
     (5, 4)
     """
     if any(isinstance(each, Listed) for each in samplers_in(sampler)):

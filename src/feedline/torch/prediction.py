@@ -27,11 +27,11 @@ from feedline.torch.drawn import Drawn, TorchGenerators
 from feedline.torch.orders import Asking, own_plan
 
 
-def foreseen(index_sampler: Any, batched: bool, epoch: int, seed: int, step: int) -> Tasks | None:
+def predicted(index_sampler: Any, batched: bool, epoch: int, seed: int, step: int) -> Tasks | None:
     """The tasks of that epoch and seed; by then torch's DistributedSampler will be at an epoch `step` later."""
     plan = own_plan(index_sampler, batched, seed)
     if plan is not None:
-        return plan.foreseen(epoch)
+        return plan.predicted(epoch)
     twin = _twin_of_all(index_sampler, batched, step)
     if twin is None:
         return None

@@ -1,4 +1,4 @@
-"""Workers that never get to work: stuck at their birth, or dead before their first task."""
+"""Workers that never get to work: stuck while they start, or dead before their first task."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_workers_that_die_in_worker_init_fn_are_an_error(tmp_path: Path) -> None
     assert done.returncode == 1
     assert done.stdout.count("WARNING") == 2
     assert "WorkerDied" in done.stderr
-    assert "left with exit code 9 while setting up the dataset or in worker_init_fn" in done.stderr
+    assert "ended with exit code 9 while setting up the dataset or in worker_init_fn" in done.stderr
     assert "look at worker_init_fn" in done.stderr
 
 
