@@ -243,7 +243,7 @@ def test_small_growth_is_looked_at_now_and_then_and_the_smallest_never(
 def test_the_reserve_is_larger_in_large_containers(small: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, reserve in ((GB, RESERVE), (8 * GB, 128 * MB), (1024 * GB, 8 * RESERVE)):
         monkeypatch.setattr(segment_module, "room", Rooms(reserve + 5 * MB - 1, limit=limit))
-        with pytest.raises(MemoryShortage, match=f"and {reserve:,} of those"):
+        with pytest.raises(MemoryShortage, match=f"and {reserve:,} stay free"):
             small.allocate(1, 0, 5 * MB)
 
 
