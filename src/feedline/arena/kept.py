@@ -9,6 +9,7 @@ Not its job: persistent workers, which keep their pool themselves; which slot is
 
 from __future__ import annotations
 
+import threading
 import time
 
 from feedline.arena import segment
@@ -24,54 +25,45 @@ class KeptPool:
     """The pool of one loader between its epochs."""
 
     def __init__(self, keeps: bool = True) -> None:
-        self._pools: list[SlotPool] = []  # at most one; a list, because `pop` is one atomic step
+        self._pools: list[SlotPool] = []  # at most one
         self._since = 0.0
         self._closed = not keeps
+        self._lock = threading.RLock()  # reentrant: the garbage collector may end an epoch in a thread that holds it
 
     def take(self) -> SlotPool:
         """The pool of the last epoch, or a new one. Until it is given back, the next caller gets a new one."""
         _release_idle(self)
-        while self._pools:
-            try:
-                pool = self._pools.pop()
-            except IndexError:  # another thread was faster
-                break
+        with self._lock:
+            pool = self._pools.pop() if self._pools else None
             _resting.discard(self)
-            if not pool.inherited:
-                return pool
-        return SlotPool()
+        return SlotPool() if pool is None or pool.inherited else pool
 
     def give(self, pool: SlotPool) -> None:
-        """An epoch is over, and nobody writes to the pool's slots any more."""
-        if self._closed or self._pools or not pool.rest(MOST):
-            pool.close()
-            return
-        self._since = time.monotonic()
-        self._pools.append(pool)
-        _resting.add(self)
-        if self.is_closed():  # by another thread, just now
-            self.release()
+        """An epoch is over, and nobody writes to the pool's slots any more. A second call changes nothing."""
+        with self._lock:
+            if pool in self._pools:
+                return
+            if not self._closed and not self._pools and pool.rest(MOST):
+                self._since = time.monotonic()
+                self._pools.append(pool)
+                _resting.add(self)
+                return
+        pool.close()
 
     def release(self) -> bool:
         """Give the memory back to the system. Was there any?"""
-        _resting.discard(self)
-        released = False
-        while self._pools:
-            try:
-                self._pools.pop().close()
-                released = True
-            except IndexError:  # another thread was faster
-                break
+        with self._lock:
+            released = bool(self._pools)
+            for pool in self._pools:
+                pool.close()
+            self._pools.clear()  # afterwards: if Ctrl-C comes meanwhile, the loader's end tries again
+            _resting.discard(self)
         return released
 
     def close(self) -> None:
         """The loader is gone: nothing is kept from now on."""
         self._closed = True
         self.release()
-
-    def is_closed(self) -> bool:
-        """Is nothing kept any more?"""
-        return self._closed
 
     def is_idle(self, now: float) -> bool:
         """Has it been given back long ago?"""

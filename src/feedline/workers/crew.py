@@ -44,6 +44,7 @@ class Crew:
         self.owner = os.getpid()
         self.pool = kept.take()
         self._kept = kept
+        self._has_pool = True
         self.lanes: list[Lane] = []
         self.done: tuple[int, int] = (-1, -1)
         self.selector = selectors.DefaultSelector()
@@ -173,7 +174,7 @@ class Crew:
                 self.lock.release()
 
     def _end(self, alone: bool) -> None:
-        is_first, self.is_ending = not self.is_ending, True
+        self.is_ending = True
         members = [*self.members.values(), *self._still_running]
         all_ended = end([member for member in members if member.process.pid is not None])
         self.members, self._still_running = {}, []
@@ -189,10 +190,12 @@ class Crew:
             self._spent, self._board = self.spent(), None
             for slot in (JOB_SLOT, *range(BOARD, BOARD + 1 + self.count)):
                 self.pool.segment.free(slot, 0, STRIDE)
-        if not all_ended or not alone:  # one that waits in the kernel, or another thread, may still use it
-            self.pool.close()
-        elif is_first:  # else it may belong to the next epoch already
-            self._kept.give(self.pool)
+        if self._has_pool:
+            if all_ended and alone:
+                self._kept.give(self.pool)
+            else:  # one that waits in the kernel, or another thread, may still use it
+                self.pool.close()
+            self._has_pool = False  # from now on it may belong to the next epoch
 
 
 @contextlib.contextmanager

@@ -125,6 +125,6 @@ def _stop(
     generators.close()
     if readers is not None:
         readers.close()
-    if pool is not None and not stopped:  # else it may belong to the next epoch already
-        stopped.append(True)
+    if pool is not None and not stopped:
         kept.give(pool)
+        stopped.append(True)  # from now on it may belong to the next epoch
