@@ -14,7 +14,7 @@ from feedline import DataLoader
 from feedline.arena import kept, segment
 from feedline.arena.kept import KeptPool
 from feedline.arena.limits import Room
-from feedline.arena.slots import SlotPool
+from feedline.arena.slots import Slot, SlotPool
 from feedline.errors import MemoryShortage
 
 SIZE = 1 << 18  # bytes of a sample: a batch of two lies in a slot
@@ -153,6 +153,35 @@ def test_a_loader_that_rests_gives_way_when_another_begins(monkeypatch: pytest.M
         list(second)
         assert pool_of(first) is None
         assert pool_of(second) is not None
+
+
+@pytest.mark.parametrize(("free", "stays"), [(1 << 40, True), (1 << 20, False)])
+def test_where_little_is_free_a_loader_gives_way_at_once(
+    free: int, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "IDLE_SECONDS", 1e9)
+    with loader_of({}) as first, loader_of({}) as second:
+        list(first)
+        monkeypatch.setattr(kept, "room", lambda: Room(free, 1 << 40, "container"))
+        list(second)
+        assert (pool_of(first) is not None) == stays
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_memory_that_is_there_already_needs_no_room(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = SlotPool()
+    slot = pool.take()
+    slot.room(8 * SIZE).view(0, 8 * SIZE)[:] = bytes(8 * SIZE)  # what was never written does not count
+    monkeypatch.setattr(segment, "room", lambda: Room(0, 1 << 40, "container"))
+    monkeypatch.setattr(segment, "LOOK", 1)
+    again = Slot(pool.segment, slot.id)  # as a new worker has it
+    if there:
+        again.room(8 * SIZE).view(0, 1)[0] = 7
+        assert bytes(slot.mapped(1).view(0, 1)) == bytes([7])
+    else:
+        with pytest.raises(MemoryShortage):
+            again.room(9 * SIZE)
+    pool.close()
 
 
 @pytest.mark.parametrize("by", ["limit", "system"])

@@ -115,6 +115,8 @@ class Segment:
         if stop - start < UNSEEN or self._grown < LOOK:
             self._take(slot, start, stop, stop)
             return
+        if self._is_there(slot, start, stop):  # from an earlier epoch
+            return
         _check_room(slot, start, stop)
         self._grown = 0
         for place in range(start, stop, STEP):
@@ -126,6 +128,16 @@ class Segment:
                 if not keep:
                     self.free(slot, start, place)
                 raise
+
+    def _is_there(self, slot: int, start: int, stop: int) -> bool:
+        """Have all these bytes been written before? (Bytes that were only allocated look like a hole.)"""
+        begin = slot * STRIDE + start
+        try:
+            return os.lseek(self.fd, begin, os.SEEK_DATA) == begin and os.lseek(self.fd, begin, os.SEEK_HOLE) >= (
+                slot * STRIDE + stop
+            )
+        except OSError:  # there is nothing from here on
+            return False
 
     def _take(self, slot: int, start: int, stop: int, end: int) -> None:
         fd = self.fd

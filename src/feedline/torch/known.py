@@ -56,7 +56,7 @@ def check_ranks(sampler: Any) -> None:
 def sharing_in(index_sampler: Any) -> Sharing:
     """How the order is shared out over ranks."""
     if is_stock_order(index_sampler):
-        return Sharing(1, False, index_sampler.batch_size, len(index_sampler.sampler))
+        return Sharing(1, False, index_sampler.batch_size, global_length(index_sampler.sampler))
     if (ranks := _accelerates(index_sampler)) > 1:
         return Sharing(ranks)  # one rank's state is given to all, so its latest indices cannot be compared
     is_batched = type(index_sampler) in (BatchSampler, OwnBatchSampler)
