@@ -119,7 +119,7 @@ KINDS = {
     "dict": Kind("dict of 6 fields", fields, 120),
     "tokens": Kind("tokens, collate_fn pads", tokens, 220, padded, core=False),
     "picture": Kind("3×88×88 bytes, label", picture, 23_232),
-    "large": Kind("3×176×176 floats, a tensor", large, 371_712, core=False),
+    "large": Kind("3×176×176 floats", large, 371_712, core=False),
     "work": Kind("0.4 ms of Python", work, 8),
 }
 
