@@ -217,7 +217,7 @@ def test_collate_is_the_loaders_collate_fn():
     assert_same(again([Texts()[1]]), by_hand([Texts()[1]]))
     with pytest.raises(feedline.OptionError, match="collate and collate_fn both say"):
         DataLoader(Texts(), collate=WITH, collate_fn=list)
-    with pytest.raises(feedline.OptionError, match="collate_fn is pack itself"):
+    with pytest.raises(feedline.OptionError, match="collate_fn is the function pack itself"):
         DataLoader(Texts(), collate_fn=pack)
 
 
