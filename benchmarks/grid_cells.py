@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.utils.data
+from check_cells import Made
 
 import feedline
 import feedline.torch
@@ -29,20 +30,6 @@ LARGEST, COMPUTED = 400 << 20, 4000
 """Bytes of an epoch, and samples of one that computes."""
 SPAWNED = ("array", "picture", "text")
 FRONT, CORE = "feedline.torch", "feedline"
-
-
-class Made(torch.utils.data.Dataset[Any]):
-    """So many samples, each made by a function of its index."""
-
-    def __init__(self, length: int, make: Callable[[int], Any]) -> None:
-        self.length, self.make = length, make
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> Any:
-        return self.make(index)
-
 
 VECTORS = np.random.default_rng(1).random((512, 96), np.float32)
 PICTURES = np.random.default_rng(2).integers(0, 255, (64, 3, 88, 88), np.uint8)
