@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.utils.data
-from check_cells import Made
 
 import feedline
 import feedline.torch
+from check_cells import Made
 
 BATCH_SIZES, LENGTHS, WORKERS = (1, 16, 128), (25, 250), (0, 2, 4)
 LARGEST, COMPUTED = 400 << 20, 4000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from kinds import FORK, INLINE
 
 from feedline import DataLoader
-from feedline.arena import kept, segment
+from feedline.arena import kept, segment, slots
 from feedline.arena.kept import KeptPool
 from feedline.arena.limits import Room
 from feedline.arena.slots import Slot, SlotPool
@@ -101,10 +102,10 @@ def test_two_loops_over_one_loader_have_memory_of_their_own(kind: dict[str, Any]
 @kinds
 def test_closing_gives_it_back_and_so_does_the_loaders_end(kind: dict[str, Any]) -> None:
     gc.collect()
-    list(loader_of(kind))  # what is opened once for a process is open now
+    firsts(loader_of(kind))  # what is opened once for a process is open now
     before = descriptors()
     loader = loader_of(kind)
-    list(loader)
+    firsts(loader)
     assert descriptors() > before
     loader.close()
     assert (pool_of(loader), descriptors()) == (None, before)
@@ -129,6 +130,59 @@ def test_a_slot_that_is_put_back_after_its_epoch_is_not_used_again() -> None:
     pool.close()
 
 
+STEPS = ("take", "put", "_put", "_collect", "_new", "_sweep", "_parted", "rest", "give_back_small")
+
+
+@pytest.mark.parametrize("after", range(1, 250, 4))
+def test_ctrl_c_at_any_step_gives_no_slot_to_two_batches(after: int) -> None:
+    """It comes at some step inside of the pool, in one epoch; all batches of the next ones are kept."""
+    left = [after]
+
+    def step(frame: Any, event: str, arg: Any) -> Any:
+        if frame.f_code.co_filename != slots.__file__ or frame.f_code.co_name not in STEPS:
+            return None
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return step
+
+    with loader_of({}) as loader:
+        firsts(loader)
+        before = sys.gettrace()
+        sys.settrace(step)
+        try:
+            firsts(loader)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        held = [list(loader) for _ in range(2)]
+        assert [firsts(each) for each in held] == [WHOLE, WHOLE]
+
+
+def test_an_epoch_that_an_error_ended_leaves_no_memory_to_others() -> None:
+    with loader_of({}) as loader:
+        firsts(loader)
+        pool = pool_of(loader)
+        batches = iter(loader)
+        next(batches)
+        batches._abandon(KeyboardInterrupt())  # type: ignore[attr-defined]
+        assert pool is not None
+        assert pool_of(loader) is not pool
+        assert firsts(loader) == WHOLE
+
+
+def test_what_the_user_holds_at_the_end_keeps_only_itself() -> None:
+    with loader_of({}) as loader:
+        held = []
+        for batch in loader:
+            held.append(batch)
+        del batch
+        pool = pool_of(loader)
+        assert pool is None  # all slots were held
+        assert firsts(held) == WHOLE
+
+
 def test_more_than_the_most_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST", SIZE)
     with loader_of({}) as loader:
@@ -146,11 +200,11 @@ def test_small_batches_keep_nothing() -> None:
 def test_a_loader_that_rests_gives_way_when_another_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     with loader_of({}) as first, loader_of({}) as second:
         monkeypatch.setattr(kept, "IDLE_SECONDS", 1e9)
-        list(first)
-        list(second)
+        firsts(first)
+        firsts(second)
         assert pool_of(first) is not None  # it has not rested for long
         monkeypatch.setattr(kept, "IDLE_SECONDS", -1.0)
-        list(second)
+        firsts(second)
         assert pool_of(first) is None
         assert pool_of(second) is not None
 
@@ -161,9 +215,9 @@ def test_where_little_is_free_a_loader_gives_way_at_once(
 ) -> None:
     monkeypatch.setattr(kept, "IDLE_SECONDS", 1e9)
     with loader_of({}) as first, loader_of({}) as second:
-        list(first)
+        firsts(first)
         monkeypatch.setattr(kept, "room", lambda: Room(free, 1 << 40, "container"))
-        list(second)
+        firsts(second)
         assert (pool_of(first) is not None) == stays
 
 
@@ -188,7 +242,7 @@ def test_memory_that_is_there_already_needs_no_room(there: bool, monkeypatch: py
 def test_memory_that_runs_short_is_taken_from_loaders_that_rest(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     allocate = os.posix_fallocate
     with loader_of({}) as first, loader_of({}) as second:
-        list(first)
+        firsts(first)
         resting = pool_of(first)
         assert resting is not None
 

@@ -25,6 +25,7 @@ from feedline.randomness.global_generators import (
     BorrowedGenerators,
     NumPyGenerator,
     OwnedGenerators,
+    OwnState,
     PythonGenerator,
     TaskGenerators,
 )
@@ -285,6 +286,32 @@ def test_ctrl_c_in_the_middle_of_borrowing_all_at_once_changes_nothing(
     monkeypatch.undo()
     generators.leave()
     assert state() == before
+
+
+class Other(random.Random):
+    """A generator whose states are of another form: pairs."""
+
+    def getstate(self) -> Any:
+        return "other", super().getstate()
+
+    def setstate(self, state: Any) -> None:
+        name, inner = state
+        assert name == "other"
+        super().setstate(inner)
+
+
+@pytest.mark.parametrize("make", [BorrowedGenerators, OwnedGenerators])
+def test_another_generator_behind_the_modules_functions_is_seeded_and_put_back(
+    make: Callable[[], TaskGenerators], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Other(3)
+    for name in ("random", "gauss", "seed", "getstate", "setstate", "getrandbits"):
+        monkeypatch.setattr(random, name, getattr(other, name))
+    drawn = drawn_under(make(), 5, random.random)
+    was = other.getstate()
+    assert drawn_under(make(), 5, random.random) == drawn == Other(5).random()
+    if make is BorrowedGenerators:
+        assert other.getstate() == was == Other(3).getstate()
 
 
 @given(NUMBERS)
@@ -589,7 +616,7 @@ def test_while_other_threads_have_their_own_the_shared_ones_are_kept_the_short_w
     try:
         for source in GLOBAL_SOURCES[:2]:
             source.borrow(3, words_of(3), saved)
-        assert [type(each) for each in saved] == [tuple, tuple]
+        assert [type(each) for each in saved] == [OwnState, OwnState]
         assert list(map(len, saved)) == [2, 3]  # the quick way
         assert random.random() == python_of(3).random()
         some_draws()

@@ -91,6 +91,7 @@ class Segment:
 
     def __init__(self, fd: int | None = None) -> None:
         self._fd = fd
+        self._is_own = fd is None
         self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that holds it
         self._grown = 0  # since the last check; not exact with several threads, and need not be
 
@@ -170,6 +171,11 @@ class Segment:
         if create:
             self.allocate(BOARD, 0, size)
         return self.map(BOARD, size).view(0, size).cast("q")
+
+    @undisturbed
+    def __del__(self) -> None:
+        if self._is_own:  # Ctrl-C came before anybody was to close it
+            self.close()
 
     def used(self) -> int:
         """How many bytes are allocated, in all slots."""

@@ -201,6 +201,8 @@ class SlotPool:
         self.returned: deque[Slot] = deque()
         """Joint slots (arena.joint) that no worker fills any more."""
         self._closed = False
+        self.spoiled = False
+        """Was an epoch ended by an error, such as Ctrl-C, in the middle of any step? Then no other epoch uses this."""
         self._owner = os.getpid()
 
     def take(self, small: bool = False) -> Slot:
@@ -221,10 +223,13 @@ class SlotPool:
         with self._lock:
             self._put(slot)
 
+    # A slot leaves one list before it enters the next: if Ctrl-C comes in between, it is lost to the pool, and never in
+    # two lists at once, where two batches would get it.
+
     def _put(self, slot: Slot) -> None:
-        self._out.discard(slot)
-        if slot.retired:  # it was out when its epoch ended
+        if slot not in self._out:  # it was out when its epoch ended, or is put back a second time
             return
+        self._out.discard(slot)
         if self._closed:
             slot.retire()
         elif slot.leases:
@@ -238,10 +243,10 @@ class SlotPool:
             return
         with self._lock:
             self._collect()
-            for slot in self._small:
+            small, self._small = self._small, []
+            for slot in small:
                 slot.retire()
-            self._spare_numbers.extend(slot.id for slot in self._small)
-            self._small = []
+            self._spare_numbers.extend(slot.id for slot in small)
 
     def occupancy(self) -> tuple[int, int, int]:
         """How many slots are being filled or delivered, are held by the user, and are free."""
@@ -260,18 +265,22 @@ class SlotPool:
         return self._owner != os.getpid()
 
     def rest(self, most: int) -> bool:
-        """An epoch is over, and nobody writes to a slot any more: is anything left that is worth keeping, in at most
-        `most` bytes? Slots that are still out may be put back late, so they are not used again."""
-        if self.inherited or self._closed:
+        """An epoch is over: is anything left that is worth keeping, in at most `most` bytes?
+
+        Slots that are still out are never used again: somebody may still write to them, or put them back. Of those that
+        the user holds, all is freed but what the user holds.
+        """
+        if self.inherited or self._closed or self.spoiled:
             return False
         with self._lock:
             self._collect()
-            for slot in self._out:
+            out, self._out = self._out, set()
+            leased, self._leased = self._leased, []
+            for slot in (*out, *leased):
                 slot.retire()
-            self._retired.extend(self._out)
-            self._out.clear()
+            self._retired.extend(leased)
             self.give_back_small()
-            return bool(self._free or self._leased) and self.segment.used() <= most
+            return bool(self._free) and self.segment.used() <= most
 
     def close(self) -> None:
         """Release everything except what the user still holds."""
@@ -291,9 +300,11 @@ class SlotPool:
         while self.returned:
             self._put(self.returned.popleft())
         if self._leased:
-            self._leased = _still_leased(self._leased, self._free)
+            self._leased, ended = _parted(self._leased)
+            self._free.extend(ended)
         if self._small_leased:
-            self._small_leased = _still_leased(self._small_leased, self._small)
+            self._small_leased, ended = _parted(self._small_leased)
+            self._small.extend(ended)
 
     def _new(self, small: bool) -> Slot:
         while len(self._leased) > MAX_LEASED:
@@ -309,20 +320,18 @@ class SlotPool:
 
     def _sweep(self) -> None:
         # Only when the list has doubled: if the user keeps everything, a scan per batch would be too slow.
-        ended = {slot for slot in self._retired if not slot.leases}
+        self._retired, ended = _parted(self._retired)
         for slot in ended:
             # If a leaf ended while its slot was being retired, neither of the two may have freed its pages.
             self.segment.free(slot.id, 0, STRIDE)
             self._spare_numbers.append(slot.id)
-        self._retired = [slot for slot in self._retired if slot not in ended]
         self._sweep_at = 2 * len(self._retired) + 64
 
 
-def _still_leased(slots: list[Slot], free: list[Slot]) -> list[Slot]:
-    """The slots that still have leases. Slots whose leases have ended become free."""
-    ended = [slot for slot in slots if not slot.leases]
-    free.extend(ended)
-    return [slot for slot in slots if slot not in ended] if ended else slots
+def _parted(slots: list[Slot]) -> tuple[list[Slot], list[Slot]]:
+    """The slots that still have leases, and those whose leases have ended. Both lists are new."""
+    ended = {slot for slot in slots if not slot.leases}
+    return [slot for slot in slots if slot not in ended], list(ended)
 
 
 class LocalMemory:

@@ -181,12 +181,13 @@ class BatchIterator(Iterator[B]):
         """The same without workers: nothing is out, so a batch needs no entry in the ledger."""
         dispatch = self._dispatch
         while (task := dispatch.next_task()) is not None:
+            sampler_state = dispatch.tasks.sampler_state()
             outcome = self._make(task)
             if self._state is not State.RUNNING:
                 raise WorkerError(CLOSED_MEANWHILE)
             if self._ends is not None:
                 self._ends.note(outcome, dispatch.tasks)
-            self._passed.made(task, dispatch.tasks.sampler_state(), outcome)
+            self._passed.made(task, sampler_state, outcome)
             if self._says_more or outcome.notice is not None:
                 self._note(outcome)
             if outcome.size > 0 or outcome.failure is not None:
@@ -339,6 +340,8 @@ class BatchIterator(Iterator[B]):
 
     def _abandon(self, error: BaseException) -> None:
         self._error = type(error).__name__
+        if (pool := self._crew.workers.traits.pool) is not None:
+            pool.spoiled = True
         self._leave(State.FAILED)
         if self._options.persistent_workers:
             self._session.drop_workers(self._crew)

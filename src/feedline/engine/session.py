@@ -130,6 +130,8 @@ class Session:
                 self.scaling.begin(workers)
             self.memory.begin(workers.processes())
         except BaseException:
+            if (pool := workers.workers.traits.pool) is not None:
+                pool.spoiled = True
             iterator.close()
             raise
 

@@ -19,13 +19,21 @@ import pickle
 import random
 import threading
 from collections.abc import Iterable
+from itertools import starmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.random import mtrand
 
 from feedline.machine import loaded_torch
-from feedline.randomness.redirection import SampleGenerators, VisitingGenerators, being_read, reached, switch
+from feedline.randomness.redirection import (
+    SampleGenerators,
+    VisitingGenerators,
+    being_read,
+    is_redirected,
+    reached,
+    switch,
+)
 from feedline.randomness.twister import WORDS, Words, found_in_numpy, found_in_python, seed_python
 
 _PYTHON: Any = random._inst
@@ -54,6 +62,12 @@ class GeneratorSource(Protocol):
         """A value that changes with each draw, whatever function or caller draws."""
 
 
+class OwnState(tuple[Any, ...]):
+    """A state that was copied in memory: a type of its own, because states from others may be tuples, too."""
+
+    __slots__ = ()
+
+
 class PythonGenerator:
     """The generator of `random`.
 
@@ -67,19 +81,21 @@ class PythonGenerator:
     def seed(self, value: int, words: Words) -> None:
         if _is_of(_PYTHON, random.getstate, "python"):
             seed_python(_PYTHON, _memory, words)
-        else:
+        elif is_redirected(random.getstate):  # this thread's own
             random.setstate((3, (*words.python.tolist(), WORDS), None))
+        else:  # somebody has put another generator behind the module's functions
+            random.seed(value)
 
     def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
         if _memory is None or not _is_of(_PYTHON, random.getstate, "python"):
             saved.append(random.getstate())
             self.seed(value, words)
         else:
-            saved.append((bytes(_memory.bytes), _PYTHON.gauss_next))
+            saved.append(OwnState((bytes(_memory.bytes), _PYTHON.gauss_next)))
             seed_python(_PYTHON, _memory, words)
 
     def restore(self, state: Any) -> None:
-        if len(state) == 2 and _memory is not None:
+        if type(state) is OwnState and _memory is not None:
             _memory.bytes[:], _PYTHON.gauss_next = state
         else:
             random.setstate(state)
@@ -109,8 +125,17 @@ def python_state() -> tuple[bytes, float | None] | None:
     return bytes(_memory.bytes), _PYTHON.gauss_next
 
 
-_NOT_ASKED = object()
-"""Instead of a stored normal number: Ctrl-C came before it was known whether there is one."""
+def _draw_normal(drawn: list[Any], memory: memoryview, kept: bytes) -> None:
+    """Only drawing one shows whether a normal number was stored: if it was, nothing new is drawn.
+
+    Afterwards `drawn` has the number, and whether it was stored. Drawing it and keeping it is one step for Python, so
+    that Ctrl-C cannot come in between.
+    """
+    drawn.extend(starmap(_NUMPY.standard_normal, _ONCE))
+    drawn.append(memory[-4:] == kept[-4:])
+
+
+_ONCE = ((),)
 
 
 class OtherState(NamedTuple):
@@ -152,24 +177,25 @@ class NumPyGenerator:
             self.seed(value, words)
             return
         kept = bytes(memory)
-        saved.append((generator, kept, _NOT_ASKED))
-        # Only drawing one shows whether a normal number was stored: if it was, nothing new is drawn.
-        normal = _NUMPY.standard_normal()
-        saved[-1] = generator, kept, normal if memory[-4:] == kept[-4:] else None
+        drawn: list[Any] = []
+        saved.append(OwnState((generator, kept, drawn)))
+        _draw_normal(drawn, memory, kept)
         mtrand.set_bit_generator(generator)  # this clears a stored normal number
         memory[:] = words.block
 
     def restore(self, state: Any) -> None:
-        if type(state) is tuple:
-            generator, kept, normal = state
+        if type(state) is OwnState:
+            generator, kept, drawn = state
             memory = _memory_of(generator)
             assert memory is not None
-            if normal is not _NOT_ASKED or memory[-4:] != kept[-4:]:
-                mtrand.set_bit_generator(generator)  # also if it is the same: this clears a stored normal number
+            if not drawn:  # Ctrl-C came before anything was changed
+                return
+            was_stored = drawn[1] if len(drawn) > 1 else memory[-4:] == kept[-4:]
+            mtrand.set_bit_generator(generator)  # also if it is the same: this clears a stored normal number
             memory[:] = kept
-            if isinstance(normal, float):  # rare, and only NumPy itself can restore it
+            if was_stored:  # rare, and only NumPy itself can restore it
                 key = np.frombuffer(kept, np.uint32)
-                np.random.set_state(("MT19937", key[:-1], int(key[-1]), 1, normal))
+                np.random.set_state(("MT19937", key[:-1], int(key[-1]), 1, drawn[0]))
         elif type(state) is OtherState:
             mtrand.set_bit_generator(state.generator)
             np.random.set_state(state.state)
@@ -283,9 +309,9 @@ def _borrow_quickly(value: int, saved: list[Any]) -> bool:
         return False
     kept, torch_state = bytes(memory), None if torchs is None else torchs.get_state()
     python = bytes(_memory.bytes), _PYTHON.gauss_next
-    saved.append((python, generator, memory, kept, _NOT_ASKED, torchs, torch_state))
-    normal = _NUMPY.standard_normal()
-    saved[0] = python, generator, memory, kept, normal if memory[-4:] == kept[-4:] else None, torchs, torch_state
+    drawn: list[Any] = []
+    saved.append(OwnState((python, generator, memory, kept, drawn, torchs, torch_state)))
+    _draw_normal(drawn, memory, kept)
     _memory.words[...] = _words.python
     _memory.block[0] = WORDS
     _PYTHON.gauss_next = None
@@ -298,15 +324,15 @@ def _borrow_quickly(value: int, saved: list[Any]) -> bool:
 
 
 def _restore_quickly(
-    python: Any, generator: Any, memory: memoryview, kept: bytes, normal: Any, torchs: Any, torch_state: Any
+    python: Any, generator: Any, memory: memoryview, kept: bytes, drawn: list[Any], torchs: Any, torch_state: Any
 ) -> None:
     assert _memory is not None
     _memory.bytes[:], _PYTHON.gauss_next = python
-    if normal is None:
+    if len(drawn) > 1 and not drawn[1]:  # nearly always
         mtrand.set_bit_generator(generator)
         memory[:] = kept
     else:
-        GLOBAL_SOURCES[1].restore((generator, kept, normal))
+        GLOBAL_SOURCES[1].restore(OwnState((generator, kept, drawn)))
     if torchs is not None:
         torchs.set_state(torch_state)
 
@@ -401,7 +427,7 @@ class BorrowedGenerators:
         """Put all back; once more, if Ctrl-C has come meanwhile."""
         saved = self._saved
         if saved is not None:
-            if saved and len(saved[0]) == _OF_ALL:
+            if saved and type(saved[0]) is OwnState and len(saved[0]) == _OF_ALL:
                 _restore_quickly(*saved[0])
             else:  # Ctrl-C may have come before all were saved
                 for source, state in zip(self._sources, saved, strict=False):

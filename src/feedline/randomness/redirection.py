@@ -229,6 +229,11 @@ def _redirected(original: Callable[..., Any], method: str, own: str) -> Callable
 _ORIGINAL = "_feedline_original"
 
 
+def is_redirected(function: Any) -> bool:
+    """Is it one of our functions, which check who calls?"""
+    return getattr(function, _ORIGINAL, None) is not None
+
+
 def reached(function: Any, own: str) -> Any:
     """The function to use in this thread: the original, if it is replaced but this thread has no generators of its own.
 

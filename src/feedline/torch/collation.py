@@ -36,6 +36,7 @@ def collate_into(samples: Sequence[Any], empty: Empty, names: Sequence[Any] | No
     """torch's default_collate, writing into memory of `empty`."""
     if len(samples) == 0:
         raise CollateError("there are no samples to make a batch of")
+    samples = list(samples)  # a list that the dataset keeps must not become the batch
     try:
         # A mode, such as a default device, changes what torch's functions do.
         if _stock.default_collate_fn_map in _STOCK_MAPS and not _len_torch_function_stack():
@@ -61,7 +62,7 @@ def _tree(values: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> A
         return values
     if kind is dict:
         return {key: _tree([value[key] for value in values], empty, names) for key in first}
-    if (kind is tuple or kind is list) and len(set(map(len, values))) == 1:
+    if (kind is tuple or kind is list) and _are_of_one_length(values):
         return [_tree(column, empty, names) for column in zip(*values, strict=False)]
     if isinstance(first, (np.bool_, np.number)):
         return torch.as_tensor(values)
@@ -70,12 +71,10 @@ def _tree(values: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> A
 
 def _numbers(values: Sequence[Any], kind: type) -> torch.Tensor:
     """NumPy reads numbers in a third of the time. Where it finds others than the first, torch decides."""
-    try:
+    if len(set(map(type, values))) == 1:
         found = np.array(values)
-        if found.ndim == 1 and found.dtype is _DTYPES[kind]:
+        if found.dtype is _DTYPES[kind]:  # else there are large integers among them
             return torch.from_numpy(found)
-    except Exception:  # values that are no numbers: torch says so
-        pass
     return torch.tensor(values, dtype=torch.float64 if kind is float else None)
 
 
@@ -99,7 +98,14 @@ def _as_torch_does(values: Sequence[Any], empty: Empty, names: Sequence[Any] | N
                 return _STOCK_ARRAY(batch, collate_fn_map=collate_fn_map)
 
             fn_map[np.ndarray] = stack_arrays
-    return _stock.collate(list(values), collate_fn_map=fn_map)
+    return _stock.collate(values, collate_fn_map=fn_map)
+
+
+def _are_of_one_length(values: Sequence[Any]) -> bool:
+    try:
+        return len(set(map(len, values))) == 1
+    except TypeError:  # one has no length: torch says so
+        return False
 
 
 def is_stock(*kinds: type) -> bool:

@@ -182,7 +182,7 @@ def generators_of(index_sampler: Any) -> list[torch.Generator]:
     """The user's generators from which a sampler, or a sampler inside it, draws."""
     if is_stock_order(index_sampler):
         own = getattr(index_sampler.sampler, "generator", None)
-        return [] if own is None else [own]
+        return [own] if isinstance(own, torch.Generator) else []
     found: dict[int, torch.Generator] = {}
     for each in samplers_in(index_sampler):
         held = (ask(each, "generator"), *ask(each, "__dict__", {}).values())

@@ -104,13 +104,15 @@ def _header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
     length = int.from_bytes(data[8:start], "little")
     if length > _LONGEST_HEADER or start + length > len(data):
         raise SourceError(f"is cut short, or is not a .npy file: its header should have {length:,} bytes")
-    return *_understood(data[start : start + length], data[6] > 2), start + length
+    header, is_utf8 = bytes(data[start : start + length]), data[6] > 2
+    dtype, shape, by_column = _kept(header, is_utf8)
+    if dtype.names is not None:  # its fields can be renamed, in all arrays that have this very object
+        dtype, shape, by_column = _understood(header, is_utf8)
+    return dtype, shape, by_column, start + length
 
 
-@lru_cache(maxsize=64)
 def _understood(header: bytes, is_utf8: bool) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
-    """A header's dtype, shape and order. Kept, because most members of a shard have the same one, and understanding it
-    takes 20 µs: as long as a hundred KB of data (benchmarks/tar_shards.py)."""
+    """A header's dtype, shape and order."""
     try:
         told = ast.literal_eval(header.decode("utf-8" if is_utf8 else "latin-1"))
         dtype = np.lib.format.descr_to_dtype(told["descr"])
@@ -123,3 +125,8 @@ def _understood(header: bytes, is_utf8: bool) -> tuple[np.dtype[Any], tuple[int,
     if not dtype.itemsize and dtype.kind in "SU":  # NumPy makes each one character long, however many there are
         dtype = np.dtype(f"{dtype.kind}1")
     return dtype, shape, by_column
+
+
+_kept = lru_cache(maxsize=64)(_understood)
+"""Most members of a shard have the same header, and understanding it takes 20 µs: as long as reading a hundred KB
+(benchmarks/tar_shards.py)."""
