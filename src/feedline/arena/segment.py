@@ -89,11 +89,13 @@ def to_page(size: int) -> int:
 class Segment:
     """The shared file. Give `fd` to another process and build a `Segment` around it there."""
 
+    _is_own = False  # for `__del__`, if Ctrl-C comes before the end of `__init__`
+
     def __init__(self, fd: int | None = None) -> None:
         self._fd = fd
-        self._is_own = fd is None
         self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that holds it
         self._grown = 0  # since the last check; not exact with several threads, and need not be
+        self._is_own = fd is None
 
     @property
     def fd(self) -> int:
