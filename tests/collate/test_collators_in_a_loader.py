@@ -17,7 +17,7 @@ from feedline.collate.array_kinds import NUMPY
 from feedline.collate.counted import HINT_BATCHES
 from feedline.collate.making import Making
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import BorrowedGenerators
+from feedline.randomness.task_generators import BorrowedGenerators
 from feedline.workers.body import Body
 from feedline.workers.job import Job
 

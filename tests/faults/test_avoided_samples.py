@@ -15,7 +15,7 @@ from feedline.datasets import described, reads_one
 from feedline.messages.outcome import Outcome
 from feedline.messages.progress import INDEX, PLACE, Row, unwatched
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import BorrowedGenerators
+from feedline.randomness.task_generators import BorrowedGenerators
 from feedline.workers.body import Body
 from feedline.workers.job import Job
 from feedline.workers.wire import dump_task, load_task

@@ -19,15 +19,12 @@ from kinds import THREADS
 from made_datasets import Numbers
 
 from feedline import DataLoader, rng
-from feedline.randomness import global_generators
+from feedline.randomness import global_generators, task_generators
 from feedline.randomness.global_generators import (
     GLOBAL_SOURCES,
-    BorrowedGenerators,
     NumPyGenerator,
-    OwnedGenerators,
     OwnState,
     PythonGenerator,
-    TaskGenerators,
 )
 from feedline.randomness.redirection import (
     BySample,
@@ -37,6 +34,7 @@ from feedline.randomness.redirection import (
     being_read,
     switch,
 )
+from feedline.randomness.task_generators import BorrowedGenerators, OwnedGenerators, TaskGenerators
 from feedline.randomness.twister import Words, seed_python
 
 NUMBERS = st.integers(0, 2**64 - 1)
@@ -253,7 +251,7 @@ def test_generators_are_put_back_though_ctrl_c_comes_while_they_are(
     before, batches = state(), iter(DataLoader(Drawing()))
     next(batches)
     if source is None:
-        monkeypatch.setattr(global_generators, "_restore_quickly", restore)
+        monkeypatch.setattr(task_generators, "restore_all", restore)
     else:
         monkeypatch.setattr(global_generators, "_usual", (None, None))  # the long way
         monkeypatch.setattr(source, "restore", restore)

@@ -1,12 +1,12 @@
-"""The global generators (`random`, `numpy.random`, torch's default): every worker seeds them for each task.
+"""The global generators (`random`, `numpy.random`, torch's default): how each is seeded, saved and restored.
 
-Takes: a 64-bit number per task (rng.task_seed); Python's and NumPy's get its lower half. Gives: generators that a
-worker process owns, and generators that are borrowed while a batch is made in the user's own thread.
-Promises: what a batch draws depends on the number alone; the user's own random numbers continue exactly as if nothing
-had been drawn, including the stored second value of a pair of normal draws. Ctrl-C may come at any moment: the state to
-restore is saved before anything changes.
-Not its job: deriving the number (rng), where generators keep their words (twister), worker threads (redirection),
-generators that a dataset holds.
+Takes: a 64-bit number per task (rng.task_seed); Python's and NumPy's get its lower half. Gives: `GLOBAL_SOURCES`, one
+source for each, and `borrow_all`, which does for all three at once what they do one by one.
+Promises: what is drawn after seeding depends on the number alone; after restoring, the user's own random numbers
+continue exactly as if nothing had been drawn, including the stored second value of a pair of normal draws. Ctrl-C may
+come at any moment: the state to restore is saved before anything changes.
+Not its job: when they are seeded and restored (task_generators), deriving the number (rng), where generators keep their
+words (twister), worker threads (redirection), generators that a dataset holds.
 
 States are copied directly in memory: `random.getstate` and `setstate` take 15 µs together and NumPy's 80, because they
 move 624 words one by one, while a small batch without workers takes 20 (benchmarks/peers, workload "text"). If the
@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import threading
-from collections.abc import Iterable
 from itertools import starmap
 from typing import Any, NamedTuple, Protocol
 
@@ -26,14 +24,7 @@ import numpy as np
 from numpy.random import mtrand
 
 from feedline.machine import loaded_torch
-from feedline.randomness.redirection import (
-    SampleGenerators,
-    VisitingGenerators,
-    being_read,
-    is_redirected,
-    reached,
-    switch,
-)
+from feedline.randomness.redirection import is_redirected, reached, switch
 from feedline.randomness.twister import WORDS, Words, found_in_numpy, found_in_python, seed_python
 
 _PYTHON: Any = random._inst
@@ -288,17 +279,17 @@ def _torch_state() -> tuple[Any, Any, Any]:
     return _NOT_MADE
 
 
-_words = Words()
+words_of_main_thread = Words()
 """For the main thread of this process, which has one task at a time."""
 _torchs = TorchGenerator()
 GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator(), _torchs)
 _usual = random.getstate, np.random.get_state
 _NOT_MADE: tuple[Any, Any, Any] = (None, None, None)
-_OF_ALL = 7
-"""The length of the tuple that holds what `_borrow_quickly` saves; Python's own states are shorter."""
+OF_ALL = 7
+"""The length of the tuple that holds what `borrow_all` saves; Python's own states are shorter."""
 
 
-def _borrow_quickly(value: int, saved: list[Any]) -> bool:
+def borrow_all(value: int, saved: list[Any]) -> bool:
     """Borrow all three as their sources do, step by step, but in two thirds of the time: a small batch without workers
     takes 9 µs besides (benchmarks/grid, "texts"). False if one of them is not as usual; then nothing has changed."""
     if switch.holders or random.getstate is not _usual[0] or np.random.get_state is not _usual[1]:
@@ -312,20 +303,21 @@ def _borrow_quickly(value: int, saved: list[Any]) -> bool:
     drawn: list[Any] = []
     saved.append(OwnState((python, generator, memory, kept, drawn, torchs, torch_state)))
     _draw_normal(drawn, memory, kept)
-    _memory.words[...] = _words.python
+    _memory.words[...] = words_of_main_thread.python
     _memory.block[0] = WORDS
     _PYTHON.gauss_next = None
     mtrand.set_bit_generator(generator)
-    memory[:] = _words.block
+    memory[:] = words_of_main_thread.block
     if torchs is not None:
-        seed[0], places[...] = value & 0x7FFFFFFFFFFFFFFF, _words.numpy
+        seed[0], places[...] = value & 0x7FFFFFFFFFFFFFFF, words_of_main_thread.numpy
         torchs.set_state(state)
     return True
 
 
-def _restore_quickly(
+def restore_all(
     python: Any, generator: Any, memory: memoryview, kept: bytes, drawn: list[Any], torchs: Any, torch_state: Any
 ) -> None:
+    """Restore what `borrow_all` has saved."""
     assert _memory is not None
     _memory.bytes[:], _PYTHON.gauss_next = python
     if len(drawn) > 1 and not drawn[1]:  # nearly always
@@ -335,110 +327,3 @@ def _restore_quickly(
         GLOBAL_SOURCES[1].restore(OwnState((generator, kept, drawn)))
     if torchs is not None:
         torchs.set_state(torch_state)
-
-
-class TaskGenerators(Protocol):
-    """Seeds the generators for each task."""
-
-    def open(self) -> None: ...
-    def enter(self, value: int) -> None: ...
-    def draw(self) -> Any:
-        """A number from each generator. It is another number if anything was drawn since the generators were seeded."""
-
-    def leave(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class OwnedGenerators:
-    """For a worker process: the global generators are its own, so they are seeded and not restored."""
-
-    def __init__(self, sources: Iterable[GeneratorSource] = GLOBAL_SOURCES) -> None:
-        self._sources = tuple(sources)
-
-    def open(self) -> None:
-        pass
-
-    def enter(self, value: int) -> None:
-        _words.seed(value & 0xFFFFFFFF)
-        for source in self._sources:
-            source.seed(value, _words)
-
-    def draw(self) -> Any:
-        return [source.draw() for source in self._sources]
-
-    def leave(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class BorrowedGenerators:
-    """For loading in the user's own loop: the user's random numbers continue as if nothing had been drawn.
-
-    In the main thread the global generators are borrowed. Any other thread gets its own generators during a task
-    (VisitingGenerators): borrowing would change the draws of the main thread and of other loops.
-    """
-
-    def __init__(self, sources: Iterable[GeneratorSource] = GLOBAL_SOURCES) -> None:
-        self._sources = sources if sources is GLOBAL_SOURCES else tuple(sources)
-        self._saved: list[Any] | None = None
-        self._visiting: VisitingGenerators | None = None
-        self._visits = False
-        self._outer: SampleGenerators | None = None
-
-    def open(self) -> None:
-        pass
-
-    def enter(self, value: int) -> None:
-        outer = being_read.get()
-        if outer is not None:  # this loader is read inside a sample of another loader
-            self._outer = outer  # kept if the task is entered again, to be read in another way
-            being_read.set(None)
-        if threading.current_thread() is not threading.main_thread():
-            self._visit(value)
-        else:
-            self._borrow(value)
-
-    def _borrow(self, value: int) -> None:
-        _words.seed(value & 0xFFFFFFFF)
-        if self._saved is not None:  # it is seeded again, to be read in another way
-            for source in self._sources:
-                source.seed(value, _words)
-            return
-        self._visits, self._saved = False, []
-        if self._sources is not GLOBAL_SOURCES or not _borrow_quickly(value, self._saved):
-            for source in self._sources:
-                source.borrow(value, _words, self._saved)
-
-    def _visit(self, value: int) -> None:
-        if self._visiting is None:
-            self._visiting = VisitingGenerators()
-            self._visiting.open()
-        self._visits = True
-        self._visiting.enter(value)
-
-    def draw(self) -> Any:
-        if self._visits and self._visiting is not None:
-            return self._visiting.draw()
-        return [source.draw() for source in self._sources]
-
-    def leave(self) -> None:
-        """Put all back; once more, if Ctrl-C has come meanwhile."""
-        saved = self._saved
-        if saved is not None:
-            if saved and type(saved[0]) is OwnState and len(saved[0]) == _OF_ALL:
-                _restore_quickly(*saved[0])
-            else:  # Ctrl-C may have come before all were saved
-                for source, state in zip(self._sources, saved, strict=False):
-                    source.restore(state)
-            self._saved = None
-        elif self._visits and self._visiting is not None:
-            self._visiting.leave()
-        if self._outer is not None:
-            being_read.set(self._outer)
-            self._outer = None
-
-    def close(self) -> None:
-        if self._visiting is not None:  # it stays: another thread may be in the middle of a task, and is to leave it
-            self._visiting.close()

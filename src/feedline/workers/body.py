@@ -27,8 +27,8 @@ from feedline.messages.marks import Marking, Marks
 from feedline.messages.outcome import Failure, Notice, Outcome, notice_of, with_marks
 from feedline.messages.progress import COLLATED, COLLATING, FETCHED, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import TaskGenerators
 from feedline.randomness.rng import enter_task, leave_task, task_seed
+from feedline.randomness.task_generators import TaskGenerators
 from feedline.reading.fetch import Fetcher, brief, index_list, readers_of
 from feedline.reading.salvage import Salvage
 from feedline.supervise.shutdown import TOLD_TO_LEAVE

@@ -26,7 +26,7 @@ from feedline.messages.outcome import Outcome
 from feedline.messages.progress import INDEX, PLACE, PREPARING, SINCE, clock, unwatched
 from feedline.messages.task import Task
 from feedline.observe.meter import spent_by
-from feedline.randomness.global_generators import BorrowedGenerators
+from feedline.randomness.task_generators import BorrowedGenerators
 from feedline.reading.fetch_threads import Readers
 from feedline.supervise import watchdog
 from feedline.supervise.watch import NO_WORKER, Death, Standing

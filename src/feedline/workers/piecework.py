@@ -20,7 +20,7 @@ from feedline.datasets import Empty
 from feedline.messages.outcome import Apart, Notice, Outcome
 from feedline.messages.progress import COLLATING, PLACE, SINCE, Row, clock
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import TaskGenerators
+from feedline.randomness.task_generators import TaskGenerators
 from feedline.reading.fetch import Fetcher, index_list
 from feedline.workers.dialect import Dialect
 

@@ -39,7 +39,7 @@ from feedline.messages.progress import (
     clock,
 )
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import OwnedGenerators
+from feedline.randomness.task_generators import OwnedGenerators
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, remedy_for

@@ -18,8 +18,8 @@ from feedline.machine.worker_info import WorkerInfo, acting_as
 from feedline.messages.outcome import Notice, Outcome, Tally, notice_of
 from feedline.messages.progress import Row
 from feedline.messages.task import Task
-from feedline.randomness.global_generators import TaskGenerators
 from feedline.randomness.rng import task_seed
+from feedline.randomness.task_generators import TaskGenerators
 from feedline.reading.stream_reader import OpenAgain, StreamReader
 from feedline.workers.dialect import NUMPY
 from feedline.workers.job import Job
