@@ -18,7 +18,7 @@ from feedline.arena.limits import Room
 from feedline.arena.slots import Slot, SlotPool
 from feedline.errors import MemoryShortage
 
-SIZE = 1 << 18  # bytes of a sample: a batch of two lies in a slot
+SIZE = 1 << 19  # bytes of a sample: a batch of two lies in a slot
 kinds = pytest.mark.parametrize("kind", [INLINE, FORK], ids=["inline", "fork"])
 
 
@@ -172,15 +172,18 @@ def test_an_epoch_that_an_error_ended_leaves_no_memory_to_others() -> None:
         assert firsts(loader) == WHOLE
 
 
-def test_what_the_user_holds_at_the_end_keeps_only_itself() -> None:
+def test_what_the_user_has_held_at_the_end_keeps_at_most_two_batches() -> None:
     with loader_of({}) as loader:
         held = []
         for batch in loader:
             held.append(batch)
         del batch
         pool = pool_of(loader)
-        assert pool is None  # all slots were held
-        assert firsts(held) == WHOLE
+        assert pool is not None
+        assert pool.segment.used() <= len(WHOLE) * 2 * SIZE
+        held = [batch[:1, :1].copy() for batch in held]  # nothing of them is held any more
+        assert pool.segment.used() <= slots.LATEST * 2 * SIZE + (1 << 16)
+        assert firsts(held) == [[first] for first in range(0, 12, 2)]
 
 
 def test_more_than_the_most_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ SMALL_LEAF = 1 << 16
 """Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
 MAX_LEASED = 8
 """How many slots the user may hold before the oldest is retired; an ordinary loop holds at most two."""
+LATEST = 2
+"""So many of them may still be held when an epoch ends, and be used again in the next one."""
 MAX_MAPPED = 32768
 """With more mappings than this, batches are copied out: Linux allows 65,530 per process."""
 LEAST_ROOM = 1 << 15
@@ -268,19 +270,20 @@ class SlotPool:
         """An epoch is over: is anything left that is worth keeping, in at most `most` bytes?
 
         Slots that are still out are never used again: somebody may still write to them, or put them back. Of those that
-        the user holds, all is freed but what the user holds.
+        the user holds, the latest two stay whole (a loop's variable holds its last batch); of the others all is freed
+        but what the user holds.
         """
         if self.inherited or self._closed or self.spoiled:
             return False
         with self._lock:
             self._collect()
             out, self._out = self._out, set()
-            leased, self._leased = self._leased, []
+            leased, self._leased = self._leased[:-LATEST], self._leased[-LATEST:]
             for slot in (*out, *leased):
                 slot.retire()
             self._retired.extend(leased)
             self.give_back_small()
-            return bool(self._free) and self.segment.used() <= most
+            return bool(self._free or self._leased) and self.segment.used() <= most
 
     def close(self) -> None:
         """Release everything except what the user still holds."""
