@@ -89,13 +89,13 @@ def to_page(size: int) -> int:
 class Segment:
     """The shared file. Give `fd` to another process and build a `Segment` around it there."""
 
-    _is_own = False  # for `__del__`, if Ctrl-C comes before the end of `__init__`
+    _owner = -1  # for `__del__`, if Ctrl-C comes before the end of `__init__`
 
     def __init__(self, fd: int | None = None) -> None:
         self._fd = fd
         self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that holds it
         self._grown = 0  # since the last check; not exact with several threads, and need not be
-        self._is_own = fd is None
+        self._owner = os.getpid() if fd is None else -1
 
     @property
     def fd(self) -> int:
@@ -175,8 +175,9 @@ class Segment:
         return self.map(BOARD, size).view(0, size).cast("q")
 
     @undisturbed
-    def __del__(self) -> None:
-        if self._is_own:  # Ctrl-C came before anybody was to close it
+    def __del__(self, pid: Callable[[], int] = os.getpid, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Ctrl-C came before anybody was to close it. Not in a forked child, where a worker uses the same descriptor.
+        if self._owner == pid() and not is_over():
             self.close()
 
     def used(self) -> int:
