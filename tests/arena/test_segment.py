@@ -252,3 +252,21 @@ def test_a_closed_segment_refuses_and_touches_no_other_file(segment: Segment) ->
 
 def test_linux_has_it() -> None:
     assert segment_module.available
+
+
+def test_a_segment_that_nobody_closed_is_closed_with_its_object() -> None:
+    kept = [Segment()]
+    descriptor = kept[0].fd
+    child = os.fork()
+    if not child:  # a worker uses its parent's descriptor, whatever becomes of the objects it has inherited
+        code = 1
+        try:
+            kept.clear()
+            os.fstat(descriptor)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    kept.clear()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
