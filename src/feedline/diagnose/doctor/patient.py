@@ -35,7 +35,7 @@ from feedline.supervise.walking import plain_attribute
 from feedline.workers.job import Job
 
 GUESSED_BATCH = 32
-MAX_BAD_SAMPLES = 3
+MAX_BAD = 3
 """How many samples may hang or kill before a part of the examination ends: each takes up to a sixth of the time."""
 SEED = 20_241
 COLUMNS = ("labels", "targets", "label", "target", "y", "ys", "classes_of_samples", "_labels", "_targets")
@@ -74,7 +74,7 @@ class Patient:
         """A loader that always ends, whatever the dataset does."""
         settings: dict[str, Any] = {
             "on_error": "skip",
-            "max_errors": None if self.setting.stream else MAX_BAD_SAMPLES,  # elements of a stream may fail, too; that is quick
+            "max_errors": None if self.setting.stream else MAX_BAD,  # elements of a stream may fail, too; that is quick
             "on_stall": "restart",
             "timeout": timeout,
             "max_deaths": 1,
