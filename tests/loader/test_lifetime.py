@@ -401,24 +401,24 @@ def test_a_job_that_refers_to_its_loader_does_not_keep_it(kind: dict[str, Any], 
 
 
 class Gated(Numbers):
-    def __init__(self, gate: Any) -> None:
+    def __init__(self, gates: list[Any]) -> None:
         super().__init__(400)
-        self.gate = gate
+        self.gates = gates
 
     def __getitem__(self, index: int) -> int:
         if index:
-            self.gate.acquire()
+            self.gates[min(index, 3)].acquire()
         return index
 
 
 @pytest.mark.parametrize("kind", [THREADS, FORK])
 def test_tasks_of_an_iteration_that_was_left_are_not_done(kind: dict[str, Any]) -> None:
-    gate = multiprocessing.get_context("fork").Semaphore(0)
-    with DataLoader(Gated(gate), persistent_workers=True, prefetch_factor=50, timeout=600, **kind) as loader:
-        next(iter(loader))  # 100 tasks more are out, of which two are waiting at the gate
+    gates = [multiprocessing.get_context("fork").Semaphore(0) for _ in range(4)]
+    with DataLoader(Gated(gates), persistent_workers=True, prefetch_factor=50, timeout=600, **kind) as loader:
+        next(iter(loader))  # 100 tasks more are out, of which the first two wait at their gates
         again = iter(loader)
-        for _ in range(2 + 2):  # lets those two go, and samples 1 and 2 of the new iteration, whoever is first
+        for gate in gates[1:3] * 2:  # lets those two go, and samples 1 and 2 of the new iteration
             gate.release()
         assert [next(again).item(), next(again).item()] == [0, 1]
-        for _ in range(200):
+        for gate in gates * 200:
             gate.release()
