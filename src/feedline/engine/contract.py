@@ -34,7 +34,8 @@ class Traits(NamedTuple):
     forked: bool = False
     """Are they forked copies of this process, which share its memory until one side writes?"""
     work_ahead: bool = True
-    """Do they work while the user's loop computes? Else `receive` makes the batch."""
+    """Do they work while the user's loop computes? Else `receive` makes the batch; the loop has it made directly
+    (`InlineWorkers.make`)."""
 
 
 class Workers(Protocol):

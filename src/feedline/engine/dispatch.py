@@ -48,7 +48,6 @@ class Dispatch:
         self._next_epoch = next_epoch
         self._predict = predict
         self._places = places
-        self._notes = ends is not None or crew.works_ahead or crew.scaling is not None
         self._begun = False
         self._more = True
         self.sampler_error: Exception | None = None
@@ -68,7 +67,7 @@ class Dispatch:
             else:
                 self._send(ledger.add(task, self.tasks.sampler_state()))
         # Places that become free from now on are used for the next epoch.
-        if not self._more and self._predict is not None and crew.works_ahead:
+        if not self._more and self._predict is not None:
             while len(queue) + len(ledger.early) < room:
                 following = self._next_epoch.following(self._predict)
                 if following is None:
@@ -136,7 +135,7 @@ class Dispatch:
                 self._take_part(self._splitting, event)
             else:
                 settled = self._ledger.take(event)
-                if settled is not None and self._notes:
+                if settled is not None:
                     self._note(settled)
         if events and self._splitting is not None and self._splitting.holds:
             self._splitting.holds = False

@@ -15,6 +15,7 @@ memory layout is not the known one, or the modules' functions have been replaced
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import random
 from itertools import starmap
@@ -265,7 +266,7 @@ class TorchGenerator:
 
 def _torch_state() -> tuple[Any, Any, Any]:
     """A state of torch's generator, with views on its seed and words; nothing if it does not look as it is known to."""
-    try:
+    with contextlib.suppress(Exception):  # another torch than is known here
         generator, words = loaded_torch.module().Generator(), Words()
         state = generator.manual_seed(5).get_state()
         numbers = state.numpy()[: 8 * (WORDS + 3)].view(np.uint64)
@@ -274,8 +275,6 @@ def _torch_state() -> tuple[Any, Any, Any]:
         seed[0], places[...] = 7 << 32 | 7, words.numpy
         if state.equal(generator.manual_seed(7 << 32 | 7).get_state()):
             return state, seed, places
-    except Exception:  # another torch than is known here
-        pass
     return _NOT_MADE
 
 

@@ -165,10 +165,7 @@ def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | N
         with contextlib.suppress(RuntimeError):  # one has a graph, another device or shape: torch decides, and says so
             return torch.stack(batch, out=out)  # type: ignore[arg-type]
     try:
-        if not is_strided or first.is_nested:
-            refused: torch.Tensor = _STOCK_TENSOR(batch)  # refused as torch refuses them
-            return refused
-        return torch.stack(batch)  # type: ignore[arg-type]
+        return _slow_stack(batch)
     except RuntimeError:
         if all(map(is_plain, batch)):
             for position, tensor in enumerate(batch):

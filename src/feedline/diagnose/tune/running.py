@@ -110,7 +110,7 @@ class Runner:
             self._burned += (compute_for if self._busy_step else wait_for)(self._step)
 
     def _run(self, loader: Any, wind: Callable[[bool], None], setting: Setting, seconds: float) -> Trial:
-        began, consumer = clock(), Consumer(_Watched(loader, wind), self._take_step)
+        began, consumer = clock(), Consumer(_WithAlarm(loader, wind), self._take_step)
         first = waited = consumer.take()
         count, soft = 1, clock() + seconds
         for _ in range(max(1, setting.workers)):  # each worker's first batch: it may import, open, connect
@@ -141,7 +141,7 @@ class Runner:
         return len(windows) >= WINDOWS and spread_of([each.batches_per_second for each in windows]) <= AGREE
 
 
-class _Watched:
+class _WithAlarm:
     """A loader; while a batch of it is waited for, an alarm runs."""
 
     def __init__(self, loader: Any, wind: Callable[[bool], None]) -> None:
