@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -260,30 +261,49 @@ def test_generators_are_put_back_though_ctrl_c_comes_while_they_are(
     assert state() == before
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_ctrl_c_in_the_middle_of_borrowing_all_at_once_changes_nothing(
-    late: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class InterruptedAt:
+    """Ctrl-C at the n-th bytecode of randomness/ that this thread runs."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if "feedline/randomness" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def test_ctrl_c_at_any_moment_of_borrowing_and_giving_back_changes_nothing() -> None:
     generators, before = BorrowedGenerators(), state()
     drawn_under(generators, 5)
-
-    class Interrupted:
-        def standard_normal(self) -> float:
-            raise KeyboardInterrupt
-
-    def set_bit_generator(generator: Any) -> None:
-        monkeypatch.undo()
-        raise KeyboardInterrupt
-
-    if late:
-        monkeypatch.setattr(global_generators.mtrand, "set_bit_generator", set_bit_generator)
-    else:
-        monkeypatch.setattr(global_generators, "_NUMPY", Interrupted())
-    with pytest.raises(KeyboardInterrupt):
-        generators.enter(6)
-    monkeypatch.undo()
-    generators.leave()
-    assert state() == before
+    at, was_interrupted = 0, True
+    while was_interrupted:
+        at, was_interrupted = at + 1, False
+        interrupted = InterruptedAt(at)
+        try:
+            with interrupted.during():
+                generators.enter(6)
+                some_draws()
+                generators.leave()
+        except KeyboardInterrupt:
+            was_interrupted = True
+        generators.leave()
+        assert state() == before, f"interrupted at bytecode {at}"
+    assert at > 100
 
 
 class Other(random.Random):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import random
-from itertools import starmap
+import sys
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from numpy.random import mtrand
 
 from feedline.machine import loaded_torch
 from feedline.randomness.redirection import is_redirected, reached, switch
-from feedline.randomness.twister import WORDS, Words, found_in_numpy, found_in_python, seed_python
+from feedline.randomness.twister import WORDS, Words, found_in_numpy, found_in_python, found_stored_normal, seed_python
 
 _PYTHON: Any = random._inst
 """The hidden instance; `random`'s functions are its methods."""
@@ -117,19 +117,6 @@ def python_state() -> tuple[bytes, float | None] | None:
     return bytes(_memory.bytes), _PYTHON.gauss_next
 
 
-def _draw_normal(drawn: list[Any], memory: memoryview, kept: bytes) -> None:
-    """Only drawing one shows whether a normal number was stored: if it was, nothing new is drawn.
-
-    Afterwards `drawn` has the number, and whether it was stored. Drawing it and keeping it is one step for Python, so
-    that Ctrl-C cannot come in between.
-    """
-    drawn.extend(starmap(_NUMPY.standard_normal, _ONCE))
-    drawn.append(memory[-4:] == kept[-4:])
-
-
-_ONCE = ((),)
-
-
 class OtherState(NamedTuple):
     """Any generator but a Mersenne Twister behind NumPy's functions, and its state from NumPy."""
 
@@ -152,11 +139,11 @@ class NumPyGenerator:
             np.random.seed(value & 0xFFFFFFFF)
             return
         generator = mtrand.get_bit_generator()
-        mtrand.set_bit_generator(generator)  # this clears a stored normal number
-        if (memory := _memory_of(generator)) is None:
+        if (memory := _memory_of(generator)) is None or _normal is None:
+            mtrand.set_bit_generator(generator)  # this clears a stored normal number
             np.random.seed(value & 0xFFFFFFFF)
         else:
-            memory[:] = words.block
+            memory[:], _normal[:4] = words.block, NONE_STORED
 
     def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
         if not _is_of(_NUMPY, np.random.get_state, "numpy"):
@@ -164,30 +151,22 @@ class NumPyGenerator:
             self.seed(value, words)
             return
         generator = mtrand.get_bit_generator()
-        if (memory := _memory_of(generator)) is None:
+        if (memory := _memory_of(generator)) is None or _normal is None:
             saved.append(OtherState(generator, np.random.get_state(legacy=False)))
             self.seed(value, words)
             return
-        kept = bytes(memory)
-        drawn: list[Any] = []
-        saved.append(OwnState((generator, kept, drawn)))
-        _draw_normal(drawn, memory, kept)
-        mtrand.set_bit_generator(generator)  # this clears a stored normal number
-        memory[:] = words.block
+        saved.append(OwnState((generator, bytes(memory), bytes(_normal))))
+        memory[:], _normal[:4] = words.block, NONE_STORED
 
     def restore(self, state: Any) -> None:
         if type(state) is OwnState:
-            generator, kept, drawn = state
+            generator, words, normal = state
+            if mtrand.get_bit_generator() is not generator:
+                mtrand.set_bit_generator(generator)
             memory = _memory_of(generator)
             assert memory is not None
-            if not drawn:  # Ctrl-C came before anything was changed
-                return
-            was_stored = drawn[1] if len(drawn) > 1 else memory[-4:] == kept[-4:]
-            mtrand.set_bit_generator(generator)  # also if it is the same: this clears a stored normal number
-            memory[:] = kept
-            if was_stored:  # rare, and only NumPy itself can restore it
-                key = np.frombuffer(kept, np.uint32)
-                np.random.set_state(("MT19937", key[:-1], int(key[-1]), 1, drawn[0]))
+            assert _normal is not None
+            memory[:], _normal[:] = words, normal
         elif type(state) is OtherState:
             mtrand.set_bit_generator(state.generator)
             np.random.set_state(state.state)
@@ -202,6 +181,8 @@ class NumPyGenerator:
         return pickle.dumps(_NUMPY.get_state(legacy=False)) if memory is None else bytes(memory)
 
 
+_normal = found_stored_normal(_NUMPY)
+NONE_STORED = bytes(4)
 _known: tuple[Any, memoryview | None] = (None, None)
 
 
@@ -284,7 +265,7 @@ _torchs = TorchGenerator()
 GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator(), _torchs)
 _usual = random.getstate, np.random.get_state
 _NOT_MADE: tuple[Any, Any, Any] = (None, None, None)
-OF_ALL = 7
+OF_ALL = 8
 """The length of the tuple that holds what `borrow_all` saves; Python's own states are shorter."""
 
 
@@ -295,34 +276,42 @@ def borrow_all(value: int, saved: list[Any]) -> bool:
         return False
     generator, (known, memory) = mtrand.get_bit_generator(), _known
     torchs, (state, seed, places) = loaded_torch.default_generator(), _torchs.made or _NOT_MADE
-    if _memory is None or memory is None or known is not generator or (torchs is not None and state is None):
+    if known is not generator or memory is None or _memory is None or _normal is None:
         return False
-    kept, torch_state = bytes(memory), None if torchs is None else torchs.get_state()
-    python = bytes(_memory.bytes), _PYTHON.gauss_next
-    drawn: list[Any] = []
-    saved.append(OwnState((python, generator, memory, kept, drawn, torchs, torch_state)))
-    _draw_normal(drawn, memory, kept)
+    if torchs is not None and state is None:
+        return False
+    python, block = _memory.bytes, words_of_main_thread.block
+    torch_state = None if torchs is None else torchs.get_state()
+    numpys = generator, memory, bytes(memory), bytes(_normal)
+    saved.append(OwnState((bytes(python), _PYTHON.gauss_next, *numpys, torchs, torch_state)))
     _memory.words[...] = words_of_main_thread.python
-    _memory.block[0] = WORDS
-    _PYTHON.gauss_next = None
-    mtrand.set_bit_generator(generator)
-    memory[:] = words_of_main_thread.block
+    python[:4], _PYTHON.gauss_next = _ALL_USED, None
+    memory[:], _normal[:4] = block, NONE_STORED
     if torchs is not None:
         seed[0], places[...] = value & 0x7FFFFFFFFFFFFFFF, words_of_main_thread.numpy
         torchs.set_state(state)
     return True
 
 
+_ALL_USED = WORDS.to_bytes(4, sys.byteorder)
+
+
 def restore_all(
-    python: Any, generator: Any, memory: memoryview, kept: bytes, drawn: list[Any], torchs: Any, torch_state: Any
+    python: bytes,
+    gauss_next: float | None,
+    generator: Any,
+    memory: memoryview,
+    words: bytes,
+    normal: bytes,
+    torchs: Any,
+    torch_state: Any,
 ) -> None:
     """Restore what `borrow_all` has saved."""
     assert _memory is not None
-    _memory.bytes[:], _PYTHON.gauss_next = python
-    if len(drawn) > 1 and not drawn[1]:  # nearly always
+    assert _normal is not None
+    _memory.bytes[:], _PYTHON.gauss_next = python, gauss_next
+    if mtrand.get_bit_generator() is not generator:
         mtrand.set_bit_generator(generator)
-        memory[:] = kept
-    else:
-        GLOBAL_SOURCES[1].restore(OwnState((generator, kept, drawn)))
+    memory[:], _normal[:] = words, normal
     if torchs is not None:
         torchs.set_state(torch_state)

@@ -9,8 +9,10 @@ Not its job: how each generator is seeded, saved and restored (global_generators
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
+from threading import get_ident
 from typing import Any, Protocol
 
 from feedline.randomness.global_generators import (
@@ -83,12 +85,9 @@ class BorrowedGenerators:
         if outer is not None:  # this loader is read inside a sample of another loader
             self._outer = outer  # kept if the task is entered again, to be read in another way
             being_read.set(None)
-        if threading.current_thread() is not threading.main_thread():
+        if get_ident() != _main:
             self._visit(value)
-        else:
-            self._borrow(value)
-
-    def _borrow(self, value: int) -> None:
+            return
         words_of_main_thread.seed(value & 0xFFFFFFFF)
         if self._saved is not None:  # it is seeded again, to be read in another way
             for source in self._sources:
@@ -130,3 +129,15 @@ class BorrowedGenerators:
     def close(self) -> None:
         if self._visiting is not None:  # it stays: another thread may be in the middle of a task, and is to leave it
             self._visiting.close()
+
+
+_main = threading.main_thread().ident
+"""The main thread; in a forked child, the thread that called fork."""
+
+
+def _note_main() -> None:
+    global _main
+    _main = get_ident()
+
+
+os.register_at_fork(after_in_child=_note_main)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import _random
 import ctypes
 import random
+import struct
 import sys
 from typing import Any, NamedTuple
 
@@ -85,6 +86,28 @@ def found_in_numpy(generator: Any) -> memoryview | None:
     state = generator.state["state"]
     agrees = block[WORDS] == state["pos"] and np.array_equal(block[:WORDS], state["key"])
     return memoryview(block).cast("B") if agrees else None
+
+
+def found_stored_normal(instance: Any) -> memoryview | None:
+    """Where NumPy's `RandomState` stores the second of a pair of normal numbers: whether there is one (4 bytes, and 4
+    unused ones), then the number. None if it is not found there.
+
+    It is looked for in an instance of our own. `get_state` says the same, but takes 20 µs.
+    """
+    if sys.implementation.name != "cpython" or type(instance) is not np.random.RandomState:
+        return None
+    probe, size = np.random.RandomState(np.random.MT19937(1)), np.random.RandomState.__basicsize__
+    memory = memoryview((ctypes.c_uint8 * size).from_address(id(probe))).cast("B")
+    words = np.ones(WORDS, np.uint32)
+    probe.set_state(("MT19937", words, 5, 1, _STORED))
+    place = bytes(memory).find(struct.pack("=iid", 1, 0, _STORED))
+    probe.set_state(("MT19937", words, 5, 0, 0.0))
+    if place < 0 or bytes(memory[place : place + _NORMAL]) != bytes(_NORMAL):
+        return None
+    return memoryview((ctypes.c_uint8 * _NORMAL).from_address(id(instance) + place)).cast("B")
+
+
+_STORED, _NORMAL = 0.7071067811865476, struct.calcsize("=iid")
 
 
 def seed_python(generator: random.Random, memory: PythonMemory | None, words: Words) -> None:
