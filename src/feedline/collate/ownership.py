@@ -1,7 +1,7 @@
 """A tree whose arrays belong to nobody else.
 
-Takes: what a custom `collate_fn` returned, or a sample that is delivered unbatched. Gives: the same tree, with each
-array copied once into memory from `empty`.
+Takes: what a custom `collate_fn` returned, or a sample that is delivered unbatched. Gives: the same tree if nobody else
+has any of it (unshared), else a tree with each array copied once into memory from `empty`.
 Promises: writing into a delivered array never changes the dataset. Every object keeps its class and content, and an
 object that was in two places still is one object. Plain lists, tuples and dicts are rebuilt; an object of any other
 class is rebuilt from its parts, as pickle would do it, if it holds an array, and passed on unchanged otherwise. What
@@ -23,13 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from feedline.collate.unshared import IMMUTABLE, IsUnshared, is_unshared
 from feedline.datasets import Array, Empty
 
 CopyLeaf = Callable[[Any, Empty], Any]
 """Returns a copy of a leaf, or the same object if it is to be shared."""
 
-_PLAIN: frozenset[type] = frozenset((int, float, str, bool, complex, bytes, type(None), range, np.dtype))
-"""They hold nothing else, and cannot be changed."""
 _ATOMS = (
     type,
     types.ModuleType,
@@ -43,6 +42,25 @@ _ATOMS = (
 )
 """copy.deepcopy does not copy these either (or cannot)."""
 _ARRAYS = (np.ndarray, np.void)
+
+
+def own_held(
+    held: list[Any],
+    empty: Empty,
+    keep: Any = None,
+    copy_leaf: CopyLeaf | None = None,
+    leaves: tuple[type, ...] = (),
+    is_unshared_leaf: IsUnshared | None = None,
+) -> Any:
+    """The same as `own` of the tree that the list holds. If nobody else holds any of it, nothing has to be copied.
+
+    >>> held = [np.zeros(3)]
+    >>> own_held(held, np.empty) is held[0]
+    True
+    """
+    if is_unshared(held, 0, is_unshared_leaf):
+        return held[0]
+    return own(held[0], empty, keep, copy_leaf, leaves)
 
 
 def own(
@@ -59,7 +77,7 @@ def own(
     >>> data
     array([0., 0., 0.])
     """
-    if type(tree) is list and _PLAIN.issuperset(map(type, tree)):
+    if type(tree) is list and IMMUTABLE.issuperset(map(type, tree)):
         return tree.copy()  # texts or numbers only: the code below would take longer than collating them
     owner = _Owner(empty, copy_leaf, leaves)
     if not isinstance(keep, (list, dict, tuple, *owner.leaves)):
@@ -86,7 +104,7 @@ class _Owner:
 
     def own(self, value: Any) -> Any:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in IMMUTABLE:
             return value
         known = self._copies.get(id(value))
         if known is not None:
@@ -134,7 +152,7 @@ class _Owner:
     # Lists and dicts are remembered before they are filled: they may contain themselves.
 
     def _list(self, value: list[Any]) -> list[Any]:
-        if _PLAIN.issuperset(map(type, value)):
+        if IMMUTABLE.issuperset(map(type, value)):
             return self._remember(value, value.copy())  # type: ignore[no-any-return]
         mine: list[Any] = self._remember(value, [])
         mine.extend(map(self.own, value))
@@ -167,7 +185,7 @@ class _Owner:
         seen = {id(value)}
         level: list[Any] = [value]
         while level:
-            met = [each for each in gc.get_referents(*level) if type(each) not in _PLAIN]
+            met = [each for each in gc.get_referents(*level) if type(each) not in IMMUTABLE]
             level = []
             for each in met:
                 known = self._copies.get(id(each))

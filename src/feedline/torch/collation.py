@@ -23,7 +23,7 @@ from feedline.datasets import Empty
 from feedline.errors import CollateError, add_note
 from feedline.machine.worker_info import of_this_thread
 from feedline.reading.fetch import brief
-from feedline.torch.tensors import empty_tensor, is_plain, own_tensor
+from feedline.torch.tensors import empty_tensor, is_plain, is_unshared, own_tensor
 
 _stock = _utils.collate
 _STOCK_TENSOR = _stock.collate_tensor_fn
@@ -228,6 +228,6 @@ def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] |
     )
 
 
-def own(tree: Any, empty: Empty, keep: Any = None) -> Any:
-    """The tree with its tensors and arrays copied, so that writing to them changes nothing else."""
-    return line_own.own(tree, empty, keep, own_tensor, (torch.Tensor,))
+def own(held: list[Any], empty: Empty, keep: Any = None) -> Any:
+    """The tree that the list holds, such that writing to its tensors and arrays changes nothing else."""
+    return line_own.own_held(held, empty, keep, own_tensor, (torch.Tensor,), is_unshared)

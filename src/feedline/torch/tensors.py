@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import weakref
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -21,6 +22,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from feedline.arena.slots import SMALL_LEAF
 from feedline.collate.ownership import own
+from feedline.collate.unshared import references
 from feedline.datasets import Empty
 
 
@@ -44,13 +46,51 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
+def is_unshared(tensor: Any) -> bool:
+    """Has a tensor that only one container holds its memory to itself?
+
+    No C++ object may hold the tensor, and no other object its storage; memory that is another object's (a NumPy
+    array's) is not resizable, and memory that another process may have is shared.
+    """
+    if not is_plain(tensor) or weakref.getweakrefcount(tensor) or vars(tensor) or _counts(tensor) != _OF_A_NEW_ONE:
+        return False
+    storage: Any = tensor.untyped_storage()
+    return bool(storage.resizable() and not storage.is_shared())
+
+
+def _counts(tensor: Any) -> tuple[int, int, int]:
+    """How many have the tensor in C++, its storage in C++, and its storage in Python. The numbers of a new tensor depend
+    on the version of torch."""
+    held = [tensor.untyped_storage()]
+    return tensor._use_count(), _storage_use_count(held[0]._cdata), references(held[0])
+
+
+_storage_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def _counts_of_a_new_one() -> tuple[int, int, int] | None:
+    """None if this version of torch does not count: then every tensor is copied."""
+    try:
+        tensor = torch.empty(1, device="cpu")
+        counts = _counts(tensor)
+        view = tensor[:]
+        is_noticed = _counts(tensor) != counts
+        del view
+        return counts if is_noticed and _counts(tensor) == counts and references(None) >= 0 else None
+    except Exception:
+        return None
+
+
+_OF_A_NEW_ONE = _counts_of_a_new_one()
+
+
 def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
     """A copy that shares memory with nothing else."""
     if tensor.requires_grad:
         return tensor  # gradients must go where torch sends them
     if isinstance(tensor, torch.nn.Parameter):
         mine: torch.Tensor = torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
-    elif is_plain(tensor) and _is_dense(tensor):
+    elif is_plain(tensor) and tensor.nbytes >= SMALL_LEAF and _is_dense(tensor):
         mine = empty_tensor((tensor.numel(),), tensor.dtype, empty).as_strided(tensor.shape, tensor.stride())
         mine.copy_(tensor)
     else:

@@ -20,6 +20,7 @@ from feedline.collate.collator import Collator
 from feedline.collate.default import register_collate
 from feedline.collate.dropping import NothingLeft
 from feedline.collate.making import Making
+from feedline.collate.unshared import ALONE, references
 from feedline.datasets import Empty
 from feedline.errors import FeedlineError, add_note
 from feedline.machine.worker_info import WorkerInfo, set_worker_info
@@ -185,12 +186,11 @@ class Body:
                 return Outcome(task.seq, batch, max(1, len(task.indices)))  # type: ignore[arg-type]
         indices = index_list(task)
         if not self._job.batched:
-            (sample,) = self._fetcher.one_by_one(task, enumerate(indices))
-            return Outcome(task.seq, self._single(sample, empty), 1)
-        samples = self._fetcher.samples(task, indices)
+            return Outcome(task.seq, self._single(self._fetcher.one_by_one(task, enumerate(indices)), empty), 1)
+        held = [self._fetcher.samples(task, indices)]
         if self._together is not None:
             self._together.end()
-        batch, size, tally = self._batch(samples, empty, indices)
+        batch, size, tally = self._batch(held, empty, indices)
         return Outcome(task.seq, batch, size, notice=None if tally is None else Notice(None, tally))
 
     def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
@@ -213,26 +213,31 @@ class Body:
 
     def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         """What the user gets: a batch of these samples, or the single sample if not batched."""
-        return self._batch(samples, empty, names) if self._job.batched else (self._single(samples[0], empty), 1, None)
+        return self._batch([samples], empty, names) if self._job.batched else (self._single(samples, empty), 1, None)
 
-    def _batch(self, samples: list[Any], empty: Empty, names: Any) -> Made:
+    def _batch(self, held: list[Any], empty: Empty, names: Any) -> Made:
+        """A batch of the samples that the list holds."""
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         if self._collator is not None:
-            return self._made_by(self._collator, samples, empty, names)
-        size = len(samples if names is None else names) or 1  # __getitems__ may return any iterable
+            return self._made_by(self._collator, held[0], empty, names)
+        size = len(held[0] if names is None else names) or 1  # __getitems__ may return any iterable
         collate_fn = self._job.collate_fn
         if collate_fn is None:
-            return self._job.dialect.collate(samples, empty, names), size, None
+            return self._job.dialect.collate(held[0], empty, names), size, None
         try:
-            return self._owned(collate_fn(samples), empty), size, None  # it may make a batch of no samples
+            made = [collate_fn(held[0])]  # it may make a batch of no samples
+            if references(held[0]) == ALONE:
+                held.clear()  # nobody else has the list, which would count as one who has `samples[0]`
+            return self._owned(made, empty), size, None
         except Exception as error:
             _note_indices(error, names)
             raise
 
     def _made_by(self, collator: Collator, samples: list[Any], empty: Empty, names: Any) -> Made:
         """Have our own collator make the batch, directly in the slot."""
-        own = partial(self._owned, empty=empty)
-        making = Making(collator.arrays or self._job.dialect.arrays, empty, names, own)
+        making = Making(
+            collator.arrays or self._job.dialect.arrays, empty, names, lambda tree: self._owned([tree], empty)
+        )
         try:
             batch = collator.make(samples, making)
         except NothingLeft:
@@ -243,12 +248,12 @@ class Body:
         counted = making.tally if any(vars(making.tally).values()) else None
         return batch, len(samples) - making.tally.dropped, counted
 
-    def _single(self, sample: Any, empty: Empty) -> Any:
-        """One sample that is not batched (`batch_size=None`)."""
+    def _single(self, held: list[Any], empty: Empty) -> Any:
+        """One sample that is not batched (`batch_size=None`); the list holds it."""
         self._row[PLACE], self._row[SINCE] = COLLATING, clock()
         if self._collator is not None:  # the sample is itself a list of samples
             try:
-                return self._made_by(self._collator, sample, empty, None)[0]
+                return self._made_by(self._collator, held[0], empty, None)[0]
             except Exception as error:
                 add_note(
                     error,
@@ -257,11 +262,13 @@ class Body:
                 )
                 raise
         convert = self._job.collate_fn or self._job.dialect.convert
-        return self._owned(convert(sample), empty)
+        made = [convert(held.pop())]
+        return self._owned(made, empty)
 
-    def _owned(self, tree: Any, empty: Empty) -> Any:
+    def _owned(self, held: list[Any], empty: Empty) -> Any:
+        """The tree that the list holds, which nobody else has."""
         # A worker process pickles the batch directly into the slot, which copies it anyway.
-        return tree if self._own_process else self._job.dialect.own(tree, empty, self._job.dataset)
+        return held[0] if self._own_process else self._job.dialect.own(held, empty, self._job.dataset)
 
 
 def _note_indices(error: Exception, names: Any) -> None:

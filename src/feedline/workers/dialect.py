@@ -15,7 +15,7 @@ from typing import Any
 from feedline.collate.array_kinds import NUMPY as NUMPY_ARRAYS
 from feedline.collate.default import default_collate
 from feedline.collate.making import Arrays
-from feedline.collate.ownership import own
+from feedline.collate.ownership import own_held
 from feedline.collate.pieces import NUMPY as NUMPY_PIECES
 from feedline.collate.pieces import Pieces
 from feedline.datasets import Empty, reads_many
@@ -47,9 +47,10 @@ class Dialect:
 
     collate: Callable[[Sequence[Any], Empty, Sequence[Any] | None], Any]
     """Makes a batch of samples, with large leaves in memory from `empty`; the samples' indices are for messages."""
-    own: Callable[[Any, Empty, Any], Any]
-    """Copies what a custom collate_fn returned in this process, so that its arrays share memory with nothing else. If
-    the tree refers to the dataset, that is not copied."""
+    own: Callable[[list[Any], Empty, Any], Any]
+    """Gives what a custom collate_fn returned in this process, which is in a list that nobody else has. Its arrays are
+    copied unless it is certain that nobody else has their memory. If the tree refers to the dataset, that is not
+    copied."""
     convert: Callable[[Any], Any]
     """Converts a sample that is delivered unbatched."""
     batch_reader: Callable[[Any], BatchReader | None]
@@ -74,4 +75,4 @@ class Dialect:
     """Within this context, the framework's own worker info (of a worker process or the loop) says the same as ours."""
 
 
-NUMPY = Dialect(default_collate, own, _as_it_is, batch_reader, NUMPY_ARRAYS, NUMPY_PIECES)
+NUMPY = Dialect(default_collate, own_held, _as_it_is, batch_reader, NUMPY_ARRAYS, NUMPY_PIECES)

@@ -116,14 +116,15 @@ class StreamBody:
         if short and self._job.drop_last:
             elements = []
         made: Made = (None, 0, None)
+        has_elements = bool(elements)  # a single one is taken out of the list
         try:
-            if elements:
+            if has_elements:
                 made = self._make(elements, empty, None)
         except Exception as error:
             notice, stream = notice_of(_said(reader), None, about_ranks), (task.shard, reader.record())
             return self._failed(task, error)._replace(notice=notice, bad=bad, stream=stream, whole=whole)
         try:
-            if elements and not reader.completes_step(task):  # after collating, which still draws for this batch
+            if has_elements and not reader.completes_step(task):  # after collating, which still draws for this batch
                 made, ended = (None, 0, None), True
         except Exception as error:
             return self._failed(task, error)._replace(ended=True)
