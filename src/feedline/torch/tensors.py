@@ -59,8 +59,8 @@ def is_unshared(tensor: Any) -> bool:
 
 
 def _counts(tensor: Any) -> tuple[int, int, int]:
-    """How many have the tensor in C++, its storage in C++, and its storage in Python. The numbers of a new tensor depend
-    on the version of torch."""
+    """How many have the tensor in C++, its storage in C++, and its storage in Python. A new tensor's numbers depend on
+    the version of torch."""
     held = [tensor.untyped_storage()]
     return tensor._use_count(), _storage_use_count(held[0]._cdata), references(held[0])
 
