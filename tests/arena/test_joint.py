@@ -18,8 +18,9 @@ from kinds import FORK, SPAWN, THREADS, few
 
 from feedline import DataLoader
 from feedline.arena.joint import Joint, LayoutsDiffer, RowMemory, Rows
+from feedline.arena.ordinary import SMALL_LEAF
 from feedline.arena.packing import pack, unpack
-from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
+from feedline.arena.slots import Slot, SlotPool, Writer
 from feedline.collate.pieces import join
 from feedline.engine.division import bounds
 from feedline.errors import MemoryShortage

@@ -18,9 +18,10 @@ from kinds import few
 from warm_host import host
 
 from feedline.arena import slots
+from feedline.arena.ordinary import SMALL_LEAF
 from feedline.arena.packing import pack, unpack
 from feedline.arena.segment import PAGE, Segment, mappings, to_page
-from feedline.arena.slots import SMALL_LEAF, LocalMemory, Slot, SlotPool, Writer
+from feedline.arena.slots import LocalMemory, Slot, SlotPool, Writer
 from feedline.errors import MemoryShortage
 
 BYTE = np.dtype(np.uint8)
@@ -391,30 +392,30 @@ def test_leaves_of_growing_slots_do_not_exhaust_the_mappings(pool: SlotPool, mon
     memory = LocalMemory(pool)
     kept = []
     for number in range(60):
-        kept.append([memory.empty((SMALL_LEAF * (1 + part),), BYTE) for part in range(8)])
+        kept.append([memory((SMALL_LEAF * (1 + part),), BYTE) for part in range(8)])
         memory.finish()
         for leaf in kept[-1]:
             leaf[:] = number
     assert len(mappings) <= 40 + 8
     assert all((leaf == number).all() for number, leaves in enumerate(kept) for leaf in leaves)
     kept.clear()
-    assert not memory.empty((BIG,), BYTE).flags.owndata  # and slots are used again once there are few
+    assert not memory((BIG,), BYTE).flags.owndata  # and slots are used again once there are few
     memory.finish()
 
 
 def test_local_memory_takes_a_slot_only_for_a_large_leaf(pool: SlotPool) -> None:
     memory = LocalMemory(pool)
-    assert memory.empty((10,), np.dtype("f8")).flags.owndata
+    assert memory((10,), np.dtype("f8")).flags.owndata
     memory.finish()
     assert not pool._leased
     assert not pool._free
-    large, small = memory.empty((BIG,), BYTE), memory.empty((10,), BYTE)
+    large, small = memory((BIG,), BYTE), memory((10,), BYTE)
     memory.finish()
     memory.finish()
     assert not large.flags.owndata
     assert small.flags.owndata
     assert len(pool._leased) == 1
-    assert LocalMemory(None).empty((BIG,), BYTE).flags.owndata
+    assert LocalMemory(None)((BIG,), BYTE).flags.owndata
 
 
 # Threads and forks
@@ -518,14 +519,14 @@ def test_forked_children_that_go_on_making_batches_do_not_share_memory() -> None
     def child():
         mine = []
         for i in range(20):
-            mine.append(memory.empty((100_000,), np.dtype(np.uint8)))
+            mine.append(memory((100_000,), np.dtype(np.uint8)))
             mine[-1][:] = 200
             memory.finish()
         fork(grandchild)
         assert all((leaf == 200).all() for leaf in mine)
     def grandchild():
         for i in range(20):
-            memory.empty((100_000,), np.dtype(np.uint8))[:] = 201
+            memory((100_000,), np.dtype(np.uint8))[:] = 201
             memory.finish()
     fork(child)
     check(kept)

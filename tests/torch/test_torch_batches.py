@@ -15,7 +15,7 @@ from sameness import Trees
 
 import feedline
 import feedline.torch as ours
-from feedline.arena.slots import SMALL_LEAF
+from feedline.arena.ordinary import SMALL_LEAF
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 MB = 1 << 20

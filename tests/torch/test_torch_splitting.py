@@ -20,7 +20,7 @@ from torch.utils.data import _utils, default_collate
 
 import feedline.torch as ours
 from feedline.arena.joint import Joint
-from feedline.arena.slots import SMALL_LEAF
+from feedline.arena.ordinary import SMALL_LEAF
 from feedline.collate.pieces import Misfit
 from feedline.torch.pieces import PIECES
 

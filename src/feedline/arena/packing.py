@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.joint import Joint, RowMemory
-from feedline.arena.slots import SMALL_LEAF, Slot, SlotPool, Writer
+from feedline.arena.ordinary import SMALL_LEAF
+from feedline.arena.slots import Slot, SlotPool, Writer
 from feedline.datasets import Empty
 from feedline.messages import sent_by_value
 

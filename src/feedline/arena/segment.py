@@ -206,6 +206,11 @@ def reserve_of(limit: int) -> int:
     return min(max(RESERVE, limit // 64), 8 * RESERVE)
 
 
+def check_room(size: int) -> None:
+    """Raise `MemoryShortage` if there is no room for a batch of that size."""
+    _check_room(JOB_SLOT + 1, 0, size)
+
+
 def _check_room(slot: int, start: int, stop: int) -> None:
     left = room()
     if left is None:

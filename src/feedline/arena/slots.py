@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feedline.arena.ordinary import SMALL_LEAF, may_give
 from feedline.arena.segment import JOB_SLOT, STRIDE, Mapping, Segment, mappings, to_page
 from feedline.errors import MemoryShortage
 from feedline.machine.finalizers import undisturbed
 
-SMALL_LEAF = 1 << 16
-"""Leaves below this many bytes are ordinary arrays, copied: benchmarks/tiny_batches.py and in_memory.py."""
 MAX_LEASED = 8
 """How many slots the user may hold before the oldest is retired; an ordinary loop holds at most two."""
 LATEST = 2
@@ -338,19 +337,31 @@ def _parted(slots: list[Slot]) -> tuple[list[Slot], list[Slot]]:
 
 
 class LocalMemory:
-    """Memory for batches that are made and used in one process: a slot is taken only when a leaf is large."""
+    """Memory for batches that are made and used in one process: a slot is taken only when a leaf is large.
 
-    def __init__(self, pool: SlotPool | None, small: bool = False) -> None:
+    If the loop itself makes the batches (`prefers_ordinary`), most large leaves are in ordinary memory, too: the C
+    library gives a loop that drops its batches the same memory again.
+    """
+
+    def __init__(self, pool: SlotPool | None, small: bool = False, prefers_ordinary: bool = False) -> None:
         self._pool = pool
         self._small = small
+        self._prefers_ordinary = prefers_ordinary
         self.slot: Slot | None = None
         """The slot of the batch that is being made, if it has a large leaf."""
         self._writer: Writer | None = None
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    def gives_ordinary(self, size: int) -> bool:
+        """Is the memory that it gives for a large leaf of that size ordinary memory? Raises if there is too little."""
+        return self._prefers_ordinary and may_give(size)
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array that the user may keep."""
+        size = prod(shape) * np.dtype(dtype).itemsize
+        if size < SMALL_LEAF or self.gives_ordinary(size):
+            return np.empty(shape, dtype)
         if self._writer is None:
-            if prod(shape) * np.dtype(dtype).itemsize < SMALL_LEAF or not self._may_use_slots():
+            if not self._may_use_slots():
                 return np.empty(shape, dtype)
             assert self._pool is not None
             self.slot = self._pool.take(self._small)

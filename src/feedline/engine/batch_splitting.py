@@ -163,7 +163,7 @@ class Splitting:
     def _join(self, batches: list[Any], entry: Entry) -> Any:
         began, memory, joint = time.thread_time(), LocalMemory(self._pool), entry.parts[0].joint
         try:
-            return self._joins(batches, memory.empty, never_whole if joint is None else joint.whole)
+            return self._joins(batches, memory, never_whole if joint is None else joint.whole)
         finally:
             memory.finish()
             took, known = (time.thread_time() - began) / _size(entry.task), self._division.joining

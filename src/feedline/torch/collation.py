@@ -16,7 +16,7 @@ import torch
 from torch._C import _len_torch_function_stack
 from torch.utils.data import _utils
 
-from feedline.arena.slots import SMALL_LEAF
+from feedline.arena.ordinary import is_ordinary
 from feedline.collate import ownership as line_own
 from feedline.collate.default import stacked
 from feedline.datasets import Empty
@@ -160,7 +160,7 @@ def _stack_plainly(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None)
 def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | None) -> torch.Tensor:
     first = batch[0]
     is_strided = first.layout is torch.strided  # a sparse one cannot say how many bytes it has
-    if is_strided and first.nbytes * len(batch) >= SMALL_LEAF and _may_be_written_to_a_slot(batch):
+    if is_strided and not is_ordinary(empty, first.nbytes * len(batch)) and _may_be_written_to_a_slot(batch):
         out = empty_tensor((len(batch), *first.shape), first.dtype, empty)
         with contextlib.suppress(RuntimeError):  # one has a graph, another device or shape: torch decides, and says so
             return torch.stack(batch, out=out)  # type: ignore[arg-type]

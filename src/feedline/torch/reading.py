@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import StackDataset, Subset, TensorDataset
 
-from feedline.arena.slots import SMALL_LEAF
+from feedline.arena.ordinary import SMALL_LEAF
 from feedline.datasets import Array, Empty, IntArray, Mixture, awaits
 from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many

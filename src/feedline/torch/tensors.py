@@ -20,7 +20,7 @@ import torch
 from torch.multiprocessing import get_sharing_strategy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from feedline.arena.slots import SMALL_LEAF
+from feedline.arena.ordinary import is_ordinary
 from feedline.collate.ownership import own
 from feedline.collate.unshared import references
 from feedline.datasets import Empty
@@ -29,7 +29,7 @@ from feedline.datasets import Empty
 def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> torch.Tensor:
     """An uninitialised tensor; in the slot if it is large."""
     size = prod(shape) * dtype.itemsize
-    if size < SMALL_LEAF:
+    if is_ordinary(empty, size):
         return torch.empty(shape, dtype=dtype, device="cpu")  # not on the default device, which may be another
     return torch.from_numpy(empty((size,), np.dtype(np.uint8))).view(dtype).view(shape)
 
@@ -90,7 +90,7 @@ def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
         return tensor  # gradients must go where torch sends them
     if isinstance(tensor, torch.nn.Parameter):
         mine: torch.Tensor = torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
-    elif is_plain(tensor) and tensor.nbytes >= SMALL_LEAF and _is_dense(tensor):
+    elif is_plain(tensor) and _is_dense(tensor) and not is_ordinary(empty, tensor.nbytes):
         mine = empty_tensor((tensor.numel(),), tensor.dtype, empty).as_strided(tensor.shape, tensor.stride())
         mine.copy_(tensor)
     else:

@@ -46,7 +46,7 @@ class InlineWorkers:
         self._body = Body(job, None, generators, own_process=False, row=self._row)
         self._sent: deque[Part] = deque()
         self._oldest = 0  # parts of earlier runs are not wanted
-        self._memory = LocalMemory(pool)
+        self._memory = LocalMemory(pool, prefers_ordinary=True)
         self.entry = WatchedLoop()
         self.may_be_stuck = not self._body.only_gathers and not in_worker()
         """Does it run user code that nobody else watches? (Inside a worker, the worker's parent watches.)"""
@@ -85,7 +85,7 @@ class InlineWorkers:
             if watchdog.resting:
                 watchdog.wake()
         try:
-            return self._body.run(task, memory.empty)
+            return self._body.run(task, memory)
         except BaseException:  # Ctrl-C, which may have come while they were put back
             self._generators.leave()
             raise

@@ -304,8 +304,8 @@ def _outcome(body: Body | None, broken: Failure | None, part: Part, memory: Loca
         return Outcome(task.seq, failure=broken)
     try:
         if joint is None or task.rows is None:
-            return body.run(task, memory.empty)
-        return body.run(task, RowMemory(Rows(*task.rows), joint.room, memory.empty).empty)
+            return body.run(task, memory)
+        return body.run(task, RowMemory(Rows(*task.rows), joint.room, memory).empty)
     except BaseException as error:  # SystemExit and the like
         return body.failed(task, error)
     finally:
