@@ -70,6 +70,7 @@ class InlineWatch:
     def look(self, entry: WatchedLoop, now: float, stood_still: float) -> float:
         """Called in the watchdog's thread while a batch is being made. Returns when to look again."""
         began = entry.began
+        self._workers.standing()  # it counts how long a sample has taken from one look to the next
         if began != self._of or self._patience is None:
             self._of, self._error = began, ""
             self._patience = Patience(began / 1e9, self._policy.stall_warning, self._timeout)

@@ -59,7 +59,8 @@ class Body:
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
         many = job.dialect.reads_many(job.dataset)
         self.readers = readers_of(job.dataset, job.stream, job.fetch_threads)
-        self._fetcher = Fetcher(job.dataset, reader, many, self._row, self.readers)
+        is_written_down = worker is not None or self._marking is not None
+        self._fetcher = Fetcher(job.dataset, reader, many, self._row, self.readers, is_written_down=is_written_down)
         several = self.readers is not None and self.readers.count > 1 and job.batched and not many
         # If other threads run, the user's code there may draw from the same generators.
         alone = own_process or (worker is None and threading.current_thread() is threading.main_thread())
@@ -76,6 +77,11 @@ class Body:
         self._piecework = Piecework(job.dialect, self._fetcher, generators, self._row, reader is None and not many)
         self._broken: BaseException | None = None
         self._who = _describe(worker, own_process)
+
+    @property
+    def read_so_far(self) -> list[Any] | None:
+        """The samples of this batch that have been read, if the row does not say which one is being read."""
+        return self._fetcher.read_so_far
 
     def start(self) -> None:
         """Set up as that worker; if `worker_init_fn` fails, the outcome of every task is that error."""

@@ -46,6 +46,8 @@ class InlineWorkers:
         self._body = Body(job, None, generators, own_process=False, row=self._row)
         self._sent: deque[Part] = deque()
         self._oldest = 0  # parts of earlier runs are not wanted
+        self._seen = 0, 0, 0
+        """The sample at the last look, when that was, and when it was last known not to have begun."""
         self._memory = LocalMemory(pool, prefers_ordinary=True)
         self.entry = WatchedLoop()
         self.may_be_stuck = not self._body.only_gathers and not in_worker()
@@ -94,10 +96,24 @@ class InlineWorkers:
             if memory.slot is not None:
                 memory.finish()
 
+    def _glance(self) -> tuple[int, int]:
+        """Which sample is being read, and since when. To write that down for each takes as long as reading a small
+        one: so another thread looks now and then, and counts from its last look at an earlier one."""
+        place, since, samples = self._row[PLACE], self._row[SINCE], self._body.read_so_far
+        if samples is None:
+            return place, since
+        place, now = len(samples), clock()
+        seen, looked, before = self._seen
+        if looked < since:  # the look was at an earlier batch
+            seen, looked, before = 0, since, since
+        self._seen = place, now, before if place == seen else looked
+        return place, self._seen[2]
+
     def standing(self) -> list[Standing]:
         if not self.entry.began:
             return []
-        place, seconds = self._row[PLACE], (clock() - self._row[SINCE]) / 1e9
+        place, since = self._glance()
+        seconds = (clock() - since) / 1e9
         instead = self._row[INDEX] - 1 if self._row[INDEX] else None
         return [Standing(NO_WORKER, os.getpid(), self.entry.task, place, seconds, instead=instead)]
 
