@@ -50,6 +50,9 @@ class KeptPool:
         with self._lock:
             if pool in self._pools:
                 return
+            if not self._closed and not self._pools and pool.is_untouched:
+                self._pools.append(pool)  # nothing to give back, and nothing to look for
+                return
             if not self._closed and not self._pools and pool.rest(MOST):
                 self._since, self.size = time.monotonic(), pool.segment.used()
                 self._pools.append(pool)

@@ -265,6 +265,11 @@ class SlotPool:
         """Is this a forked child's copy? Then its parent and siblings use the same memory, even if it looks free."""
         return self._owner != os.getpid()
 
+    @property
+    def is_untouched(self) -> bool:
+        """Has it never given out a slot?"""
+        return self._numbers == JOB_SLOT + 1 and not self._closed
+
     def rest(self, most: int) -> bool:
         """An epoch is over: is anything left that is worth keeping, in at most `most` bytes?
 

@@ -106,7 +106,7 @@ class BatchIterator(Iterator[B]):
         self._batched = options.batched
         self._is_followed = self._recording is not None or crew.scaling is not None
         self._dropped = 0
-        self._is_whole = passed.place.batches == 0
+        self._is_whole = passed.batches == 0
         self.samples_given: int | None = None
         """How many samples the latest batch has; None if the dataset gives whole batches."""
         self._setting = MemorySetting(options.dataset, options.stream, workers.traits.forked)

@@ -106,7 +106,7 @@ class Session:
             self._kind = options.workers if job.num_workers else ""
             for message in warnings_about(job, self._kind, options.multiprocessing_context):
                 self.tell_once(message)
-        if (warning := not_in_a_state(job, passed.place.batches)) is not None:
+        if (warning := not_in_a_state(job, passed.batches)) is not None:
             self.tell_once(warning)
         # If two threads begin at once, the second must see the iteration that the first began on the same workers.
         with self._beginning if options.persistent_workers else contextlib.nullcontext():

@@ -99,8 +99,13 @@ class Checked:
 
 def picked(kind: type[V], values: Mapping[str, Any], **settled: Any) -> V:
     """A dataclass's fields, or a table's options, taken from `values`; `settled` adds or replaces some of them."""
-    names: tuple[str, ...] = _names(kind)  # type: ignore[arg-type]
-    return kind(**{**{name: values[name] for name in names if name in values}, **settled})
+    return kind(**chosen(kind, values, **settled))
+
+
+def chosen(kind: type, values: Mapping[str, Any], **settled: Any) -> dict[str, Any]:
+    """The same as a dict."""
+    names: tuple[str, ...] = _names(kind)
+    return {**{name: values[name] for name in names if name in values}, **settled}
 
 
 @cache

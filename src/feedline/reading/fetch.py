@@ -125,7 +125,8 @@ class Fetcher:
     def samples(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The samples of the task, one by one or all at once; `indices` are those of `index_list(task)`."""
         if not self._at_once or task.alone:
-            return self._one_after_the_other(task, indices)
+            is_plain = self._readers is None and not self._is_written_down
+            return self._unwritten(task, indices) if is_plain else self._one_after_the_other(task, indices)
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
@@ -140,8 +141,6 @@ class Fetcher:
         """The same as `one_by_one` for all samples. This is the loop in which small samples spend their time."""
         if self._readers is not None:
             return self._several(self._readers, task, enumerate(indices), None)
-        if not self._is_written_down:
-            return self._unwritten(task, indices)
         dataset, row, samples, here = self._single, self._row, [], thread_place()
         position, index = -1, None
         here.follow(lambda: (position, _key(task, index, position)))  # the loop's variables, also after its end

@@ -147,6 +147,11 @@ class Passed:
         return self._begin.epoch
 
     @property
+    def batches(self) -> int:
+        """The number of the first batch that has not been delivered."""
+        return self._counted[0]
+
+    @property
     def finished(self) -> bool:
         """Has the user seen the end of the epoch?"""
         return self._finished and not self._held

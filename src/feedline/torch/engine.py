@@ -9,6 +9,7 @@ Not its job: torch's options and their checks (loader), the order (orders), the 
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,7 @@ from feedline.engine.session import Session
 from feedline.errors import StateError
 from feedline.errors.counting import counted
 from feedline.options import ErrorPolicy, Options
-from feedline.options.option import picked
+from feedline.options.option import chosen, picked
 from feedline.options.together import check_assignment
 from feedline.options.worker_count import AutoCount
 from feedline.order.plan import StreamPlan, Tasks
@@ -71,6 +72,8 @@ class Engine:
         self._place_before = PlaceBefore()
         self._base_seed: int | None = None
         self._asks_twice: bool | None = None  # as in the run whose state was loaded
+        self._latest: tuple[Any, Options, dict[str, Any]] | None = None
+        """What the latest epoch read from the loader's attributes, and made of it."""
         self._told: tuple[int | None, int | None] = (None, None)  # from set_epoch, for the previous epoch and this one
 
     def __getstate__(self) -> dict[str, Any]:
@@ -241,7 +244,16 @@ class Engine:
         return self._base_seed, True
 
     def _needed(self, loader: Loader, turns: Turns) -> tuple[Options, Job]:
-        """From the loader's options: what the loop needs, and what workers do."""
+        """From the loader's options: what the loop needs, and what workers do. Only a user who sets an attribute of the
+        loader changes any of it but the seed from one epoch to the next."""
+        ranks = unshared_ranks(self.own.ranks) if streams(loader.dataset) else 0
+        present = [getattr(loader, name) for name in _READ], turns, ranks, registrations()
+        if self._latest is None or not _are_the_same(self._latest[0], present):
+            self._latest = present, *self._asked_for(loader, turns, ranks)
+        _, options, job = self._latest
+        return options, Job(**{**job, "seed": self._base_seed})
+
+    def _asked_for(self, loader: Loader, turns: Turns, ranks: int) -> tuple[Options, dict[str, Any]]:
         values = {name: getattr(loader, name) for name in TORCHS if name != "shuffle"} | vars(self.own)
         stream, batched = streams(loader.dataset), loader._auto_collation
         stock = default_collate if batched else default_convert
@@ -254,19 +266,18 @@ class Engine:
             persistent_workers=loader.persistent_workers and loader.num_workers > 0,
             error_policy=picked(ErrorPolicy, values),
         )
-        job = picked(
+        job = chosen(
             Job,
             values,
             stream=stream,
             batched=batched,
             batch_size=loader.batch_size or 1,
             collate_fn=None if values["collate_fn"] is stock else values["collate_fn"],
-            seed=self._base_seed,
             registrations=registrations(),
             dialect=TORCH,
             in_turn=self._assignment(loader) == "in_turn",
             turns=turns,
-            unshared=unshared_ranks(self.own.ranks) if stream else 0,
+            unshared=ranks,
             snapshot_every=self.own.snapshot_every_n_steps or 0,
         )
         return options, job
@@ -280,6 +291,14 @@ class Engine:
             return self.own.assignment
         may = stream or (loader.in_order and not isinstance(loader.num_workers, AutoCount))
         return "in_turn" if may else "free"
+
+
+_READ = [name for name in TORCHS if name != "shuffle"] + ["batch_size", "_auto_collation"]
+
+
+def _are_the_same(before: Any, now: Any) -> bool:
+    """Are the attributes the same objects, and ranks and registrations equal?"""
+    return all(map(operator.is_, before[0], now[0])) and before[1:] == now[1:]
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:

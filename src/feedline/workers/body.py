@@ -179,7 +179,7 @@ class Body:
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
         if self._draws:
-            self._seed(task)
+            self._generators.enter(task_seed(task.seed, task.epoch, task.seq))
         if self._together is not None:
             self._together.begin()
         if task.rows is not None:
@@ -197,7 +197,11 @@ class Body:
         if self._together is not None:
             self._together.end()
         batch, size, tally = self._batch(held, empty, indices)
-        return Outcome(task.seq, batch, size, notice=None if tally is None else Notice(None, tally))
+        return (
+            Outcome(task.seq, batch, size)
+            if tally is None
+            else Outcome(task.seq, batch, size, notice=Notice(None, tally))
+        )
 
     def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
         assert task.indices is not None

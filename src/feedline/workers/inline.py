@@ -23,7 +23,7 @@ from feedline.engine.contract import Traits
 from feedline.engine.ledger import Part
 from feedline.machine.worker_info import in_worker
 from feedline.messages.outcome import Outcome
-from feedline.messages.progress import INDEX, PLACE, PREPARING, SINCE, clock, unwatched
+from feedline.messages.progress import INDEX, PLACE, SINCE, clock, unwatched
 from feedline.messages.task import Task
 from feedline.observe.meter import spent_by
 from feedline.randomness.task_generators import BorrowedGenerators
@@ -79,11 +79,9 @@ class InlineWorkers:
 
     def make(self, task: Task) -> Outcome:
         """Make a batch now. The loop calls this directly: nothing has to be sent."""
-        row, memory, entry = self._row, self._memory, self.entry
+        memory, entry = self._memory, self.entry
         if self.may_be_stuck:
-            row[PLACE] = PREPARING
-            row[SINCE] = now = clock()
-            entry.task, entry.thread, entry.began = task, get_ident(), now
+            entry.task, entry.thread, entry.began = task, get_ident(), clock()
             if watchdog.resting:
                 watchdog.wake()
         try:
