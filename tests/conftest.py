@@ -15,7 +15,9 @@ from kinds import ALL_TESTS, few
 from leaving import keep_what_multiprocessing_keeps, leftovers
 from warm_host import stop_hosts
 
+from feedline.arena import ordinary
 from feedline.arena.segment import mappings
+from feedline.collate import unshared
 from feedline.workers import warm
 from feedline.workers.dialect import NUMPY
 
@@ -98,3 +100,11 @@ def nothing_left_behind() -> Iterator[None]:
 def since(before: dict[str, set[str]]) -> dict[str, list[str]]:
     after = leftovers()
     return {kind: sorted(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]}
+
+
+@pytest.fixture
+def everything_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of slots. Without workers, batches of a few kilobytes are in slots, as those of over 16 MB are
+    (test_ordinary has the others), and new samples are copied, as those that a dataset keeps are (test_unshared)."""
+    monkeypatch.setattr(ordinary, "LARGEST", 0)
+    monkeypatch.setattr(unshared, "ALONE", -1)

@@ -20,11 +20,11 @@ from made_datasets import Numbers
 from warm_host import host
 
 from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset
-from feedline.arena import ordinary, slots
+from feedline.arena import slots
 from feedline.arena.ordinary import SMALL_LEAF
-from feedline.collate import unshared
 from feedline.errors import MemoryShortage
 
+pytestmark = pytest.mark.usefixtures("everything_in_slots")
 MB = 1 << 20
 persistent = pytest.mark.parametrize(
     "kind",
@@ -34,14 +34,6 @@ persistent = pytest.mark.parametrize(
         pytest.param({**FORK, "persistent_workers": True}, id="fork"),
     ],
 )
-
-
-@pytest.fixture(autouse=True)
-def _everything_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of a few kilobytes are in slots, as batches of over 16 MB are (test_ordinary has the others), and new
-    samples are copied, as samples that the dataset keeps are (test_unshared)."""
-    monkeypatch.setattr(ordinary, "LARGEST", 0)
-    monkeypatch.setattr(unshared, "ALONE", -1)
 
 
 class Images(Dataset[Any]):

@@ -12,20 +12,15 @@ import pytest
 from kinds import FORK, INLINE
 
 from feedline import DataLoader
-from feedline.arena import kept, ordinary, segment, slots
+from feedline.arena import kept, segment, slots
 from feedline.arena.kept import KeptPool
 from feedline.arena.limits import Room
 from feedline.arena.slots import Slot, SlotPool
 from feedline.errors import MemoryShortage
 
+pytestmark = pytest.mark.usefixtures("everything_in_slots")
 SIZE = 1 << 19  # bytes of a sample: a batch of two lies in a slot
 kinds = pytest.mark.parametrize("kind", [INLINE, FORK], ids=["inline", "fork"])
-
-
-@pytest.fixture(autouse=True)
-def _no_ordinary_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of a few kilobytes are in slots, as batches of over 16 MB are; test_ordinary is about the others."""
-    monkeypatch.setattr(ordinary, "LARGEST", 0)
 
 
 class Large:

@@ -17,7 +17,7 @@ import feedline
 import feedline.torch as ours
 from feedline.arena.ordinary import SMALL_LEAF
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "everything_in_slots")
 MB = 1 << 20
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
 
