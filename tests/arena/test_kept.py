@@ -198,7 +198,9 @@ def test_small_batches_keep_nothing() -> None:
     before = descriptors()
     loader = DataLoader(np.arange(10.0), batch_size=2)
     list(loader)
-    assert (pool_of(loader), descriptors()) == (None, before)
+    pool = pool_of(loader)
+    assert pool is not None
+    assert (pool.segment.used(), descriptors(), loader._session._pool in kept._resting) == (0, before, False)
 
 
 def test_a_loader_that_rests_gives_way_when_another_begins(monkeypatch: pytest.MonkeyPatch) -> None:
