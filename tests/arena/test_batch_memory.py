@@ -21,7 +21,7 @@ from warm_host import host
 
 from feedline import ArrayDataset, DataLoader, Dataset, IterableDataset
 from feedline.arena import slots
-from feedline.arena.ordinary import SMALL_LEAF
+from feedline.datasets import SMALL_LEAF
 from feedline.errors import MemoryShortage
 
 pytestmark = pytest.mark.usefixtures("everything_in_slots")

@@ -18,10 +18,10 @@ from kinds import FORK, SPAWN, THREADS, few
 
 from feedline import DataLoader
 from feedline.arena.joint import Joint, LayoutsDiffer, RowMemory, Rows
-from feedline.arena.ordinary import SMALL_LEAF
 from feedline.arena.packing import pack, unpack
 from feedline.arena.slots import Slot, SlotPool, Writer
 from feedline.collate.pieces import join
+from feedline.datasets import SMALL_LEAF
 from feedline.engine.division import bounds
 from feedline.errors import MemoryShortage
 from feedline.workers.processes import ProcessWorkers

@@ -13,8 +13,9 @@ from kinds import FORK, INLINE, THREADS
 from feedline import DataLoader
 from feedline.arena import ordinary, segment
 from feedline.arena.limits import Room
-from feedline.arena.ordinary import LARGEST, LOOK, SMALL_LEAF, is_ordinary
+from feedline.arena.ordinary import LARGEST, LOOK
 from feedline.arena.slots import LocalMemory, SlotPool
+from feedline.datasets import SMALL_LEAF, is_ordinary
 from feedline.errors import MemoryShortage
 
 MB = 1 << 20

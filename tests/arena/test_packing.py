@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from kinds import few
 
 from feedline.arena import slots
-from feedline.arena.ordinary import SMALL_LEAF
 from feedline.arena.packing import pack, unpack
 from feedline.arena.segment import PAGE, mappings, to_page
 from feedline.arena.slots import Slot, SlotPool, Writer
+from feedline.datasets import SMALL_LEAF
 from feedline.errors import MemoryShortage
 
 LARGE = np.arange(3 * SMALL_LEAF, dtype=np.uint8)

@@ -18,10 +18,10 @@ from kinds import few
 from warm_host import host
 
 from feedline.arena import slots
-from feedline.arena.ordinary import SMALL_LEAF
 from feedline.arena.packing import pack, unpack
 from feedline.arena.segment import PAGE, Segment, mappings, to_page
 from feedline.arena.slots import LocalMemory, Slot, SlotPool, Writer
+from feedline.datasets import SMALL_LEAF
 from feedline.errors import MemoryShortage
 
 BYTE = np.dtype(np.uint8)

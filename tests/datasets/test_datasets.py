@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from kinds import few
 
 from feedline.datasets import (
-    GATHER_INTO_SLOT,
+    SMALL_LEAF,
     Array,
     ArrayDataset,
     ChainDataset,
@@ -149,11 +149,11 @@ class Count(IterableDataset[int]):
 # ---------------------------------------------------------------- ArrayDataset
 
 
-@given(array_datasets(), st.sampled_from([0, 1, GATHER_INTO_SLOT]))
+@given(array_datasets(), st.sampled_from([0, 1, SMALL_LEAF]))
 def test_a_batch_is_the_stacked_samples(drawn: tuple[ArrayDataset, list[int]], limit: int) -> None:
     data, indices = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("feedline.datasets.arrays.GATHER_INTO_SLOT", limit)
+        patch.setattr("feedline.datasets.arrays.SMALL_LEAF", limit)
         batch = data.__getbatch__(np.array(indices, dtype=np.int64), np.empty)
         assert same(data.__getitems__(indices), [data[i] for i in indices])
     assert (batch is NotImplemented) == (not reads_batches(data))
@@ -191,7 +191,7 @@ def test_only_large_results_are_gathered_into_the_memory_given() -> None:
     images, labels = data.__getbatch__(np.arange(300), empty)
     assert [out is images for out in given_out] == [True]
     assert labels.tolist() == list(range(300))
-    data.__getbatch__(np.arange(GATHER_INTO_SLOT // (64 * 8) - 1), empty)
+    data.__getbatch__(np.arange(SMALL_LEAF // (64 * 8) - 1), empty)
     assert len(given_out) == 1
 
 
@@ -210,7 +210,7 @@ def test_a_batch_never_copies_the_whole_array(layout: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("bad", [5, -6, 10**12])
-@pytest.mark.parametrize("width", [1, GATHER_INTO_SLOT])
+@pytest.mark.parametrize("width", [1, SMALL_LEAF])
 def test_an_index_outside_is_named_with_the_length(bad: int, width: int) -> None:
     data = ArrayDataset(np.zeros((5, width), np.uint8))
     for read in (
@@ -489,7 +489,7 @@ def test_subset_indices_that_are_none(indices: Any, says: str) -> None:
 @given(
     data=array_datasets(),
     cuts=st.lists(st.integers(0, 6), max_size=3),
-    limit=st.sampled_from([0, 1, GATHER_INTO_SLOT]),
+    limit=st.sampled_from([0, 1, SMALL_LEAF]),
     with_source=st.booleans(),
 )
 def test_joined_arrays_are_read_by_the_batch_as_one_by_one(
@@ -508,8 +508,8 @@ def test_joined_arrays_are_read_by_the_batch_as_one_by_one(
     if len(whole) and with_source:
         joined = Mixture({str(number): part for number, part in enumerate(parts)}, with_source=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("feedline.datasets.arrays.GATHER_INTO_SLOT", limit)
-        patch.setattr("feedline.datasets.merging.GATHER_INTO_SLOT", limit)
+        patch.setattr("feedline.datasets.arrays.SMALL_LEAF", limit)
+        patch.setattr("feedline.datasets.merging.SMALL_LEAF", limit)
         batch = joined.__getbatch__(np.array(indices, np.int64), np.empty)
     if not indices or not reads_batches(whole):
         assert batch is NotImplemented
@@ -548,16 +548,14 @@ def test_a_large_joined_batch_lies_in_the_slot_once() -> None:
         asked.append(shape)
         return np.empty(shape, dtype)
 
-    joined = ConcatDataset(
-        [ArrayDataset(np.zeros((3, GATHER_INTO_SLOT))), ArrayDataset(np.ones((3, GATHER_INTO_SLOT)))]
-    )
+    joined = ConcatDataset([ArrayDataset(np.zeros((3, SMALL_LEAF))), ArrayDataset(np.ones((3, SMALL_LEAF)))])
     (batch,) = joined.__getbatch__(np.array([5, 0, 1]), empty)
-    assert asked == [(3, GATHER_INTO_SLOT)]
+    assert asked == [(3, SMALL_LEAF)]
     assert batch[:, 0].tolist() == [1, 0, 0]
     small = ConcatDataset([ArrayDataset(np.zeros(3)), ArrayDataset(np.zeros(3))])
     small.__getbatch__(np.array([5, 0]), empty)
     joined.__getbatch__(np.array([1, 0]), empty)
-    assert asked[1:] == [(2, GATHER_INTO_SLOT)]
+    assert asked[1:] == [(2, SMALL_LEAF)]
     with pytest.raises(IndexError, match="6 is outside this ConcatDataset of length 6"):
         joined.__getbatch__(np.array([1, 6]), empty)
 

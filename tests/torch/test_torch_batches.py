@@ -15,7 +15,7 @@ from sameness import Trees
 
 import feedline
 import feedline.torch as ours
-from feedline.arena.ordinary import SMALL_LEAF
+from feedline.datasets import SMALL_LEAF
 
 pytestmark = pytest.mark.usefixtures("one_thread", "everything_in_slots")
 MB = 1 << 20

@@ -20,7 +20,7 @@ from torch.utils.data import _utils, default_collate
 
 import feedline
 import feedline.torch as ours
-from feedline.arena.ordinary import SMALL_LEAF
+from feedline.datasets import SMALL_LEAF
 from feedline.torch.collation import collate_into
 
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])

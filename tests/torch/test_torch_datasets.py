@@ -18,7 +18,7 @@ from warm_host import host
 
 import feedline
 import feedline.torch as ours
-from feedline.arena.ordinary import SMALL_LEAF
+from feedline.datasets import SMALL_LEAF
 from feedline.torch.reading import batch_reader
 
 rows = st.builds(

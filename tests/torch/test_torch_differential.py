@@ -19,7 +19,7 @@ from kinds import few, thorough
 from sameness import DTYPES, Make, Trees, array, assert_same, filled, trees
 
 import feedline.torch as ours
-from feedline.arena.ordinary import SMALL_LEAF
+from feedline.datasets import SMALL_LEAF
 
 # torch's own, when its loader is left early: a thread of its queue writes to a pipe that is closed by then.
 pytestmark = pytest.mark.filterwarnings("ignore:[^x]*QueueFeederThread:pytest.PytestUnhandledThreadExceptionWarning")

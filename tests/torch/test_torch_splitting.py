@@ -20,8 +20,8 @@ from torch.utils.data import _utils, default_collate
 
 import feedline.torch as ours
 from feedline.arena.joint import Joint
-from feedline.arena.ordinary import SMALL_LEAF
 from feedline.collate.pieces import Misfit
+from feedline.datasets import SMALL_LEAF
 from feedline.torch.pieces import PIECES
 
 WAIT = 60

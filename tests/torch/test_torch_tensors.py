@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
 import feedline.torch as ours
-from feedline.arena.ordinary import SMALL_LEAF
+from feedline.datasets import SMALL_LEAF
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WIDE = SMALL_LEAF // 2  # two of float32 are too large to travel inside the pickle

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feedline.arena.ordinary import SMALL_LEAF
 from feedline.arena.segment import Mapping, to_page
 from feedline.arena.slots import HandedOut, Slot, SlotPool
-from feedline.datasets import Empty
+from feedline.datasets import SMALL_LEAF, Empty
 from feedline.machine.finalizers import undisturbed
 
 

@@ -12,12 +12,9 @@ slot 19), in 108 if 4 MB (122), in 950 if 16 MB (1,084), but in 4,650 if 32 MB (
 from __future__ import annotations
 
 import mmap
-from typing import Any
 
 from feedline.arena.segment import check_room
 
-SMALL_LEAF = 1 << 16
-"""Leaves below this many bytes are ordinary arrays everywhere, copied: benchmarks/tiny_batches.py and in_memory.py."""
 LARGEST = 1 << 24
 """Half of what segment.RESERVE leaves free: so much may be taken between two looks."""
 LOOK = 1 << 23
@@ -27,14 +24,6 @@ _given = 0
 _checked = 0
 """Bytes given out since the last look, and the process's size when the limits were last checked. Of the whole process,
 and not exact with several threads; they need not be."""
-
-
-def is_ordinary(empty: Any, size: int) -> bool:
-    """Should a leaf of that size be in ordinary memory? `empty` gives the memory of large leaves."""
-    if size < SMALL_LEAF:
-        return True
-    gives = getattr(empty, "gives_ordinary", None)
-    return gives is not None and gives(size)
 
 
 def may_give(size: int) -> bool:

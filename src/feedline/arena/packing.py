@@ -22,9 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.joint import Joint, RowMemory
-from feedline.arena.ordinary import SMALL_LEAF
 from feedline.arena.slots import Slot, SlotPool, Writer
-from feedline.datasets import Empty
+from feedline.datasets import SMALL_LEAF, Empty
 from feedline.messages import sent_by_value
 
 Reducers = Mapping[type, Callable[[Any, Empty], Any]]

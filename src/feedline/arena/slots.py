@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.arena.ordinary import SMALL_LEAF, may_give
+from feedline.arena.ordinary import may_give
 from feedline.arena.segment import JOB_SLOT, STRIDE, Mapping, Segment, mappings, to_page
+from feedline.datasets import SMALL_LEAF
 from feedline.errors import MemoryShortage
 from feedline.machine.finalizers import undisturbed
 

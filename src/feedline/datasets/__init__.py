@@ -36,7 +36,7 @@ from feedline.datasets.labels import Classes, classes_of
 from feedline.datasets.mixture import Mixture
 from feedline.datasets.per_sample import array_of, as_numbers
 from feedline.datasets.reading import (
-    GATHER_INTO_SLOT,
+    SMALL_LEAF,
     Array,
     Empty,
     Indexable,
@@ -44,6 +44,7 @@ from feedline.datasets.reading import (
     awaits,
     described,
     fingerprint_of,
+    is_ordinary,
     read_samples,
     reads_batches,
     reads_many,
@@ -53,7 +54,7 @@ from feedline.datasets.selecting import Subset, random_split
 from feedline.datasets.splitting import split, split_indices
 
 __all__ = [
-    "GATHER_INTO_SLOT",
+    "SMALL_LEAF",
     "Array",
     "ArrayDataset",
     "ChainDataset",
@@ -75,6 +76,7 @@ __all__ = [
     "classes_of",
     "described",
     "fingerprint_of",
+    "is_ordinary",
     "length_of",
     "random_split",
     "read_samples",

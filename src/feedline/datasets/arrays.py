@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from feedline.datasets.joining import Dataset, either
 from feedline.datasets.mapped_file import packed, unpacked
-from feedline.datasets.reading import GATHER_INTO_SLOT, Array, Empty, IntArray, outside
+from feedline.datasets.reading import Array, Empty, IntArray, is_ordinary, outside
 
 
 class ArrayDataset(Dataset[Any]):
@@ -77,7 +77,7 @@ class ArrayDataset(Dataset[Any]):
     def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
         if not self._by_batch:
             return NotImplemented
-        if self._takes_all and len(indices) * self._widest < GATHER_INTO_SLOT:
+        if self._takes_all and is_ordinary(empty, len(indices) * self._widest):
             try:
                 return self._sample([rows.take(indices, 0) for rows in self._rows])
             except IndexError:
@@ -128,7 +128,7 @@ def _as_array(value: npt.ArrayLike, name: str) -> Array:
 
 def _gather(rows: Array, inside: IntArray, empty: Empty) -> Array:
     """The rows at indices known to be in range; in memory from `empty` if they are many bytes."""
-    if len(inside) * _row_bytes(rows) < GATHER_INTO_SLOT:
+    if is_ordinary(empty, len(inside) * _row_bytes(rows)):
         return rows.take(inside, 0) if _can_take(rows) else rows[inside]
     out = empty((len(inside), *rows.shape[1:]), rows.dtype)
     if _can_take(rows):

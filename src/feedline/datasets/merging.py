@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.datasets.reading import GATHER_INTO_SLOT, Empty, IntArray
+from feedline.datasets.reading import SMALL_LEAF, Empty, IntArray
 
 
 def merged(batches: Sequence[Any], places: Sequence[IntArray], empty: Empty) -> Any:
@@ -43,7 +43,7 @@ def _merged_arrays(arrays: Sequence[Any], places: Sequence[IntArray], empty: Emp
         return NotImplemented
     shape = (sum(map(len, places)), *first.shape[1:])
     size = sum(array.nbytes for array in arrays)
-    whole = empty(shape, first.dtype) if size >= GATHER_INTO_SLOT else np.empty(shape, first.dtype)
+    whole = empty(shape, first.dtype) if size >= SMALL_LEAF else np.empty(shape, first.dtype)
     for array, at in zip(arrays, places, strict=True):
         whole[at] = array
     return whole

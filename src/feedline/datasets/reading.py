@@ -23,14 +23,27 @@ Array = npt.NDArray[Any]
 T_co = TypeVar("T_co", covariant=True)
 LONGEST_DESCRIPTION = 300
 
-# A large result is gathered straight into the batch's slot; below this size a new array is cheaper than asking.
-GATHER_INTO_SLOT = 65536
+SMALL_LEAF = 1 << 16
+"""Leaves below this many bytes are ordinary arrays everywhere, copied: benchmarks/tiny_batches.py and in_memory.py."""
 
 
 class Empty(Protocol):
     """Gives memory for one leaf of a batch; `np.empty` is the simplest example."""
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array: ...
+
+
+def is_ordinary(empty: Empty, size: int) -> bool:
+    """Is a leaf of that size in ordinary memory, which NumPy or a framework may as well allocate itself? Others are
+    written straight into memory from `empty`.
+
+    >>> is_ordinary(np.empty, 100), is_ordinary(np.empty, 100_000)
+    (True, False)
+    """
+    if size < SMALL_LEAF:
+        return True
+    gives = getattr(empty, "gives_ordinary", None)
+    return gives is not None and gives(size)
 
 
 class Indexable(Protocol[T_co]):

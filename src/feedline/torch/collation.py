@@ -16,10 +16,9 @@ import torch
 from torch._C import _len_torch_function_stack
 from torch.utils.data import _utils
 
-from feedline.arena.ordinary import is_ordinary
 from feedline.collate import ownership as line_own
 from feedline.collate.default import stacked
-from feedline.datasets import Empty
+from feedline.datasets import Empty, is_ordinary
 from feedline.errors import CollateError, add_note
 from feedline.machine.worker_info import of_this_thread
 from feedline.reading.fetch import brief

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import StackDataset, Subset, TensorDataset
 
-from feedline.arena.ordinary import SMALL_LEAF
-from feedline.datasets import Array, Empty, IntArray, Mixture, awaits
+from feedline.datasets import Array, Empty, IntArray, Mixture, awaits, is_ordinary
 from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many
 from feedline.reading.fetch import BatchReader
@@ -107,7 +106,7 @@ def _rows(columns: list[_Column], indices: IntArray, empty: Empty) -> list[torch
     size = len(indices)
     return [
         torch.from_numpy(array.take(indices, 0))
-        if array is not None and size * row_bytes < SMALL_LEAF
+        if array is not None and is_ordinary(empty, size * row_bytes)
         else _gather(tensor, indices, size, empty)
         for tensor, row_bytes, array in columns
     ]

@@ -20,10 +20,9 @@ import torch
 from torch.multiprocessing import get_sharing_strategy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from feedline.arena.ordinary import is_ordinary
 from feedline.collate.ownership import own
 from feedline.collate.unshared import references
-from feedline.datasets import Empty
+from feedline.datasets import Empty, is_ordinary
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> torch.Tensor:
