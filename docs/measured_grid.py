@@ -27,11 +27,11 @@ WHY: tuple[tuple[Callable[[Facts], bool], str], ...] = (
     (lambda cell: cell["workers"] > 0 and cell["ratio"] > 0.9, "within what two runs of one loader differ"),
     (
         lambda cell: cell["workers"] == 0 and cell["kind"] == "large",
-        "each batch lies in shared memory of its own, so that too little of it is an error and no kill",
+        "torch divides a large stack among threads as we do; the rest is within what two runs of one loader differ",
     ),
     (
         lambda cell: cell["workers"] == 0 and cell["kind"] in ("text", "tokens"),
-        f"{GENERATORS}; what a collate_fn returns is copied, so that it shares no memory with the dataset",
+        f"{GENERATORS}; it is looked whether anybody else has what the collate_fn returned",
     ),
     (lambda cell: cell["workers"] == 0 and cell["kind"] == "work", "within what two runs of one loader differ"),
     (lambda cell: cell["workers"] == 0 and cell["batches"] == 25, f"{GENERATORS}; an epoch begins in 150 µs"),

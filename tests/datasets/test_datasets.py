@@ -153,7 +153,7 @@ class Count(IterableDataset[int]):
 def test_a_batch_is_the_stacked_samples(drawn: tuple[ArrayDataset, list[int]], limit: int) -> None:
     data, indices = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("feedline.datasets.arrays.SMALL_LEAF", limit)
+        patch.setattr("feedline.datasets.reading.SMALL_LEAF", limit)
         batch = data.__getbatch__(np.array(indices, dtype=np.int64), np.empty)
         assert same(data.__getitems__(indices), [data[i] for i in indices])
     assert (batch is NotImplemented) == (not reads_batches(data))
@@ -508,7 +508,7 @@ def test_joined_arrays_are_read_by_the_batch_as_one_by_one(
     if len(whole) and with_source:
         joined = Mixture({str(number): part for number, part in enumerate(parts)}, with_source=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("feedline.datasets.arrays.SMALL_LEAF", limit)
+        patch.setattr("feedline.datasets.reading.SMALL_LEAF", limit)
         patch.setattr("feedline.datasets.merging.SMALL_LEAF", limit)
         batch = joined.__getbatch__(np.array(indices, np.int64), np.empty)
     if not indices or not reads_batches(whole):
