@@ -132,7 +132,7 @@ def awaits(dataset: object, depth: int = 8) -> bool:
 
 
 def _is_coroutine_function(method: Any) -> bool:
-    """The same as `inspect.iscoroutinefunction`, in a tenth of the time for plain functions: each epoch asks six times."""
+    """`inspect.iscoroutinefunction`, in a tenth of the time for plain functions: each epoch asks six times."""
     if type(method) is FunctionType and not method.__dict__:  # no decorator has marked it
         return bool(method.__code__.co_flags & CO_COROUTINE)
     return method is not None and iscoroutinefunction(method)
