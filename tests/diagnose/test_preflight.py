@@ -59,6 +59,7 @@ def held() -> int:
 
 
 @pytest.mark.parametrize("kind", [INLINE, FORK, {**FORK, "num_workers": 1, "prefetch_factor": 5}])
+@pytest.mark.usefixtures("everything_in_slots")
 def test_the_memory_of_a_plan_is_what_its_loader_takes(kind: dict[str, Any]) -> None:
     most = 0
     # With a collate_fn: an epoch's first batches are made in pieces otherwise, which are then put together.

@@ -376,8 +376,10 @@ def test_a_worker_sends_a_tensor_that_has_a_graph_as_a_leaf() -> None:
 def test_a_large_batch_cannot_be_resized_in_place() -> None:
     data = [torch.zeros(40_000)] * 2
     assert next(iter(TORCHS(data, 2))).resize_(4, 40_000).shape == (4, 40_000)
-    with pytest.raises(RuntimeError, match="not resizable"):
-        next(iter(OURS(data, 2))).resize_(4, 40_000)
+    assert next(iter(OURS(data, 2))).resize_(4, 40_000).shape == (4, 40_000)  # without workers it is torch's memory
+    for options in ({"num_workers": 1}, {"workers": "thread", "num_workers": 1}):
+        with OURS(data, 2, **options) as loader, pytest.raises(RuntimeError, match="not resizable"):
+            next(iter(loader)).resize_(4, 40_000)
 
 
 class Odd:

@@ -143,7 +143,7 @@ class NumPyGenerator:
             mtrand.set_bit_generator(generator)  # this clears a stored normal number
             np.random.seed(value & 0xFFFFFFFF)
         else:
-            memory[:], _normal[:4] = words.block, NONE_STORED
+            memory[:], _normal[:] = words.block, NONE_STORED
 
     def borrow(self, value: int, words: Words, saved: list[Any]) -> None:
         if not _is_of(_NUMPY, np.random.get_state, "numpy"):
@@ -156,7 +156,7 @@ class NumPyGenerator:
             self.seed(value, words)
             return
         saved.append(OwnState((generator, bytes(memory), bytes(_normal))))
-        memory[:], _normal[:4] = words.block, NONE_STORED
+        memory[:], _normal[:] = words.block, NONE_STORED
 
     def restore(self, state: Any) -> None:
         if type(state) is OwnState:
@@ -182,7 +182,7 @@ class NumPyGenerator:
 
 
 _normal = found_stored_normal(_NUMPY)
-NONE_STORED = bytes(4)
+NONE_STORED = bytes(0 if _normal is None else len(_normal))
 _known: tuple[Any, memoryview | None] = (None, None)
 
 
@@ -286,7 +286,7 @@ def borrow_all(value: int, saved: list[Any]) -> bool:
     saved.append(OwnState((bytes(python), _PYTHON.gauss_next, *numpys, torchs, torch_state)))
     _memory.words[...] = words_of_main_thread.python
     python[:4], _PYTHON.gauss_next = _ALL_USED, None
-    memory[:], _normal[:4] = block, NONE_STORED
+    memory[:], _normal[:] = block, NONE_STORED
     if torchs is not None:
         seed[0], places[...] = value & 0x7FFFFFFFFFFFFFFF, words_of_main_thread.numpy
         torchs.set_state(state)
