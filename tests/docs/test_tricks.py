@@ -22,6 +22,7 @@ SIGNS = {
     "an exception in another thread": r"SetAsyncExc",
     "the collector's lists": r"gc\.get_(objects|referents|referrers)\(",
     "a crash's words": r"faulthandler\.(enable|register)\(",
+    "another's settings": r"\bmallopt\(",
     "the main script": r"main\.__(spec|file)__",
     "private names": r"\b(random|mtrand|asyncio|resource_tracker|multiprocessing|threading|ctypes|torch)\._[a-z]\w*\(?",
 }

@@ -19,6 +19,7 @@ from tars import SAMPLES, add, members, write
 from feedline import DataLoader, OptionError, SourceError
 from feedline.sources import Decoders, TarDataset, TarStream
 from feedline.sources.places import Folder
+from feedline.sources.tar.members import _is_sound
 
 
 @pytest.fixture
@@ -387,3 +388,12 @@ def test_a_pax_header_that_promises_too_much_is_damage(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(pax + header("a.txt", b"%011o\0" % 5) + b"hello".ljust(512, b"\0") + bytes(1024))
     with pytest.raises(SourceError, match=r"at offset 0 is a PAX header that cannot be read"):
         list(TarStream(tmp_path / "a.tar"))
+
+
+@pytest.mark.parametrize("filling", [b"\0", b"a", b"\xff"])
+@pytest.mark.parametrize("too_much", [0, 1, -1, 65_521, -65_521])
+def test_a_checksum_is_the_sum_of_all_bytes(filling: bytes, too_much: int) -> None:
+    block = bytearray(filling * 512)
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % abs(sum(block) + too_much)
+    assert _is_sound(bytes(block)) == (too_much == 0)

@@ -1,7 +1,7 @@
 """The main function of a worker process: it sets up, then does task after task until it is told to leave.
 
 Takes: descriptors and the job (or the parcel it is sent in). Promises: the process ends with its parent, ends on
-SIGTERM through its `finally` blocks, ignores Ctrl-C, and uses one thread for linear algebra.
+SIGTERM through its `finally` blocks, ignores Ctrl-C, uses one thread for linear algebra and keeps freed memory.
 Not its job: what a task does (body).
 """
 
@@ -43,6 +43,7 @@ from feedline.randomness.task_generators import OwnedGenerators
 from feedline.supervise import last_words, lifeline
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
 from feedline.workers.body import Body, remedy_for
+from feedline.workers.freed_memory import keep_freed_memory
 from feedline.workers.held_generators import HeldGenerators
 from feedline.workers.job import Job
 from feedline.workers.one_thread import use_one_thread
@@ -76,6 +77,7 @@ def main(wiring: Wiring, cargo: Job | Parcel, number: int) -> None:
     lifeline.hold(wiring.lifeline.fd)
     signal.signal(signal.SIGTERM, _leave)
     use_one_thread()
+    keep_freed_memory()
     gc.freeze()  # inherited objects stay untouched, so their memory stays shared with the parent
     worker = _Worker(wiring, cargo, number)
     try:

@@ -113,16 +113,18 @@ class ShardReader:
         return {"offset": self._samples.at, "sample": self._samples.number, "size": self._size}
 
     def _sample(self, parts: TarParts) -> dict[str, Any]:
-        where = f"{self._url}: the sample {parts.key!r} at offset {parts.start}"
         if parts.problem:
-            raise SourceError(f"{where}: {parts.problem}")
+            raise SourceError(f"{self._where(parts)}: {parts.problem}")
         sample: dict[str, Any] = {"__key__": parts.key, "__url__": self._url}
         found = {suffix: data for (suffix, _, _), data in zip(parts.members, parts.data, strict=True)}
         for suffix in found if self._wanted is None else self._wanted:
             if suffix not in found:
-                raise SourceError(f"{where} has no {suffix}; it has {', '.join(found)}")
+                raise SourceError(f"{self._where(parts)} has no {suffix}; it has {', '.join(found)}")
             try:
                 sample[suffix] = found[suffix] if self._decode is None else self._decode(found[suffix], suffix)
             except Exception as error:
-                raise undecoded(where, suffix, error) from error
+                raise undecoded(self._where(parts), suffix, error) from error
         return sample
+
+    def _where(self, parts: TarParts) -> str:
+        return f"{self._url}: the sample {parts.key!r} at offset {parts.start}"
