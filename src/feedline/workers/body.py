@@ -209,7 +209,7 @@ class Body:
         return Outcome(task.seq, batch, size, notice=notice_of(warning, tally), bad=bad)
 
     def _seed(self, task: Task) -> None:
-        self._generators.enter(task_seed(task.seed, task.epoch, task.seq))
+        self._generators.enter(task_seed(task.seed, task.epoch, task.draw))
 
     def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         """What the user gets: a batch of these samples, or the single sample if not batched."""
