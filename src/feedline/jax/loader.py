@@ -26,6 +26,7 @@ from feedline.jax.row_plan import RowPlan
 from feedline.jax.shapes import Counted, JaxStats, told
 from feedline.jax.transfer import How, Placed
 from feedline.observe.stats import Stats
+from feedline.options.core import LoaderOptions
 from feedline.order.plan import Plan
 from feedline.order.rank_turns import Turns
 from feedline.reading.fetch import batch_reader
@@ -103,6 +104,8 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         if on_epoch_end is not None and callable(on_epoch_end):
             given["on_epoch_end"] = partial(told, on_epoch_end, self._counters)
         super().__init__(**core_options(own, given, jax.process_count(), groups))
+        if seed is None:  # whatever was chosen instead, a state's seed may replace it
+            self.options = LoaderOptions(**vars(self.options) | {"seeded": False})
         self._placer = Placer(self.layout, self.pad_last)
         self._check_batches()
 

@@ -10,11 +10,12 @@ Not its job: the batches (engine.loop), where their parts go (placing).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
+from feedline.engine.ledger import Entry
 from feedline.engine.loop import BatchIterator
 from feedline.errors import CollateError
 from feedline.jax.layout import Layout, Rows
@@ -100,22 +101,30 @@ class Placed(Iterator[Any]):
         try:
             batch = next(self._batches)
             entries = self._passed.held[before:]
-            given, arrays = self._placed(batch, len(entries), entries[-1].task)
+            self._check_step(entries[:-1])
+            given, arrays = self._placed(batch, entries[-1].task)
         except StopIteration:
+            self._check_step(self._passed.held[before:])
             self._passed.settle()
             raise
         except Exception as error:
             return _Ready(None, [], error, len(self._passed.held) - before, None)
         return _Ready(given, arrays, None, len(entries), self._batches.samples_given)
 
-    def _placed(self, batch: Any, entries: int, task: Task) -> tuple[Any, list[Any]]:
+    def _check_step(self, empty: Sequence[Entry]) -> None:
+        """Batches that the loop has left out because they were empty here are not empty on other processes."""
+        for entry in empty:
+            assert entry.outcome is not None
+            shared = self._how.shared_stream if entry.task.share is None else entry.task.share[1] > 1
+            if shared and entry.outcome.dropped:
+                raise CollateError(
+                    f"no sample was left in batch {entry.task.seq} of this process, so it was not delivered, but other "
+                    "processes have their rows of it: let the collator keep or replace at least one sample"
+                )
+
+    def _placed(self, batch: Any, task: Task) -> tuple[Any, list[Any]]:
         how, began = self._how, clock()
         rows, samples = self._rows(task)
-        if entries != 1 and rows.groups > 1:
-            raise CollateError(
-                f"no sample was left in batch {task.seq - 1} of this process, so it was not delivered, but other "
-                "processes have their rows of it: let the collator keep or replace at least one sample"
-            )
         placed, mask, shapes = how.placer.place(batch, rows, samples)
         if (warning := how.counters.take(shapes)) is not None:
             how.warn(warning)
