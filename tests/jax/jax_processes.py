@@ -56,6 +56,7 @@ def in_jax(devices: int = 1) -> Callable[[Callable[..., None]], Callable[..., No
 
 def in_processes(function: Callable[..., Any], count: int, devices: int = 1, **arguments: Any) -> list[Any]:
     """What the function returns in each of `count` processes of a job, with `devices` each."""
+    jax_host()  # here, and not in several threads at once
     with socket.socket() as held:  # so that the port stays free for who may share it: gRPC, which asks for that
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(("127.0.0.1", 0))

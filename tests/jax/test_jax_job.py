@@ -113,7 +113,9 @@ def elastic(folder: str, begin: int, stop: int) -> dict[str, Any]:
 
     from feedline.jax import DataLoader
 
-    loader = DataLoader(Drawing(LENGTH), SIZE, True, pad_last=True, num_workers=1, workers="thread", seed=None if begin else 5)
+    loader = DataLoader(
+        Drawing(LENGTH), SIZE, True, pad_last=True, num_workers=1, workers="thread", seed=None if begin else 5
+    )
     with ocp.CheckpointManager(folder) as manager:
         if begin:
             saved = manager.restore(begin, args=ocp.args.Composite(data=ocp.args.JsonRestore()))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -304,7 +305,7 @@ def test_reports_and_the_commands_take_this_loader(tmp_path: str) -> None:
     with loader.report(f"{tmp_path}/run.html"), loader.trace(f"{tmp_path}/run.json"):
         list(loader)
     assert seen[0].shapes == loader.stats().shapes
-    assert json.loads(open(f"{tmp_path}/run.json").read())
+    assert json.loads(Path(tmp_path, "run.json").read_text())
     assert "DataLoader" in repr(loader)
     assert not [each for each in doctor(loader) if each.severity == "problem"]
     forever = loader.forever(batches_per_epoch=10)

@@ -107,11 +107,16 @@ def described(sharding: Sharding) -> str:
     """A sharding in few words.
 
     >>> described(SingleDeviceSharding(jax.devices()[0]))
-    'TFRT_CPU_0'
+    'cpu:0'
     """
     if isinstance(sharding, NamedSharding):
         return f"{sharding.spec} over {dict(sharding.mesh.shape)}"
-    return str(next(iter(sharding.device_set))) if len(sharding.device_set) == 1 else str(sharding)
+    return named(*sharding.device_set) if len(sharding.device_set) == 1 else str(sharding)
+
+
+def named(*devices: Any) -> str:
+    """Devices by platform and number."""
+    return ", ".join(sorted(f"{each.platform}:{each.id}" for each in devices))
 
 
 def row_ranges(name: str, sharding: Sharding, size: int) -> dict[Any, tuple[int, int]]:
@@ -191,8 +196,8 @@ def _check_devices(name: str, sharding: Sharding) -> None:
         raise OptionError(f"{name}={sharding}: it is over an abstract mesh, which has no devices") from error
     known = {device for platform in {each.platform for each in devices} for device in _devices_of(platform)}
     if not devices <= known:
-        strangers = sorted(map(str, devices - known))
-        raise OptionError(f"{name}={described(sharding)}: {', '.join(strangers)} belong to no process of this run")
+        strangers = named(*devices - known)
+        raise OptionError(f"{name}={described(sharding)}: {strangers} belong to no process of this run")
     if not sharding.addressable_devices:
         raise OptionError(
             f"{name}={described(sharding)}: no device of it belongs to process {jax.process_index()} of "

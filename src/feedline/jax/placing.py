@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
@@ -154,10 +155,9 @@ def as_array(name: str, leaf: Any) -> Array:
             "in collate_fn, or make it numbers; a class of your own must be registered as a pytree"
         )
     array = np.asarray(leaf)
-    try:
-        dtype = jax.dtypes.canonicalize_dtype(array.dtype)
-    except TypeError as error:
-        raise CollateTypeError(f"{name} has the dtype {array.dtype}, and JAX has arrays of numbers only") from error
+    if not any(jnp.issubdtype(array.dtype, kind) for kind in (np.number, np.bool_)):
+        raise CollateTypeError(f"{name} has the dtype {array.dtype}, and JAX has arrays of numbers only")
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
     if dtype == array.dtype:
         return array
     if array.dtype.kind in "iu" and array.size:
