@@ -40,6 +40,40 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
     have to be compiled for. (docs/jax.md)
 
     Options:
+        dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
+        global_batch_size: The number of samples in a global batch, over all processes.
+        shuffle: True reads the samples in a random order, a new one in each epoch.
+        sampler: An iterable of indices, one for each sample; it decides the order.
+        batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
+        num_workers: The number of workers; 0 loads without any, "auto" finds out how many (docs/auto-workers.md).
+        collate_fn: A function that makes a batch from a list of samples; None stacks each field.
+        sharding: Where batches go: a sharding, or a pytree prefix of them; None: over all devices (docs/jax.md).
+        drop_last: True leaves out a last batch that is not full: shapes stay the same.
+        pad_last: True fills up the last batch and gives `(batch, mask)`; the mask is False for filling.
+        device_prefetch: The number of batches that are put on their devices before the loop asks for them.
+        batch_key: True gives a `jax.random` key with each batch, the same on every process.
+        timeout: The loop waits this many seconds for a batch, then raises an error; 0 waits as long as it takes.
+        worker_init_fn: A function that each worker calls with its number before its first sample.
+        multiprocessing_context: How processes start: "fork", "forkserver", "spawn" or a context; None: as usual.
+        prefetch_factor: The number of batches that each worker makes in advance; None means 2.
+        persistent_workers: True keeps the workers from one epoch to the next.
+        in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
+        seed: Order and random draws follow from the seed and the epoch; None draws a seed.
+        workers: The kind of workers: "process", or "thread" for samples that wait (docs/workers.md).
+        shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
+        collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
+        fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).
+        stall_warning: After this many seconds without a batch a warning shows what each worker does; 0: never.
+        on_stall: "restart" replaces a worker stuck in one sample for `timeout` (or else `stall_warning`) seconds.
+        on_error: "skip" makes a batch without a sample that fails, "replace" puts its nearest good neighbour there.
+        max_errors: This many samples may fail under "skip" and "replace"; below 1 it is a share of the samples read.
+        max_deaths: This many workers may die at one sample before the sample is given up.
+        error_log: A file that gets one JSON line for each sample that fails.
+        on_epoch_end: A function that is called with `loader.stats()` after each epoch (docs/seeing.md).
+        prefetch_next_epoch: False: persistent workers read nothing before an epoch begins (docs/across-epochs.md).
+        assignment: "free": any free worker makes the next batch; "in_turn": each makes every Nth (docs/workers.md).
+        ranks: "shard" divides a stream among the ranks; with "all" each rank reads all of it (docs/streams.md).
+        uneven: How a stream divided among ranks ends: "pad" (also for None), "drop" or "exact" (docs/streams.md).
 
     >>> import numpy as np
     >>> from feedline import ArrayDataset

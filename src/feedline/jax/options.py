@@ -27,7 +27,7 @@ class OwnJaxOptions:
     sharding: Any = option(
         None,
         None,
-        "Where batches go: a sharding, or a pytree prefix of them; None divides rows over all devices (docs/jax.md).",
+        "Where batches go: a sharding, or a pytree prefix of them; None: over all devices (docs/jax.md).",
     )
     drop_last: bool = option(True, check_flag, "True leaves out a last batch that is not full: shapes stay the same.")
     pad_last: bool = option(
