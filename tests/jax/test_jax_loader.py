@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from jax_datasets import Drawing, InShards, Large, Numbers, Surroundings, UsingJax, large
 from jax_processes import in_jax
+from kinds import thorough
 
 import feedline
 from feedline import ArrayDataset
@@ -137,6 +139,7 @@ def test_an_array_that_jax_made_without_a_copy_keeps_its_slot() -> None:
 
 @in_jax()
 def test_workers_know_nothing_of_jax_and_nobody_warns_of_a_fork() -> None:
+    os.environ["JAX_PLATFORMS"] = "this machine's accelerator"  # as it may be on another machine
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with jax_loader(Surroundings(), 4, num_workers=2) as loader:
@@ -147,8 +150,10 @@ def test_workers_know_nothing_of_jax_and_nobody_warns_of_a_fork() -> None:
     assert all(value for batch in batches for value in batch["on_cpu"])
 
 
+@thorough
 @in_jax()
 def test_a_dataset_that_uses_jax_finds_a_cpu_in_workers() -> None:
+    os.environ["JAX_PLATFORMS"] = "this machine's accelerator"
     with jax_loader(UsingJax(), 4, num_workers=1) as loader:
         for batch in values(loader):
             assert all(batch["on_cpu"])
@@ -179,6 +184,21 @@ def test_a_script_that_imports_jax_is_not_imported_by_workers(tmp_path: Any) -> 
     (tmp_path / "train.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "-W", "error", "train.py"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[[False, False, False, False]]\n", "")
+
+
+NOT_BY_VALUE = SCRIPT.replace("class Here", "lock = threading.Lock()\n\nclass Here").replace(
+    'return "jax" in sys.modules',
+    'return "jax" in sys.modules and jax.config.jax_platforms == "cpu" and not lock.locked()',
+)
+
+
+@thorough
+def test_a_script_that_workers_have_to_import_finds_a_cpu_there(tmp_path: Any) -> None:
+    (tmp_path / "train.py").write_text("import threading" + NOT_BY_VALUE)
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    command = [sys.executable, "-W", "error", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[[True, True, True, True]]\n", "")
 
 
 @in_jax(devices=2)

@@ -172,7 +172,9 @@ def _write(job: Job, make: type[Any], out_of_band: Any, stream: Any, sent: SentB
 
 
 def _pickler(make: type[Any], reducers: dict[type, Any], sent: SentByValue | None = None) -> Any:
-    table = {**getattr(make, "dispatch_table", copyreg.dispatch_table), **reducers}
+    # cloudpickle's is a mapping; pickle's, a descriptor of its instances, which then use copyreg's.
+    known = copyreg.dispatch_table if make is pickle.Pickler else make.dispatch_table
+    table = {**known, **reducers}
     # As a class attribute: cloudpickle's class has its own table there, and ignores one set on an instance.
     own: dict[str, Any] = {"dispatch_table": table}
     if sent is not None and make is not pickle.Pickler:
