@@ -21,9 +21,12 @@ from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from feedline.errors import CollateError, CollateTypeError, OptionError
 from feedline.jax.layout import Layout, Rows, described
+from feedline.jax.shapes import Shapes
 from feedline.randomness.rng import mix
 
 Array = npt.NDArray[Any]
+UNCHANGED = {np.dtype(kind) for kind in ("bool", "i1", "u1", "i2", "u2", "i4", "u4", "f2", "f4")}
+"""Types that JAX has under every setting."""
 
 
 class Put(NamedTuple):
@@ -42,33 +45,29 @@ class Placer:
     def __init__(self, layout: Layout, pads: bool) -> None:
         self._layout = layout
         self._pads = pads
-        self._known: dict[Any, list[Put]] = {}
+        self._known: dict[Any, tuple[list[Put], Shapes]] = {}
 
     def place(self, batch: Any, rows: Rows, samples: int) -> tuple[Any, Any, tuple[Any, ...]]:
         """The global batch, its mask (None without padding) and its shapes. `samples` of its rows are no padding."""
-        paths, tree = jax.tree_util.tree_flatten_with_path(batch)
-        names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
-        leaves = [as_array(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True)]
+        leaves, tree = jax.tree.flatten(batch)
+        if not all(type(leaf) is np.ndarray and leaf.dtype in UNCHANGED for leaf in leaves):
+            leaves = [as_array(name, leaf) for name, leaf in zip(names_of(batch), leaves, strict=True)]
         mask = None
         if self._pads:
-            leaves, mask = filled(names, leaves, rows, samples)
-        seen = tree, rows.size, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        if (puts := self._known.get(seen)) is None:
-            puts = self._known[seen] = self._puts(names, leaves, batch, rows)
-        if mask is not None:
-            sharding = self._layout.of_rows()
-            puts = [*puts, put_for("the mask", mask, sharding, rows)]
-            leaves = [*leaves, mask]
-        placed = put_all(leaves, puts)
-        shapes = tuple((name, put.shape, str(leaf.dtype)) for name, put, leaf in zip(names, puts, leaves, strict=False))
-        if mask is not None:
-            mask = placed.pop()
+            leaves, mask = filled(batch, leaves, rows, samples)
+        seen = tree, rows.size, tuple([(leaf.shape, leaf.dtype) for leaf in leaves])
+        if (known := self._known.get(seen)) is None:
+            known = self._known[seen] = self._new(batch, leaves, rows)
+        puts, shapes = known
+        if mask is None:
+            return jax.tree.unflatten(tree, put_all(leaves, puts)), None, shapes
+        put = put_for("the mask", mask, self._layout.of_rows(), rows)
+        *placed, mask = put_all([*leaves, mask], [*puts, put])
         return jax.tree.unflatten(tree, placed), mask, shapes
 
     def check(self, batch: Any, rows: Rows) -> None:
         """Would this fit? `batch` has one row, whatever the number of rows here."""
-        paths, _ = jax.tree_util.tree_flatten_with_path(batch)
-        named = [(f"batch{jax.tree_util.keystr(path)}", leaf) for path, leaf in paths]
+        named = zip(names_of(batch), jax.tree.leaves(batch), strict=True)
         for (name, leaf), sharding in zip(named, self._layout.of_leaves(batch), strict=True):
             array = as_array(name, leaf)
             put_for(name, np.broadcast_to(array[:1], (len(rows.mine), *array.shape[1:])), sharding, rows)
@@ -82,14 +81,18 @@ class Placer:
         (placed,) = put_all([data], [Put(data.shape, sharding, here)])
         return jax.random.wrap_key_data(placed)
 
-    def _puts(self, names: list[str], leaves: list[Array], batch: Any, rows: Rows) -> list[Put]:
-        shardings = self._layout.of_leaves(batch)
-        return [put_for(*each, rows) for each in zip(names, leaves, shardings, strict=True)]
+    def _new(self, batch: Any, leaves: list[Array], rows: Rows) -> tuple[list[Put], Shapes]:
+        names, shardings = names_of(batch), self._layout.of_leaves(batch)
+        puts = [put_for(*each, rows) for each in zip(names, leaves, shardings, strict=True)]
+        kinds = [str(leaf.dtype) for leaf in leaves]
+        return puts, tuple(zip(names, [put.shape for put in puts], kinds, strict=True))
 
 
 def put_all(leaves: list[Array], puts: list[Put]) -> list[Any]:
     """All leaves on their devices, in one call to JAX for all that it can do at once. It does not wait for copies."""
     whole = [number for number, put in enumerate(puts) if put.parts is None]
+    if len(whole) == len(puts):
+        return jax.device_put(leaves, [put.sharding for put in puts])  # type: ignore[no-any-return]
     placed: list[Any] = [None] * len(puts)
     arrived = jax.device_put([leaves[each] for each in whole], [puts[each].sharding for each in whole])
     for number, array in zip(whole, arrived, strict=True):
@@ -133,13 +136,19 @@ def put_for(name: str, leaf: Array, sharding: Sharding, rows: Rows) -> Put:
     return Put(shape, sharding, parts)
 
 
-def filled(names: list[str], leaves: list[Array], rows: Rows, samples: int) -> tuple[list[Array], Array]:
+def names_of(batch: Any) -> list[str]:
+    """What the leaves are called in messages."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(batch)
+    return [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
+
+
+def filled(batch: Any, leaves: list[Array], rows: Rows, samples: int) -> tuple[list[Array], Array]:
     """Leaves with a row for each of `rows`: the last row is repeated where some are missing. And what is no filling."""
     wanted = len(rows.mine)
     here = min((len(leaf) for leaf in leaves if leaf.ndim), default=wanted)
     if here < wanted:
         if not here:
-            raise CollateError(f"{names[0]} has no rows: there is nothing to fill the batch of {wanted} with")
+            raise CollateError(f"{names_of(batch)[0]} has no rows: there is nothing to fill the batch of {wanted} with")
         leaves = [
             np.concatenate([leaf, np.repeat(leaf[-1:], wanted - len(leaf), 0)]) if leaf.ndim else leaf
             for leaf in leaves
