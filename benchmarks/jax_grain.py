@@ -43,9 +43,11 @@ def with_feedline(name: str) -> Iterator[Any]:
 
 def with_grain(name: str) -> Iterator[Any]:
     import jax
+    from absl import flags
 
     from peers import with_grain
 
+    flags.FLAGS(sys.argv[:1])  # Grain's processes ask for flags, which only absl's own main function parses
     device = jax.devices()[0]
 
     def ahead() -> Iterator[Any]:

@@ -170,6 +170,33 @@ def test_a_stream_is_one_stream_for_any_number_of_processes() -> None:
     assert masks[-1] == [True] * 4 + [False] * 4
 
 
+def stream_from(state: Any, stop: int | None) -> dict[str, Any]:
+    import warnings
+
+    from feedline.jax import DataLoader
+
+    loader, got = DataLoader(Numbers(40), 8, shuffle_buffer=10, seed=3), []
+    if state is not None:
+        loader.load_state_dict(state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this stream cannot say where it is, so its beginning is read again
+        for batch in loader:
+            got.append(parts_of(batch))
+            if len(got) == stop:
+                break
+    return {"got": got, "state": loader.state_dict()}
+
+
+def test_another_number_of_processes_goes_on_with_a_stream() -> None:
+    whole = in_processes(stream_from, 1, 2, state=None, stop=None)
+    two = in_processes(stream_from, 2, 1, state=None, stop=2)
+    assert two[0]["state"] == two[1]["state"]
+    one = in_processes(stream_from, 1, 2, state=two[0]["state"], stop=None)
+    first, rest, alone = (batches_of([report["got"] for report in reports]) for reports in (two, one, whole))
+    assert first + rest == alone
+    assert len(alone) == 5
+
+
 @pytest.mark.parametrize("how", ["shard", "own shards"])
 def test_a_stream_can_be_divided_among_processes(how: str) -> None:
     found = batches_of(in_processes(stream, 2, 1, how=how))

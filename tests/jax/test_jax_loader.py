@@ -50,6 +50,16 @@ def test_importing_feedline_or_this_package_does_not_import_jax() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
+def test_without_jax_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import feedline.jax
+
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(feedline.errors.MissingPackage, match=r"pip install 'feedline\[jax\]'"):
+        feedline.jax.DataLoader
+    with pytest.raises(AttributeError, match="Nothing"):
+        feedline.jax.Nothing
+
+
 @in_jax(devices=4)
 def test_batches_are_the_cores_and_lie_where_the_sharding_says() -> None:
     shuffled: dict[str, Any] = {"shuffle": True, "seed": 5}
@@ -148,6 +158,10 @@ def test_workers_know_nothing_of_jax_and_nobody_warns_of_a_fork() -> None:
     assert len(batches) == 4
     assert not any(value for batch in batches for value in batch["has_jax"])
     assert all(value for batch in batches for value in batch["on_cpu"])
+    options: dict[str, Any] = {"shuffle": True, "seed": 4, "num_workers": 2, "persistent_workers": True}
+    with jax_loader(Drawing(40), 4, **options) as kept:  # reads the next epoch's first batches early
+        alone = jax_loader(Drawing(40), 4, shuffle=True, seed=4)
+        assert [values(kept) for _ in range(3)] == [values(alone) for _ in range(3)]
 
 
 @thorough

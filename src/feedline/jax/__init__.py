@@ -9,6 +9,8 @@ not, because workers, which never need JAX, import a part of it.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from feedline.errors.missing_packages import extra
+
 if TYPE_CHECKING:
     from feedline.jax.loader import DataLoader
     from feedline.jax.shapes import JaxStats
@@ -20,5 +22,6 @@ __all__ = ["DataLoader", "JaxStats"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
+        extra("jax", "jax", f"feedline.jax.{name}")
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

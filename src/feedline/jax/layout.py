@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -51,14 +50,16 @@ class Layout:
         self.named: dict[str, Sharding] = {f"sharding{jax.tree_util.keystr(path)}": each for path, each in paths}
         for name, each in self.named.items():
             _check_devices(name, each)
-        self._rows = lru_cache(64)(self._find)  # a loader has one or two sizes
+        self._rows: dict[int, Rows] = {}  # a loader has one or two sizes
 
     def __str__(self) -> str:
         return "; ".join(f"{name}={described(each)}" for name, each in self.named.items())
 
     def rows(self, size: int) -> Rows:
         """This process's rows of a batch of `size` rows; OptionError if a sharding cannot divide them."""
-        return self._rows(size)
+        if (known := self._rows.get(size)) is None:
+            known = self._rows[size] = self._find(size)
+        return known
 
     def whole(self, size: int) -> Rows:
         """All rows of the batch, for a process that reads more than its own: it still has one set of several."""

@@ -77,7 +77,10 @@ class Placed(Iterator[Any]):
         # An error counts as well: a loop that continues after it gets the next batch.
         self._passed.settle(but=sum(each.entries for each in self._ahead))
         if ready.error is not None:
-            raise ready.error
+            try:
+                raise ready.error
+            finally:
+                del ready  # the error refers to this frame: nothing must keep the loop alive
         self.samples_given = ready.samples
         self._how.counters.late += not have_arrived(ready.arrays)
         while len(self._ahead) < self._how.depth and self._is_ready():
