@@ -1,6 +1,6 @@
 """feedline.jax beside Grain: the same data, in turns, to arrays on a device.
 
-    pip install jax grain && python benchmarks/jax_grain.py [--turns 5] [--seconds 1] [--only memory]
+    pip install jax grain && python benchmarks/jax_grain.py [--turns 5] [--seconds 4] [--only memory]
 
 Takes: the workloads of peers/ that JAX users have (memory, large samples, JPEG, waiting, going on from a state).
 Gives: a table of medians and of the ratio, with the least and most of the turns; `--out` writes it as JSON.
@@ -139,7 +139,7 @@ def row(name: str, found: dict[str, list[float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--only", action="append", choices=NAMES)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
