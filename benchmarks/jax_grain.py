@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -118,7 +119,7 @@ def in_turns(name: str, turns: int, seconds: float) -> dict[str, list[float]]:
                     found[side].append(value)
     finally:
         for process in running.values():
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # and its workers: Grain's outlive it
             process.wait()
     return found
 
