@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-sources test-diagnose \
+.PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-sources test-diagnose \
 	test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
 .DELETE_ON_ERROR:
 
@@ -15,10 +15,11 @@ demo: .venv/demo.done
 FAULTS := tests/faults
 INTEGRATIONS := tests/integrations
 TORCH := tests/torch src/feedline/torch
+JAX := tests/jax src/feedline/jax
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose
 # The longest first.
-GROUPS := test-core test-torch test-faults test-diagnose test-sources test-integrations
+GROUPS := test-core test-torch test-faults test-diagnose test-jax test-sources test-integrations
 # What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
 RESULTS ?= build/test-results
 PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml
@@ -57,6 +58,10 @@ test-integrations: .venv/test.done
 test-torch: .venv/test.done
 	$(PYTEST) $(TORCH)
 
+# JAX has threads of its own and warns of every fork: each test has a process of its own, forked from one that has only imported it.
+test-jax: .venv/test.done
+	$(PYTEST) $(JAX)
+
 test-sources: .venv/test.done
 	$(PYTEST) $(SOURCES)
 
@@ -65,7 +70,7 @@ test-diagnose: .venv/test.done
 
 SETUP := .venv/test.done
 test-core: $(SETUP)
-	$(PYTEST) $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(SOURCES) $(DIAGNOSE),--ignore $(other))
+	$(PYTEST) $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(JAX) $(SOURCES) $(DIAGNOSE),--ignore $(other))
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

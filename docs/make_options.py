@@ -2,8 +2,8 @@
 
     python docs/make_options.py
 
-Takes: the tables (feedline.options.table, feedline.torch.options). Promises: in a loader's file only the list under
-"Options:" in its class docstring is changed, in the page only what stands between its markers. A test compares.
+Takes: the tables (feedline.options.table, and options.py of the fronts). Promises: in a loader's file only the list
+under "Options:" in its class docstring is changed, in the page only what stands between its markers. A test compares.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import feedline.torch
+from feedline.jax.options import TABLE, OwnJaxOptions
 from feedline.options.option import Option, rows
 from feedline.options.table import CoreOptions, ErrorPolicyOptions, TorchsOptions
 from feedline.torch.options import OwnTorchOptions, TorchLoadersOptions
 from make_pages import filled
 
 PAGE = Path(__file__).parent / "options.md"
+HEAD = ("| option | type | default | | in |", "|---|---|---|---|---|")
 CORE, TORCH = rows(CoreOptions), {**rows(TorchLoadersOptions), **rows(OwnTorchOptions)}
 LOADERS: dict[type[Any], dict[str, Option]] = {
     feedline.DataLoader: dict(CORE),
@@ -49,7 +51,7 @@ def documented(text: str, loader: type[Any]) -> str:
 def table(kinds: dict[str, Option]) -> str:
     """Lines of the page for options of these names."""
     lines = [_line(row, fronts) for row, fronts in _each(kinds)]
-    return "\n".join(["| option | type | default | | in |", "|---|---|---|---|---|", *lines])
+    return "\n".join([*HEAD, *lines])
 
 
 def page() -> str:
@@ -58,6 +60,7 @@ def page() -> str:
     error_policy = rows(ErrorPolicyOptions)
     own = {name: row for name, row in {**CORE, **TORCH}.items() if name not in torchs and name not in error_policy}
     parts = {"torch's": table(torchs), "own": table(own), "care": table(dict(error_policy))}
+    parts["jax's"] = "\n".join([*HEAD, *(_line(row, "`feedline.jax`") for row in rows(OwnJaxOptions).values())])
     return filled(PAGE.read_text(encoding="utf-8"), parts)
 
 
@@ -82,6 +85,9 @@ def _line(row: Option, fronts: str) -> str:
 
 
 def main() -> None:
+    import feedline.jax  # here: the tests of torch's front import this file, and JAX warns of every fork
+
+    LOADERS[feedline.jax.DataLoader] = TABLE
     for loader in LOADERS:
         path = source(loader)
         path.write_text(documented(path.read_text(encoding="utf-8"), loader), encoding="utf-8")

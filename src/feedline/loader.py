@@ -39,8 +39,9 @@ from feedline.order.samplers import BatchSampler, RandomSampler, SequentialSampl
 from feedline.randomness.rng import mix
 from feedline.resume.checkpoint import Progress, lacking, read_again
 from feedline.resume.endless import Forever
-from feedline.resume.passed import ALONE, Sharing
+from feedline.resume.passed import ALONE, Passed, Sharing
 from feedline.resume.state import Kind, epoch_in, from_dict, seed_in, to_dict
+from feedline.workers.dialect import NUMPY, Dialect
 from feedline.workers.job import Job
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class DataLoader(CoreOptions, Generic[B]):
         uneven: str | None = None,
     ) -> None:
         self.options = check_options(locals() | {"collate_fn": check_collate(collate, collate_fn)})
-        self._plan = _plan(self.options)
+        self._plan = self._planned()
         self._progress = Progress()
         self._session = Session()
 
@@ -156,7 +157,11 @@ class DataLoader(CoreOptions, Generic[B]):
         """Begin an epoch. With persistent workers, an epoch that is still running on them is given up."""
         if (hint := _hint(self.options)) is not None:
             self._session.tell_once(hint)
-        turns = turns_for(self.options.ranks, self.options.uneven)
+        return self._begin()[0]
+
+    def _begin(self) -> tuple[BatchIterator[B], Passed]:
+        """The epoch's batches, and what counts them."""
+        turns = self._turns()()
         shards = max(1, self.options.num_workers) * turns.ranks if self.options.stream else 0
         keeps_datasets = self.options.persistent_workers or not self.options.num_workers
         said = end_of(_given_sampler(self.options))
@@ -166,8 +171,8 @@ class DataLoader(CoreOptions, Generic[B]):
             if (again := read_again(place, self.options.dataset)) is not None:
                 self._session.tell_once(again)
             length, predict = (lambda: len(self._plan)), (lambda: self._plan.predicted(passed.epoch + 1))
-            needed, job = picked(Options, vars(self.options)), _job(self.options, turns, passed.epoch)
-            return self._session.begin(needed, tasks, passed, length, job, predict=predict)
+            needed, job = picked(Options, vars(self.options)), _job(self.options, turns, passed.epoch, self._dialect)
+            return self._session.begin(needed, tasks, passed, length, job, predict=predict), passed
         except BaseException:
             self._progress.take_back()
             raise
@@ -205,7 +210,7 @@ class DataLoader(CoreOptions, Generic[B]):
         place = from_dict(state, self._kind(self.options.seed if self.options.seeded else None))
         if (seed := seed_in(state)) != self.options.seed:
             self.options = LoaderOptions(**vars(self.options) | {"seed": seed})
-            self._plan = _plan(self.options)
+            self._plan = self._planned()
         if "sampler_epoch" in state:
             follow_epoch(_given_sampler(self.options), epoch_in(state))
         if self.options.stream:
@@ -221,6 +226,18 @@ class DataLoader(CoreOptions, Generic[B]):
         ([[0, 1], [2, 3], [4], [0, 1]], [[2, 3], [4], [0, 1], [2, 3]])
         """
         return Forever(self, batches_per_epoch)
+
+    # What another front changes.
+
+    _dialect = NUMPY
+
+    def _planned(self) -> Plan:
+        """The plan that follows from the options."""
+        return _plan(self.options, self._turns())
+
+    def _turns(self) -> Callable[[], Turns]:
+        """How ranks divide a stream. A function that does not refer to the loader: the plan keeps it."""
+        return partial(turns_for, self.options.ranks, self.options.uneven)
 
     def _kind(self, seed: int | None) -> Kind:
         return replace(kind_of(self.options, seed), fingerprint=fingerprint_of(self.options.dataset))
@@ -291,10 +308,9 @@ def _hint(options: LoaderOptions) -> str | None:
     return lone_sample(_sampler(options), options.batch_size, options.drop_last) if chosen is None else None
 
 
-def _plan(options: LoaderOptions) -> Plan:
+def _plan(options: LoaderOptions, turns: Callable[[], Turns]) -> Plan:
     size, drop, seed = options.batch_size, options.drop_last, options.seed
     if options.stream:
-        turns = partial(turns_for, options.ranks, options.uneven)
         return StreamPlan(options.dataset, size, drop, seed, max(1, options.num_workers), turns)
     if options.batch_sampler is not None:
         return plan_of_batch_sampler(options.batch_sampler, seed)
@@ -340,13 +356,14 @@ def kind_of(options: LoaderOptions, seed: int | None) -> Kind:
     return Kind(seed, global_length(sampler), name_of(sampler), by, batch_size=options.batch_size)
 
 
-def _job(options: LoaderOptions, turns: Turns = ONE_RANK, epoch: int = 0) -> Job:
+def _job(options: LoaderOptions, turns: Turns = ONE_RANK, epoch: int = 0, dialect: Dialect = NUMPY) -> Job:
     return picked(
         Job,
         vars(options),
         batch_size=options.batch_size or 1,
         seed=mix(options.seed, epoch) >> 2,  # 62 bits; a new seed in each epoch, like torch's base seed
         registrations=registrations(),
+        dialect=dialect,
         in_turn=options.assignment == "in_turn",
         turns=turns,
         unshared=unshared_ranks(options.ranks) if options.stream else 0,

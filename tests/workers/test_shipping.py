@@ -20,9 +20,11 @@ from kinds import FORK, FORKSERVER, SPAWN, THREADS
 from warm_host import host
 
 from feedline import ArrayDataset, DataLoader, Dataset, ShippingError, register_collate
+from feedline.arena.segment import Segment
 from feedline.collate import default as collate
+from feedline.loader import _job
 from feedline.workers import warm
-from feedline.workers.shipping import without_main
+from feedline.workers.shipping import ship, without_main
 
 SHIPPED = pytest.mark.parametrize("kind", [pytest.param(SPAWN, id="spawn"), pytest.param(FORKSERVER, id="forkserver")])
 
@@ -372,3 +374,12 @@ def test_the_main_script_is_in_sight_again_when_workers_have_been_started() -> N
         assert not hasattr(main, "__file__")
         assert main.__spec__ is None
     assert vars(main) == before
+
+
+def test_what_pickle_can_send_is_sent_without_cloudpickle():
+    """A class of an importable module goes by name: a worker's is the same as everybody's."""
+    segment = Segment()
+    parcel = ship(_job(DataLoader(ArrayDataset(np.arange(3))).options), segment)
+    assert not parcel.sent.in_use
+    assert not parcel.needs_main
+    segment.close()

@@ -48,6 +48,14 @@ class Task(NamedTuple):
     rows: tuple[int, int, int, int] | None = None
     """For a part of a batch: its first row, the row after its last, the rows of the batch, and the rows of the smallest
     part (arena.joint.Rows). None for a whole batch."""
+    share: tuple[int, int, int] | None = None
+    """If other processes make the other rows of a global batch: its number of samples, how many different sets of rows
+    processes have, and which of them this is. None if the task has the whole batch."""
+
+    @property
+    def draw(self) -> int:
+        """The number that the global generators are seeded with: processes with other rows draw other numbers."""
+        return self.seq if self.share is None else self.seq * self.share[1] + self.share[2]
 
     @property
     def shard(self) -> int:

@@ -47,7 +47,7 @@ class ConcurrentReading:
         self.dataset = dataset
         self.task = task
         self.wanted = wanted
-        self.seed = task_seed(task.seed, task.epoch, task.seq)
+        self.seed = task_seed(task.seed, task.epoch, task.draw)
         self.samples: list[Any] = [None] * len(wanted)
         self.errors: dict[int, BaseException] = {}
         self.limit = 1

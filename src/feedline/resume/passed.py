@@ -10,6 +10,7 @@ Not its job: saving it (state, loader), what has not been delivered yet (ledger)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from feedline.engine.ledger import Entry
@@ -117,6 +118,10 @@ class Passed:
 
     def _take(self, task: Task, sampler_state: Any) -> None:
         sharing, indices = self._sharing, task.indices
+        if task.share is not None:  # other processes have the other rows, so these indices are not in a state
+            size = 1 if sharing.whole_batches else task.share[0]
+            self._counted = task.seq + self._step, self._counted[1] + size, sampler_state, None
+            return
         if self._is_alone and indices is not None:  # the same as below, but faster: most loaders do this for each batch
             self._counted = task.seq + self._step, self._counted[1] + len(indices), sampler_state, indices
             return
@@ -129,10 +134,16 @@ class Passed:
         """From now on, a batch that leaves the loop does not reach the user at once."""
         self._held = []
 
-    def settle(self) -> None:
-        """The user has got all batches that have left the loop."""
+    @property
+    def held(self) -> Sequence[Entry]:
+        """The batches that have left the loop and have not reached the user, oldest first."""
+        return self._held or ()
+
+    def settle(self, but: int = 0) -> None:
+        """The user has got all batches that have left the loop, but for the latest `but` of them."""
         if self._held is not None:
-            held, self._held = self._held, []
+            arrived = len(self._held) - but
+            held, self._held = self._held[:arrived], self._held[arrived:]
             self._count(held)
 
     @property

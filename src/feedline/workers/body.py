@@ -179,7 +179,8 @@ class Body:
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
         if self._draws:
-            self._generators.enter(task_seed(task.seed, task.epoch, task.seq))
+            draw = task.seq if task.share is None else task.draw
+            self._generators.enter(task_seed(task.seed, task.epoch, draw))
         if self._together is not None:
             self._together.begin()
         if task.rows is not None:
@@ -219,7 +220,7 @@ class Body:
         return Outcome(task.seq, batch, size, notice=notice_of(warning, tally), bad=bad)
 
     def _seed(self, task: Task) -> None:
-        self._generators.enter(task_seed(task.seed, task.epoch, task.seq))
+        self._generators.enter(task_seed(task.seed, task.epoch, task.draw))
 
     def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         """What the user gets: a batch of these samples, or the single sample if not batched."""

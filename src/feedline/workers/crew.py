@@ -28,10 +28,11 @@ from feedline.observe.meter import Spent, spent_by
 from feedline.supervise import fork_hazards, last_words, lifeline
 from feedline.supervise.shutdown import KILL_SECONDS, WorkerProcess, end, open_member, uninterrupted
 from feedline.workers import process_main
+from feedline.workers.dialect import Dialect
 from feedline.workers.job import Job
 from feedline.workers.main_guard import NAME
 from feedline.workers.one_thread import environment_of_new_workers
-from feedline.workers.shipping import Parcel, without_unimportable_main
+from feedline.workers.shipping import Parcel, without_main, without_unimportable_main
 from feedline.workers.warm import ctrl_c_blocked, preloaded_by_the_user, processes_from
 from feedline.workers.wire import Descriptor, Lane
 
@@ -39,7 +40,7 @@ from feedline.workers.wire import Descriptor, Lane
 class Crew:
     """At most `count` processes, which get tasks through one or several lanes (pipes)."""
 
-    def __init__(self, count: int, preload: tuple[str, ...], kept: KeptPool) -> None:
+    def __init__(self, count: int, dialect: Dialect, kept: KeptPool) -> None:
         self.count = count
         self.owner = os.getpid()
         self.pool = kept.take()
@@ -50,7 +51,7 @@ class Crew:
         self.selector = selectors.DefaultSelector()
         self.members: dict[int, WorkerProcess] = {}
         self._still_running: list[WorkerProcess] = []
-        self._preload = preload
+        self._dialect = dialect
         self._board: Any = None
         self._spent = Spent()
         self.is_ending = False
@@ -98,8 +99,9 @@ class Crew:
         else:
             asked_for = preloaded_by_the_user() if context.get_start_method() == "forkserver" else ()
             context = multiprocessing.get_context("forkserver")
-            origin = processes_from((*self._preload, *asked_for))
-        with environment_of_new_workers(), without_unimportable_main(), origin:
+            origin = processes_from((*self._dialect.preload, *asked_for))
+        hides = self._dialect.hides_main and isinstance(cargo, Parcel) and not cargo.needs_main
+        with environment_of_new_workers(), without_main() if hides else without_unimportable_main(), origin:
             for number in numbers:
                 self._start_one(number, cargo, context, forked)
 
@@ -114,7 +116,7 @@ class Crew:
             Descriptor(lifeline.reading_end()),
             (self.done[0], *(fd for lane in self.lanes for fd in lane.parents_own)) if forked else (),
             self.count,
-            dict(os.environ),
+            {**os.environ, **self._dialect.environment},
         )
         process = context.Process(
             target=process_main.main, args=(wiring, cargo, number), name=f"{NAME}{number}", daemon=True

@@ -65,6 +65,11 @@ class Dialect:
     """How to pickle the framework's arrays: `reducer(array, empty)` is like `__reduce__`, with one PickleBuffer."""
     preload: tuple[str, ...] = ("feedline.workers.process_main",)
     """Modules that every worker needs. The server that workers are forked from imports them once."""
+    hides_main: bool = False
+    """Do workers start without importing the main script, which may import much that they do not need? Its classes are
+    then sent by value; if that is impossible, the script is imported all the same."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that a worker process has, whatever they are in the main process."""
     enter_worker: Callable[[WorkerInfo], None] = _nothing
     """Called once in each new worker process."""
     enter_thread: Callable[[WorkerInfo], None] = _nothing

@@ -51,7 +51,7 @@ class ProcessWorkers:
         self._context: Any = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
         self._forks = self._context.get_start_method() == "fork"
         self._parcel: Parcel | None = None
-        self._crew = Crew(job.num_workers, job.dialect.preload, kept or KeptPool(keeps=False))
+        self._crew = Crew(job.num_workers, job.dialect, kept or KeptPool(keeps=False))
         self._own_lanes = job.stream or job.in_turn
         self._count = 0
         self._oldest = 0  # parts of earlier runs are not wanted

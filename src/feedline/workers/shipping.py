@@ -44,6 +44,8 @@ class Parcel(NamedTuple):
     """Locks and similar objects, which Python can pass to a process only while starting it."""
     sent: SentByValue
     """The classes and functions in it that cannot be imported by name."""
+    needs_main: bool = False
+    """Does it name something in the main script, which workers must import then?"""
 
     def open(self, segment: Segment) -> Job:
         """Rebuild the job, in a worker."""
@@ -60,16 +62,13 @@ class Parcel(NamedTuple):
 def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
     """Write the job into the segment, or raise ShippingError. The main script's classes go by value if `by_value`, or
     if workers cannot import it."""
-    buffers: list[pickle.PickleBuffer] = []
-
-    def out_of_band(buffer: pickle.PickleBuffer) -> bool:
-        if buffer.raw().nbytes < LARGE:
-            return True
-        buffers.append(buffer)
-        return False
-
-    sent = SentByValue()
-    head, inherited = _dump(job, out_of_band, buffers, by_value or _interactive(), sent)
+    by_value = by_value or _interactive()
+    head, buffers, inherited, sent = _packed(job, by_value)
+    needs_main = not by_value and b"__main__" in head
+    if needs_main and job.dialect.hides_main:
+        with contextlib.suppress(ShippingError):  # then by name, and workers import the script
+            head, buffers, inherited, sent = _packed(job, by_value=True)
+            needs_main = False
     pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
     places, end = [], 0
     for piece in pieces:
@@ -79,7 +78,22 @@ def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
     mapping = segment.map(JOB_SLOT, end)
     for piece, (start, size) in zip(pieces, places, strict=True):
         np.frombuffer(mapping.view(start, size), np.uint8)[:] = np.frombuffer(piece, np.uint8)
-    return Parcel(places[0], places[1:], end, inherited, sent)
+    return Parcel(places[0], places[1:], end, inherited, sent, needs_main)
+
+
+def _packed(job: Job, by_value: bool) -> tuple[bytes, list[pickle.PickleBuffer], list[Any], SentByValue]:
+    """The pickle, its large buffers, what is passed when a process starts, and what goes by value."""
+    buffers: list[pickle.PickleBuffer] = []
+
+    def out_of_band(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < LARGE:
+            return True
+        buffers.append(buffer)
+        return False
+
+    sent = SentByValue()
+    head, inherited = _dump(job, out_of_band, buffers, by_value, sent)
+    return head, buffers, inherited, sent
 
 
 def _dump(
@@ -158,7 +172,9 @@ def _write(job: Job, make: type[Any], out_of_band: Any, stream: Any, sent: SentB
 
 
 def _pickler(make: type[Any], reducers: dict[type, Any], sent: SentByValue | None = None) -> Any:
-    table = {**getattr(make, "dispatch_table", copyreg.dispatch_table), **reducers}
+    # cloudpickle's is a mapping; pickle's, a descriptor of its instances, which then use copyreg's.
+    known = copyreg.dispatch_table if make is pickle.Pickler else make.dispatch_table
+    table = {**known, **reducers}
     # As a class attribute: cloudpickle's class has its own table there, and ignores one set on an instance.
     own: dict[str, Any] = {"dispatch_table": table}
     if sent is not None and make is not pickle.Pickler:
