@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -83,18 +82,3 @@ class InShards(Numbers):
 
     def shard(self, index: int, count: int) -> Iterator[int]:
         return iter(range(index, self.length, count))
-
-
-class Faults(feedline.Dataset[Any]):
-    """Samples that use and free 8 MB in pieces, and say how many pages the system had to give for that."""
-
-    BYTES = 8 << 20
-
-    def __len__(self) -> int:
-        return 6
-
-    def __getitem__(self, i: int) -> Any:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        pieces = [np.ones(1 << 18, np.uint8) for _ in range(self.BYTES >> 18)]
-        del pieces
-        return np.int32(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)

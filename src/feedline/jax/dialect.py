@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from feedline.jax.worker import enter_worker
 from feedline.workers.dialect import NUMPY
 
 PLATFORM = {"JAX_PLATFORMS": "cpu"}
@@ -19,5 +18,4 @@ JAX = replace(
     preload=(*NUMPY.preload, "feedline.jax.server_platform"),
     hides_main=True,
     environment=PLATFORM,
-    enter_worker=enter_worker,
 )
