@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS
 
-from feedline import DataLoader
-from feedline.arena import ordinary, segment
+from feedline import ArrayDataset, DataLoader
+from feedline.arena import ordinary, segment, slots
 from feedline.arena.limits import Room
 from feedline.arena.ordinary import LARGEST, LOOK
 from feedline.arena.slots import LocalMemory, SlotPool
@@ -73,7 +73,13 @@ def test_the_answer_is_what_it_does(size: int) -> None:
     assert is_ordinary(np.empty, size) == is_ordinary(LocalMemory(None), size) == (size < SMALL_LEAF)
 
 
-def test_a_user_who_keeps_every_batch_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [INLINE, THREADS], ids=["inline", "threads"])
+@pytest.mark.parametrize(
+    "options", [{}, {"collate_fn": np.stack}, {"batch_size": None}], ids=["default", "own", "single"]
+)
+def test_a_user_who_keeps_every_batch_gets_an_error(
+    options: dict[str, Any], kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The room is what is free at the beginning, less what the process has grown by."""
     before, limit = ordinary._resident(), 400 * MB
 
@@ -81,15 +87,37 @@ def test_a_user_who_keeps_every_batch_gets_an_error(monkeypatch: pytest.MonkeyPa
         return Room(max(0, 100 * MB - (ordinary._resident() - before)), limit, "machine")
 
     monkeypatch.setattr(segment, "room", room)
-    loader = DataLoader(Large(MB), batch_size=1)
+    loader = DataLoader(Large(MB), **{"batch_size": 1, **options}, **kind)
     kept: list[Any] = []
     with pytest.raises(MemoryShortage, match="keep fewer batches"):
         _keep_all(loader, kept)
     grown = ordinary._resident() - before  # the first batches may be in memory that others have freed
-    assert grown <= 100 * MB - segment.reserve_of(limit) + 2 * LOOK
-    assert [batch[0, 0] for batch in kept[:16]] == [*range(8)] * 2
+    assert grown <= 100 * MB
+    assert [batch.flat[0] for batch in kept[:16]] == [*range(8)] * 2
     kept.clear()
     assert len(list(loader)) == 8  # the loader goes on
+    loader.close()
+
+
+def test_all_columns_of_a_batch_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(ordinary, "_look", looks.append)
+    data = ArrayDataset(*(np.zeros((4, MB), np.uint8) for _ in range(6)))
+    batches = iter(DataLoader(data, batch_size=2))
+    next(batches)
+    assert looks == [12 * MB]
+    next(batches)
+    assert len(looks) == 2
+
+
+def test_memory_that_the_system_refuses_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> Any:
+        raise MemoryError
+
+    memory = LocalMemory(None, prefers_ordinary=True)
+    monkeypatch.setattr(slots.np, "empty", refuse)
+    with pytest.raises(MemoryShortage, match="the system refused 1,048,576 bytes"):
+        memory((MB,), BYTE)
 
 
 def _keep_all(loader: DataLoader[Any], kept: list[Any]) -> None:

@@ -86,6 +86,31 @@ def test_objects_records_and_subclasses_are_copied() -> None:
         assert not is_unshared(held, 0)
 
 
+WORSE: dict[str, Callable[[], Any]] = {
+    "elements that share a place": lambda: np.ndarray((2, 3), buffer=np.arange(3.0), strides=(0, 8)),
+    "a row spread out": lambda: np.broadcast_to(np.arange(3.0), (2, 3)),
+    "what cannot be written to": lambda: _locked(np.arange(3.0)),
+    "a crop, with the rest beside it": lambda: np.zeros((100, 100))[:2, :2],
+    "a stretch, with the rest beside it": lambda: np.zeros(100)[:3],
+    "every second one": lambda: np.zeros(6)[::2],
+}
+
+
+def _locked(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
+
+
+@pytest.mark.parametrize("make", WORSE.values(), ids=WORSE)
+def test_what_a_copy_would_make_better_is_copied(make: Callable[[], Any]) -> None:
+    assert not is_unshared([make()], 0)
+    (batch,) = DataLoader([1], collate_fn=lambda samples: make())
+    assert batch.flags.writeable
+    assert batch.tolist() == make().tolist()
+    batch[...] = np.arange(batch.size).reshape(batch.shape)
+    assert batch.ravel().tolist() == [*range(batch.size)]  # each element has its own place
+
+
 def test_an_object_that_is_in_two_places_stays_one_object() -> None:
     inner = np.zeros(2)
     held = [(inner, inner)]

@@ -276,3 +276,10 @@ def test_the_lower_half_of_a_tasks_seed_is_never_the_same_twice(seed: int, epoch
 
 def test_a_tasks_seed_follows_seed_epoch_and_number() -> None:
     assert len({task_seed(seed, epoch, seq) for seed in range(9) for epoch in range(9) for seq in range(9)}) == 9**3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_collate_fn_may_draw_for_a_batch_of_no_samples(workers: int) -> None:
+    options: dict[str, Any] = {"batch_sampler": [[]], "collate_fn": lambda samples: rng().random(), "seed": 3}
+    with DataLoader([1, 2], num_workers=workers, **options) as loader:
+        assert list(loader) == list(DataLoader([1, 2], **options))

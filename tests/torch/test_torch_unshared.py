@@ -20,6 +20,7 @@ KEEPERS: dict[str, Callable[[torch.Tensor], Any]] = {
     "a detached one": lambda tensor: tensor.detach(),
     "its data": lambda tensor: tensor.data,
     "its storage": lambda tensor: tensor.untyped_storage(),
+    "a weak reference to its storage": lambda tensor: weakref.ref(tensor.untyped_storage()),
     "an array": lambda tensor: tensor.numpy(),
     "a dlpack capsule": lambda tensor: tensor.__dlpack__(),
     "a graph": lambda tensor: torch.ones(3, requires_grad=True) * tensor,
@@ -96,6 +97,42 @@ def test_writing_into_a_batch_changes_nothing_that_somebody_else_has(
         for tensor in tensors_in(batch):
             tensor += 100
         assert [each.tolist() for each in (rows.data, *rows.kept)] == before
+
+
+def in_inference_mode() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.zeros(2, 3)
+
+
+def with_a_gradient() -> torch.Tensor:
+    tensor = torch.zeros(3)
+    tensor.grad = torch.ones(3)
+    return tensor
+
+
+WORSE: dict[str, Callable[[], torch.Tensor]] = {
+    "elements that share a place": lambda: torch.ones(1, 3).expand(2, 3).detach(),
+    "strides of zero": lambda: torch.empty_strided((2, 3), (0, 1)).fill_(1),
+    "a crop, with the rest beside it": lambda: torch.zeros(100, 100)[:2, :2].data,
+    "made in inference mode": in_inference_mode,
+    "with a gradient": with_a_gradient,
+}
+
+
+@pytest.mark.parametrize("make", WORSE.values(), ids=WORSE)
+def test_what_a_copy_would_make_better_is_copied(make: Callable[[], torch.Tensor]) -> None:
+    assert not is_unshared([make()], 0, tensors.is_unshared)
+    (batch,) = ours.DataLoader([1], collate_fn=lambda samples: make())
+    assert batch.tolist() == make().tolist()
+    batch += torch.arange(batch.numel()).reshape(batch.shape)
+    assert (batch - make()).flatten().tolist() == [*range(batch.numel())]
+    assert batch.untyped_storage().nbytes() == batch.nbytes
+    assert batch.grad is None
+
+
+def test_in_inference_mode_a_batch_of_that_mode_is_delivered_as_it_is() -> None:
+    with torch.inference_mode():
+        assert is_unshared([torch.zeros(3)], 0, tensors.is_unshared)
 
 
 @pytest.mark.parametrize("batch_size", [1, None])

@@ -206,6 +206,11 @@ def reserve_of(limit: int) -> int:
     return min(max(RESERVE, limit // 64), 8 * RESERVE)
 
 
+def refused(size: int) -> MemoryShortage:
+    """The error for ordinary memory that the system refuses, because of a limit such as ulimit -v."""
+    return MemoryShortage(f"no memory for a batch: the system refused {size:,} bytes. {_REMEDY}")
+
+
 def check_room(size: int) -> None:
     """Raise `MemoryShortage` if there is no room for a batch of that size."""
     _check_room(JOB_SLOT + 1, 0, size)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.arena.ordinary import may_give
-from feedline.arena.segment import JOB_SLOT, STRIDE, Mapping, Segment, mappings, to_page
+from feedline.arena.segment import JOB_SLOT, STRIDE, Mapping, Segment, mappings, refused, to_page
 from feedline.datasets import SMALL_LEAF
 from feedline.errors import MemoryShortage
 from feedline.machine.finalizers import undisturbed
@@ -365,7 +365,10 @@ class LocalMemory:
         """An uninitialised array that the user may keep."""
         size = prod(shape) * np.dtype(dtype).itemsize
         if size < SMALL_LEAF or self.gives_ordinary(size):
-            return np.empty(shape, dtype)
+            try:
+                return np.empty(shape, dtype)
+            except MemoryError:
+                raise refused(size) from None
         if self._writer is None:
             if not self._may_use_slots():
                 return np.empty(shape, dtype)

@@ -2,7 +2,9 @@
 
 Takes: a list or dict that holds a tree, and the key. Gives: whether nobody else can reach the tree or its memory.
 Promises: true only if that is certain: Python counts every reference, so whoever keeps the batch, a part of it or a
-view of an array has a reference that is counted. In doubt the answer is no, and the batch is copied (ownership).
+view of an array has a reference that is counted; and only if a copy would be no better: arrays can be written to, each
+element has its own place, and there is no memory beside them. Else the answer is no, and the batch is copied
+(ownership). Large arrays that need no copy are counted as memory that the user gets: too little is a `MemoryShortage`.
 Not its job: copying (ownership), a framework's arrays (its front says when their memory is theirs alone).
 """
 
@@ -14,6 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from feedline.arena.ordinary import note
+from feedline.datasets import SMALL_LEAF
 
 IsUnshared = Callable[[Any], bool]
 """Has this array, which only one container holds, its memory to itself? Called for types that NumPy does not know."""
@@ -63,10 +68,18 @@ def is_unshared(held: Any, key: Any, is_unshared_leaf: IsUnshared | None = None,
 
 
 def _owns_its_memory(array: Any) -> bool:
-    if weakref.getweakrefcount(array) or array.dtype.hasobject:
+    flags, size = array.flags, array.nbytes
+    if weakref.getweakrefcount(array) or array.dtype.hasobject or not flags.writeable or not flags.forc:
         return False
-    if array.base is None:
-        return bool(array.flags.owndata)
-    # A view, such as a stack that was reshaped: of an array that nobody else has.
-    is_array = type(array.base) is np.ndarray and array.base.base is None and array.base.flags.owndata
-    return is_array and references(array.base) == ALONE and not weakref.getweakrefcount(array.base)
+    if not (flags.owndata if array.base is None else _is_all_of_its_base(array)):
+        return False
+    if size >= SMALL_LEAF:
+        note(size)
+    return True
+
+
+def _is_all_of_its_base(view: Any) -> bool:
+    """Is it all of an array that nobody else has, such as a stack that was reshaped?"""
+    is_array = type(view.base) is np.ndarray and view.base.base is None and view.base.flags.owndata
+    is_alone = is_array and references(view.base) == ALONE and not weakref.getweakrefcount(view.base)
+    return is_alone and view.nbytes == view.base.nbytes

@@ -53,7 +53,7 @@ class ArrayDataset(Dataset[Any]):
         self._length = len(self.arrays[0])
         # Plain views: indexing a np.memmap would give a np.memmap.
         self._rows = [array.view(np.ndarray) for array in self.arrays]
-        self._widest = max(_row_bytes(rows) for rows in self._rows)
+        self._row_bytes = sum(_row_bytes(rows) for rows in self._rows)
         self._takes_all = all(_can_take(rows) for rows in self._rows)
         self._by_batch = not any(_collates_to_list(rows) for rows in self._rows)
 
@@ -77,7 +77,7 @@ class ArrayDataset(Dataset[Any]):
     def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
         if not self._by_batch:
             return NotImplemented
-        if self._takes_all and is_ordinary(empty, len(indices) * self._widest):
+        if self._takes_all and is_ordinary(empty, len(indices) * self._row_bytes):
             try:
                 return self._sample([rows.take(indices, 0) for rows in self._rows])
             except IndexError:
@@ -100,7 +100,7 @@ class ArrayDataset(Dataset[Any]):
         return tuple(values) if self.names is None else dict(zip(self.names, values, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_length", "_rows", "_widest", "_takes_all", "_by_batch")
+        derived = ("_length", "_rows", "_row_bytes", "_takes_all", "_by_batch")
         state = {name: value for name, value in vars(self).items() if name not in derived}
         return {**state, "arrays": [packed(array) for array in self.arrays]}
 

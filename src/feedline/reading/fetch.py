@@ -158,11 +158,12 @@ class Fetcher:
         """The same in half the time: what would be written down can be told from how many have been read."""
         dataset, place = self._single, -1
         samples: list[Any] = []
+        reading: list[Any] | None = samples
         append, self.read_so_far = samples.append, samples
 
         def find() -> tuple[int, Key]:
-            now = place if place >= 0 else len(samples)
-            return now, _key(task, indices[now], now)
+            now = place if reading is None else len(reading)
+            return now, _key(task, indices[now] if now >= 0 else None, now)
 
         thread_place().follow(find)
         self._row[PLACE], self._row[SINCE] = 0, clock()
@@ -175,8 +176,8 @@ class Fetcher:
         finally:
             self.read_so_far = None
         # From now on nobody but the caller has the list, and `find` says the last one's place.
-        read, samples, place = samples, [], len(samples) - 1
-        return read if not read or type(read[0]) is not CoroutineType else _refused(self.dataset, read)
+        reading, place = None, len(samples) - 1
+        return samples if not samples or type(samples[0]) is not CoroutineType else _refused(self.dataset, samples)
 
     def one_by_one(
         self, task: Task, wanted: Iterable[tuple[int, Any]], bad: dict[int, BadSample] | None = None

@@ -16,13 +16,14 @@ import torch
 from torch._C import _len_torch_function_stack
 from torch.utils.data import _utils
 
+from feedline.arena.segment import refused
 from feedline.collate import ownership as line_own
 from feedline.collate.default import stacked
 from feedline.datasets import Empty, is_ordinary
 from feedline.errors import CollateError, add_note
 from feedline.machine.worker_info import of_this_thread
 from feedline.reading.fetch import brief
-from feedline.torch.tensors import empty_tensor, is_plain, is_unshared, own_tensor
+from feedline.torch.tensors import empty_tensor, is_plain, is_unshared, lacks_memory, own_tensor
 
 _stock = _utils.collate
 _STOCK_TENSOR = _stock.collate_tensor_fn
@@ -165,7 +166,9 @@ def _stack(batch: Sequence[torch.Tensor], empty: Empty, names: Sequence[Any] | N
             return torch.stack(batch, out=out)  # type: ignore[arg-type]
     try:
         return _slow_stack(batch)
-    except RuntimeError:
+    except RuntimeError as error:
+        if is_strided and lacks_memory(error):
+            raise refused(first.nbytes * len(batch)) from None
         if all(map(is_plain, batch)):
             for position, tensor in enumerate(batch):
                 if tensor.shape != first.shape:

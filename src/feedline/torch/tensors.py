@@ -20,17 +20,27 @@ import torch
 from torch.multiprocessing import get_sharing_strategy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from feedline.arena.ordinary import note
+from feedline.arena.segment import refused
 from feedline.collate.ownership import own
 from feedline.collate.unshared import references
-from feedline.datasets import Empty, is_ordinary
+from feedline.datasets import SMALL_LEAF, Empty, is_ordinary
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: torch.dtype, empty: Empty) -> torch.Tensor:
     """An uninitialised tensor; in the slot if it is large."""
     size = prod(shape) * dtype.itemsize
     if is_ordinary(empty, size):
-        return torch.empty(shape, dtype=dtype, device="cpu")  # not on the default device, which may be another
+        try:
+            return torch.empty(shape, dtype=dtype, device="cpu")  # not on the default device, which may be another
+        except RuntimeError as error:
+            raise (refused(size) if lacks_memory(error) else error) from None
     return torch.from_numpy(empty((size,), np.dtype(np.uint8))).view(dtype).view(shape)
+
+
+def lacks_memory(error: RuntimeError) -> bool:
+    """Is it the error of torch's allocator?"""
+    return "allocate memory" in str(error)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -54,7 +64,16 @@ def is_unshared(tensor: Any) -> bool:
     if not is_plain(tensor) or weakref.getweakrefcount(tensor) or vars(tensor) or _counts(tensor) != _OF_A_NEW_ONE:
         return False
     storage: Any = tensor.untyped_storage()
-    return bool(storage.resizable() and not storage.is_shared())
+    if not storage.resizable() or storage.is_shared() or weakref.getweakrefcount(storage):
+        return False
+    # Would a copy be better: with a place for each element, without memory beside it, of another mode or a gradient?
+    if storage.nbytes() != tensor.nbytes or not _is_dense(tensor) or tensor.grad is not None:
+        return False
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        return False
+    if tensor.nbytes >= SMALL_LEAF:
+        note(tensor.nbytes)
+    return True
 
 
 def _counts(tensor: Any) -> tuple[int, int, int]:
