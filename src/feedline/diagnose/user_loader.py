@@ -14,7 +14,7 @@ from typing import Any
 from feedline.loader import DataLoader
 from feedline.options.option import rows
 
-OURS, TORCHS = "feedline", "feedline.torch"
+OURS, TORCHS, JAXS = "feedline", "feedline.torch", "feedline.jax"
 """The modules of the fronts."""
 _BATCHES = ("batch_size", "shuffle", "sampler", "drop_last")
 _TORCH_HAS = (
@@ -27,6 +27,12 @@ def is_torchs(what: Any) -> bool:
     """Is it a DataLoader of torch's, or of our front for torch?"""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(what, torch.utils.data.DataLoader)
+
+
+def is_jaxs(what: Any) -> bool:
+    """Is it a DataLoader of our front for JAX? It is one of the core's, too, whose options are this process's."""
+    front = sys.modules.get(f"{JAXS}.loader")
+    return front is not None and isinstance(what, front.DataLoader)
 
 
 def front_for(dataset: Any, stream: bool) -> str:

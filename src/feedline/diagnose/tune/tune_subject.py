@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from feedline.diagnose.user_loader import OURS, TORCHS, front_for, is_torchs, options_of, seeded_loader
+from feedline.diagnose.user_loader import JAXS, OURS, TORCHS, front_for, is_jaxs, is_torchs, options_of, seeded_loader
 from feedline.errors import OptionError
 from feedline.loader import DataLoader
 from feedline.observe.window import USUAL_PREFETCH, Setting
@@ -40,6 +40,8 @@ class TuneSubject:
     init: Callable[[int], None] | None = None
     timeout: float = 0
     """The user's: trials have their own."""
+    pasted_front: str = ""
+    """The module in the lines to paste, if it is not the front: a loader of JAX's is tried without devices."""
 
     @property
     def name(self) -> str:
@@ -77,7 +79,7 @@ class TuneSubject:
                 arguments["worker_init_fn"] = _as_code("worker_init_fn", self.init)
         inside = ", ".join(["dataset", *(f"{name}={value}" for name, value in arguments.items())])
         more = "import feedline\n" if setting.threads > 1 else ""
-        return f"{more}from {self.front} import DataLoader\n\nloader = DataLoader({inside})"
+        return f"{more}from {self.pasted_front or self.front} import DataLoader\n\nloader = DataLoader({inside})"
 
 
 def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> TuneSubject:
@@ -123,7 +125,21 @@ def _of_loader(loader: Any) -> TuneSubject:
     if "sampler" in options:
         options["sampler"] = _apart(options["sampler"])
     start_method, timeout = given["multiprocessing_context"], given["timeout"]
-    return TuneSubject(loader.dataset, front, options, shown, start_method, init, timeout)
+    if not is_jaxs(loader):
+        return TuneSubject(loader.dataset, front, options, shown, start_method, init, timeout)
+    shown = _as_jaxs(loader, shown)
+    return TuneSubject(loader.dataset, front, options, shown, None, init, timeout, JAXS)
+
+
+def _as_jaxs(loader: Any, shown: Mapping[str, str]) -> dict[str, str]:
+    """The options as JAX's front has them. Its workers are started in a way of its own; where batches go, only the user
+    has a name for."""
+    given = {name: getattr(loader, name) for name in ("global_batch_size", "pad_last", "device_prefetch", "batch_key")}
+    own = _shown(given, _defaults(type(loader)))
+    if not loader.options.drop_last and not loader.pad_last and loader.options.batch_sampler is None:
+        own["drop_last"] = "False"
+    others = {name: code for name, code in shown.items() if name not in ("batch_size", "drop_last")}
+    return {**own, **others, "sharding": "sharding"}
 
 
 def _apart(sampler: Any) -> Any:
