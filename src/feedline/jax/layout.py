@@ -39,6 +39,8 @@ class Rows:
     """…and which of them this process has."""
     step: int | None
     """The distance from each row to the next; None if it varies."""
+    is_even: bool
+    """Is that distance the same between all rows of each process?"""
 
 
 class Layout:
@@ -64,7 +66,7 @@ class Layout:
     def whole(self, size: int) -> Rows:
         """All rows of the batch, for a process that reads more than its own: it still has one set of several."""
         rows = self.rows(size)
-        return Rows(size, np.arange(size), rows.groups, rows.group, 1)
+        return Rows(size, np.arange(size), rows.groups, rows.group, 1, rows.is_even)
 
     def of_leaves(self, batch: Any) -> list[Sharding]:
         """The sharding of each leaf; OptionError if the tree of shardings is no prefix of the batch."""
@@ -99,9 +101,18 @@ class Layout:
         ranges = {process: _united(each) for process, each in held.items()}
         groups = sorted(set(ranges.values()))
         mine = ranges[jax.process_index()]
-        numbers = np.concatenate([np.arange(*each) for each in mine])
-        steps = set(np.diff(numbers).tolist()) or {1}
-        return Rows(size, numbers, len(groups), groups.index(mine), steps.pop() if len(steps) == 1 else None)
+        is_even = all(_step(_numbers(each)) is not None for each in groups)
+        numbers = _numbers(mine)
+        return Rows(size, numbers, len(groups), groups.index(mine), _step(numbers), is_even)
+
+
+def _numbers(ranges: Ranges) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.arange(*each) for each in ranges])
+
+
+def _step(numbers: npt.NDArray[np.int64]) -> int | None:
+    steps = set(np.diff(numbers).tolist()) or {1}
+    return int(steps.pop()) if len(steps) == 1 else None
 
 
 def described(sharding: Sharding) -> str:

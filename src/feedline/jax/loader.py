@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from feedline import loader as core
+from feedline.collate.collator import Collator
 from feedline.errors import OptionError, StateError
 from feedline.jax.dialect import JAX
 from feedline.jax.layout import Layout
@@ -140,7 +141,8 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         super().__init__(**core_options(own, given, jax.process_count(), groups))
         if seed is None:  # whatever was chosen instead, a state's seed may replace it
             self.options = LoaderOptions(**vars(self.options) | {"seeded": False})
-        self._placer = Placer(self.layout, self.pad_last)
+        function = self.options.collate_fn
+        self._placer = Placer(self.layout, self.pad_last, function is not None and not isinstance(function, Collator))
         self._check_batches()
 
     def __iter__(self) -> Placed:  # type: ignore[override]

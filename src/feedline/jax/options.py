@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from feedline.collate.collator import Collator
+from feedline.collate.padding import pad
 from feedline.errors import OptionError
 from feedline.errors.checks import check_flag
 from feedline.options.option import Checked, check_each, option, rows
@@ -85,9 +87,30 @@ def core_options(own: Own, given: Mapping[str, Any], processes: int, groups: int
         taken["seed"] = 0  # all processes need one order
     if stream:
         taken |= _of_stream(own, given, groups)
-    if groups > 1:
+    if processes > 1:
         _check_in_step(given)
+    if groups > 1 and _pads_freely(given["collate"] or given["collate_fn"]):
+        raise OptionError(
+            "collate pads each batch to its longest sample, and each process has other samples: their rows would have "
+            "other shapes. Fix the length: pad(…, length=512)"
+        )
+    if given["on_error"] == "skip" and not own.pad_last and not stream:
+        raise OptionError(
+            "on_error='skip' gives smaller batches, of which each has another shape: set pad_last=True, which fills "
+            "them up and gives a mask, or on_error='replace'"
+        )
     return taken
+
+
+def _pads_freely(collate: Any, deepest: int = 6) -> bool:
+    """Is there a `pad` in it whose length is not fixed?"""
+    if isinstance(collate, pad):
+        return collate.length is None
+    inside: Any = collate
+    if isinstance(collate, Collator):
+        inside = getattr(collate, "__dict__", {})
+    parts = inside.values() if isinstance(inside, Mapping) else inside if isinstance(inside, (list, tuple)) else ()
+    return deepest > 0 and any(_pads_freely(part, deepest - 1) for part in parts)
 
 
 def _of_stream(own: Own, given: Mapping[str, Any], groups: int) -> dict[str, Any]:

@@ -42,19 +42,22 @@ class Put(NamedTuple):
 class Placer:
     """Places the batches of one loader."""
 
-    def __init__(self, layout: Layout, pads: bool) -> None:
+    def __init__(self, layout: Layout, pads: bool, may_leave_out: bool = False) -> None:
         self._layout = layout
         self._pads = pads
+        self._may_leave_out = may_leave_out
+        """Does a function of the user's make the batches? It may leave samples out without saying so."""
         self._known: dict[Any, tuple[list[Put], Shapes]] = {}
 
-    def place(self, batch: Any, rows: Rows, samples: int) -> tuple[Any, Any, tuple[Any, ...]]:
-        """The global batch, its mask (None without padding) and its shapes. `samples` of its rows are no padding."""
+    def place(self, batch: Any, rows: Rows, samples: int, given: int | None) -> tuple[Any, Any, tuple[Any, ...]]:
+        """The global batch, its mask (None without padding) and its shapes. `samples` of its rows are no padding; the
+        batch was made of `given` samples here."""
         leaves, tree = jax.tree.flatten(batch)
         if not all(type(leaf) is np.ndarray and leaf.dtype in UNCHANGED for leaf in leaves):
             leaves = [as_array(name, leaf) for name, leaf in zip(names_of(batch), leaves, strict=True)]
         mask = None
         if self._pads:
-            leaves, mask = filled(batch, leaves, rows, samples)
+            leaves, mask = filled(batch, leaves, rows, samples, None if self._may_leave_out else given)
         seen = tree, rows.size, tuple([(leaf.shape, leaf.dtype) for leaf in leaves])
         if (known := self._known.get(seen)) is None:
             known = self._known[seen] = self._new(batch, leaves, rows)
@@ -142,10 +145,18 @@ def names_of(batch: Any) -> list[str]:
     return [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
 
 
-def filled(batch: Any, leaves: list[Array], rows: Rows, samples: int) -> tuple[list[Array], Array]:
-    """Leaves with a row for each of `rows`: the last row is repeated where some are missing. And what is no filling."""
+def filled(batch: Any, leaves: list[Array], rows: Rows, samples: int, given: int | None) -> tuple[list[Array], Array]:
+    """Leaves with a row for each of `rows`: the last row is repeated where some are missing. And what is no filling.
+
+    Each leaf has a row for each of the `given` samples; if that is None, all have equally many."""
     wanted = len(rows.mine)
-    here = min((len(leaf) for leaf in leaves if leaf.ndim), default=wanted)
+    here = min((len(leaf) for leaf in leaves if leaf.ndim), default=wanted) if given is None else given
+    for name, leaf in zip(names_of(batch), leaves, strict=True):
+        if leaf.ndim and len(leaf) != here:
+            raise CollateError(
+                f"{name} has {len(leaf)} rows instead of {here}: with pad_last=True each leaf must have a row for each "
+                "sample of the batch, because the mask says which of them are samples"
+            )
     if here < wanted:
         if not here:
             raise CollateError(f"{names_of(batch)[0]} has no rows: there is nothing to fill the batch of {wanted} with")

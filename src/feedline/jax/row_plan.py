@@ -57,6 +57,8 @@ class RowTasks:
         assert task.indices is not None
         samples = len(task.indices)
         rows = self._layout.rows(max(samples, self._pad_to))
+        if rows.groups == 1:  # all rows are here: what is missing is filled in afterwards
+            return task._replace(share=(samples, 1, 0))
         indices = padded(task.indices, rows.size) if samples < rows.size else task.indices
         mine = indices[rows.mine] if isinstance(indices, np.ndarray) else [indices[row] for row in rows.mine]
         first, stride = _places(task, rows)
@@ -79,9 +81,9 @@ def _places(task: Task, rows: Rows) -> tuple[int, int]:
     """Where the rows are in the epoch: if an index may come twice, that decides what `rng()` draws."""
     if task.first < 0:
         return task.first, task.stride
-    if rows.step is None:
+    if rows.step is None or not rows.is_even:
         raise OptionError(
-            "the sampler may give an index twice, and the rows of this process are not evenly spaced in the batch: "
+            "the sampler may give an index twice, and the rows of some process are not evenly spaced in the batch: "
             "make the mesh from jax.devices() in their own order"
         )
     return task.first + int(rows.mine[0]) * task.stride, task.stride * rows.step

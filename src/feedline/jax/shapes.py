@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from feedline.errors import CollateError
 from feedline.errors.counting import counted
 from feedline.observe.stats import Stats
 
@@ -55,6 +56,18 @@ class Counted:
         self._shapes: dict[Shapes, None] = {}
         self.late = 0
 
+    def check_the_same(self, shapes: Shapes) -> None:
+        """Several processes make one global array: none of them knows the shapes of the others' rows, so that they must
+        never change, but for the number of rows."""
+        for first in self._shapes:
+            for (name, was, _), (_, now, _) in zip(first, shapes, strict=False):
+                if was[1:] != now[1:]:
+                    raise CollateError(
+                        f"{name} has the shape {now}, and had {was} before: each process pads its own rows, and rows "
+                        "of other processes may have yet another shape. Give all batches one shape: pad(…, length=512)"
+                    )
+            return
+
     def take(self, shapes: Shapes) -> str | None:
         """Count the shapes of a batch; the warning to give, if any."""
         if shapes in self._shapes:
@@ -68,7 +81,7 @@ class Counted:
         return (
             f"this is the {TOO_MANY}rd different shape of batches: {name} is {dtype}{list(shape)}, and was "
             f"{kind}{list(was)}. jax.jit compiles again for each shape, which may take longer than the step: pad to "
-            "few lengths (pad(…, multiple_of=128), BucketBatchSampler), and leave drop_last=True or pad_last=True. "
+            "few lengths (pad(…, multiple=128), BucketBatchSampler), and leave drop_last=True or pad_last=True. "
             "loader.stats().shapes lists them"
         )
 

@@ -128,12 +128,16 @@ class Placed(Iterator[Any]):
     def _placed(self, batch: Any, task: Task) -> tuple[Any, list[Any]]:
         how, began = self._how, clock()
         rows, samples = self._rows(task)
-        placed, mask, shapes = how.placer.place(batch, rows, samples)
+        placed, mask, shapes = how.placer.place(batch, rows, samples, self._batches.samples_given)
+        if rows.groups > 1:
+            how.counters.check_the_same(shapes)
         if (warning := how.counters.take(shapes)) is not None:
             how.warn(warning)
         further = [] if mask is None else [mask]
         if how.seed is not None:
-            further.append(how.placer.key(how.seed, task.epoch, task.seq))
+            # Processes that divide a stream take turns, and number their batches over all of them.
+            number = task.seq // rows.groups if how.shared_stream else task.seq
+            further.append(how.placer.key(how.seed, task.epoch, number))
         self._batches.moved(clock() - began)
         return (placed, *further) if further else placed, jax.tree.leaves(placed)
 

@@ -67,7 +67,7 @@ class Dialect:
     """Modules that every worker needs. The server that workers are forked from imports them once."""
     hides_main: bool = False
     """Do workers start without importing the main script, which may import much that they do not need? Its classes are
-    then sent by value; if that is impossible, the script is imported all the same."""
+    then sent by value; if that is impossible, it is an error that says what cannot be sent."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that a worker process has, whatever they are in the main process."""
     enter_worker: Callable[[WorkerInfo], None] = _nothing

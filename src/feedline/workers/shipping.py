@@ -66,9 +66,8 @@ def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
     head, buffers, inherited, sent = _packed(job, by_value)
     needs_main = not by_value and b"__main__" in head
     if needs_main and job.dialect.hides_main:
-        with contextlib.suppress(ShippingError):  # then by name, and workers import the script
-            head, buffers, inherited, sent = _packed(job, by_value=True)
-            needs_main = False
+        head, buffers, inherited, sent = _packed(job, by_value=True)
+        needs_main = False
     pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
     places, end = [], 0
     for piece in pieces:
