@@ -1,5 +1,5 @@
-"""What a reviewer broke: masks where samples are left out, keys of a divided stream, shapes and orders that processes
-must have in common, and scripts that workers must not import."""
+"""What a reviewer broke: masks where samples are left out, keys of a divided stream, and shapes and orders that
+processes must have in common."""
 
 from __future__ import annotations
 
