@@ -3,6 +3,8 @@ processes must have in common."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from test_jax_loader import jax_loader
 
 import feedline
 from feedline.collate import drop_invalid, keep, pad
-from feedline.errors import CollateError, OptionError
+from feedline.errors import CollateError, OptionError, ShippingError
 
 
 class Bad(feedline.Dataset[Any]):
@@ -103,3 +105,30 @@ def test_processes_that_cannot_stay_in_step_are_refused_and_keys_are_the_same_on
     refused, keys = one
     assert len(refused) == 5
     assert len({tuple(key) for key in keys}) == len(keys) > 4
+
+
+SCRIPT = """
+import jax
+import feedline
+
+device = jax.devices()[0]
+
+class OfTheScript(feedline.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return float(device.id)
+"""
+
+
+@in_jax()
+def test_workers_never_import_the_script_to_get_what_cannot_be_sent(tmp_path: Path) -> None:
+    main: Any = sys.modules["__main__"]
+    main.__file__ = str(Path(tmp_path) / "train.py")  # else it is a prompt, which no worker can import
+    Path(main.__file__).write_text(SCRIPT)
+    exec(SCRIPT, vars(main))
+    loader = jax_loader(main.OfTheScript(), 2, num_workers=1)
+    with pytest.raises(ShippingError, match=r"OfTheScript cannot be sent to a worker process .*Device"):
+        iter(loader)
+    loader.close()

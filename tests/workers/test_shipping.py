@@ -381,5 +381,4 @@ def test_what_pickle_can_send_is_sent_without_cloudpickle():
     segment = Segment()
     parcel = ship(_job(DataLoader(ArrayDataset(np.arange(3))).options), segment)
     assert not parcel.sent.in_use
-    assert not parcel.needs_main
     segment.close()

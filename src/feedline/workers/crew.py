@@ -100,7 +100,7 @@ class Crew:
             asked_for = preloaded_by_the_user() if context.get_start_method() == "forkserver" else ()
             context = multiprocessing.get_context("forkserver")
             origin = processes_from((*self._dialect.preload, *asked_for))
-        hides = self._dialect.hides_main and isinstance(cargo, Parcel) and not cargo.needs_main
+        hides = self._dialect.hides_main and not forked
         with environment_of_new_workers(), without_main() if hides else without_unimportable_main(), origin:
             for number in numbers:
                 self._start_one(number, cargo, context, forked)

@@ -44,8 +44,6 @@ class Parcel(NamedTuple):
     """Locks and similar objects, which Python can pass to a process only while starting it."""
     sent: SentByValue
     """The classes and functions in it that cannot be imported by name."""
-    needs_main: bool = False
-    """Does it name something in the main script, which workers must import then?"""
 
     def open(self, segment: Segment) -> Job:
         """Rebuild the job, in a worker."""
@@ -62,12 +60,9 @@ class Parcel(NamedTuple):
 def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
     """Write the job into the segment, or raise ShippingError. The main script's classes go by value if `by_value`, or
     if workers cannot import it."""
-    by_value = by_value or _interactive()
-    head, buffers, inherited, sent = _packed(job, by_value)
-    needs_main = not by_value and b"__main__" in head
-    if needs_main and job.dialect.hides_main:
+    head, buffers, inherited, sent = _packed(job, by_value or _interactive())
+    if job.dialect.hides_main and b"__main__" in head:
         head, buffers, inherited, sent = _packed(job, by_value=True)
-        needs_main = False
     pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
     places, end = [], 0
     for piece in pieces:
@@ -77,7 +72,7 @@ def ship(job: Job, segment: Segment, by_value: bool = False) -> Parcel:
     mapping = segment.map(JOB_SLOT, end)
     for piece, (start, size) in zip(pieces, places, strict=True):
         np.frombuffer(mapping.view(start, size), np.uint8)[:] = np.frombuffer(piece, np.uint8)
-    return Parcel(places[0], places[1:], end, inherited, sent, needs_main)
+    return Parcel(places[0], places[1:], end, inherited, sent)
 
 
 def _packed(job: Job, by_value: bool) -> tuple[bytes, list[pickle.PickleBuffer], list[Any], SentByValue]:
