@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -250,25 +251,29 @@ def many(count: int) -> list[str]:
     return [f"a path of some length/{i}.jpg" for i in range(count)]
 
 
+# Each is made by its test: kept until the end, 400 MB would be copied at every later fork.
 @pytest.mark.parametrize(
-    ("dataset", "words"),
+    ("make", "words"),
     [
-        (Holder(records=many(200_000)), "dataset.records: list of 200,000"),
-        (Holder(few=many(10), records=many(200_000), more=many(300_000)), "dataset.more: list of 300,000"),
-        (Holder(inner=Holder(splits={"train": many(200_000)})), "dataset.inner.splits['train']: list of 200,000"),
-        (Holder(parts=[1, Holder(x=tuple(many(200_000)))]), "dataset.parts[1].x: tuple of 200,000"),
-        (Holder(labels={i: str(i) for i in range(200_000)}), "dataset.labels: dict of 200,000"),
-        (Holder(names=np.array(many(200_000), object)), "dataset.names: array of 200,000"),
-        (Holder(later=deque(many(200_000))), "dataset.later: deque of 200,000"),
-        (Holder(array=np.ones(10_000_000)), None),
-        (Holder(records=SharedList(many(200_000))), None),
-        (Holder(records=many(1000)), None),
-        (many(200_000), "dataset: list of 200,000"),
-        (range(10), None),
+        (lambda: Holder(records=many(200_000)), "dataset.records: list of 200,000"),
+        (lambda: Holder(few=many(10), records=many(200_000), more=many(300_000)), "dataset.more: list of 300,000"),
+        (
+            lambda: Holder(inner=Holder(splits={"train": many(200_000)})),
+            "dataset.inner.splits['train']: list of 200,000",
+        ),
+        (lambda: Holder(parts=[1, Holder(x=tuple(many(200_000)))]), "dataset.parts[1].x: tuple of 200,000"),
+        (lambda: Holder(labels={i: str(i) for i in range(200_000)}), "dataset.labels: dict of 200,000"),
+        (lambda: Holder(names=np.array(many(200_000), object)), "dataset.names: array of 200,000"),
+        (lambda: Holder(later=deque(many(200_000))), "dataset.later: deque of 200,000"),
+        (lambda: Holder(array=np.ones(10_000_000)), None),
+        (lambda: Holder(records=SharedList(many(200_000))), None),
+        (lambda: Holder(records=many(1000)), None),
+        (lambda: many(200_000), "dataset: list of 200,000"),
+        (lambda: range(10), None),
     ],
 )
-def test_the_largest_collection_by_its_path(dataset: Any, words: str | None) -> None:
-    assert largest(dataset) == words
+def test_the_largest_collection_by_its_path(make: Callable[[], Any], words: str | None) -> None:
+    assert largest(make()) == words
 
 
 def trap(*_: Any) -> Any:
@@ -301,17 +306,20 @@ for touchy in (TouchyList, TouchyDict, TouchyRecord, TouchyKey):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "words"),
+    ("make", "words"),
     [
-        (Holder(records=TouchyList(many(200_000))), "dataset.records: TouchyList of 200,000"),
-        (Holder(records=TouchyDict(enumerate(many(200_000)))), "dataset.records: TouchyDict of 200,000"),
-        (Holder(records=[TouchyRecord(a=1) for _ in range(100_000)]), "dataset.records: list of 100,000"),
-        (Holder(splits={TouchyKey("a"): many(200_000)}), "dataset.splits[…]: list of 200,000"),
-        (Holder(names=np.array([TouchyKey(i) for i in range(200_000)], object)), "dataset.names: array of 200,000"),
+        (lambda: Holder(records=TouchyList(many(200_000))), "dataset.records: TouchyList of 200,000"),
+        (lambda: Holder(records=TouchyDict(enumerate(many(200_000)))), "dataset.records: TouchyDict of 200,000"),
+        (lambda: Holder(records=[TouchyRecord(a=1) for _ in range(100_000)]), "dataset.records: list of 100,000"),
+        (lambda: Holder(splits={TouchyKey("a"): many(200_000)}), "dataset.splits[…]: list of 200,000"),
+        (
+            lambda: Holder(names=np.array([TouchyKey(i) for i in range(200_000)], object)),
+            "dataset.names: array of 200,000",
+        ),
     ],
 )
-def test_no_code_of_the_users_is_run(dataset: Any, words: str) -> None:
-    assert largest(dataset) == words
+def test_no_code_of_the_users_is_run(make: Callable[[], Any], words: str) -> None:
+    assert largest(make()) == words
 
 
 def test_a_dataset_that_holds_itself() -> None:
