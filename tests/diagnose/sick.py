@@ -348,7 +348,7 @@ class Deadly(Images):
 class SlowOnes(Images):
     def __getitem__(self, index: int) -> Any:
         if index in (40, 41):
-            time.sleep(0.12)  # the slow line
+            time.sleep(0.4)  # the slow line
         return super().__getitem__(index)
 
 
