@@ -107,6 +107,42 @@ def test_what_is_drawn_for_a_repeated_index_follows_from_its_place() -> None:
     assert batches_of([report["drawn"] for report in reports]) == [batch[1] for batch in whole]
 
 
+def by_turns() -> str:
+    from feedline.jax import DataLoader
+
+    sampler = feedline.WeightedRandomSampler([1.0] * LENGTH, num_samples=LENGTH)
+    try:
+        DataLoader(Drawing(LENGTH), SIZE, sampler=sampler, sharding=meshed((4,), ("data",), [0, 2, 1, 3]))
+    except feedline.errors.OptionError as error:
+        return str(error)
+    return "made"
+
+
+def test_rows_by_turns_of_a_sampler_that_repeats_are_refused_when_the_loader_is_made() -> None:
+    for said in in_processes(by_turns, 2, 2):
+        assert said.startswith("the sampler may give an index twice, and the rows of some process are not evenly")
+
+
+def with_numbers() -> list[int]:
+    """A single number in each batch: a process that has it has all rows, even if another leaf needs only its own."""
+    from feedline.jax import DataLoader
+
+    everywhere, divided = meshed((2,), ()), meshed((2,), ("data",))
+    loaders = [
+        DataLoader(np.arange(4), 4, sharding=sharding, collate_fn=with_sum)
+        for sharding in (everywhere, {"x": divided, "n": everywhere})
+    ]
+    return [int(batch["n"]) for loader in loaders for batch in loader]
+
+
+def with_sum(samples: list[Any]) -> dict[str, Any]:
+    return {"x": np.stack(samples), "n": sum(samples)}
+
+
+def test_a_single_number_is_of_all_rows_on_each_process() -> None:
+    assert in_processes(with_numbers, 2) == [[6, 6]] * 2
+
+
 def elastic(folder: str, begin: int, stop: int) -> dict[str, Any]:
     """In each process: go on from what Orbax has saved, take some batches, save again."""
     import orbax.checkpoint as ocp

@@ -392,3 +392,30 @@ class GlobalDraws(feedline.Dataset[Any]):
 
     def __getitem__(self, i: int) -> float:
         return float(np.random.random())
+
+
+@in_jax(devices=4)
+def test_the_other_order_of_bytes_is_turned_round() -> None:
+    for kind in (">f4", ">i2", ">u4", ">f2"):
+        dataset = feedline.ArrayDataset(x=np.arange(8).astype(kind))
+        (batch,) = jax_loader(dataset, 8, sharding=sharded("data"))
+        assert (batch["x"].tolist(), batch["x"].dtype.name) == (list(range(8)), np.dtype(kind).name)
+
+
+@in_jax(devices=4)
+def test_a_single_number_is_the_same_on_each_device() -> None:
+    import jax
+
+    for sharding in (sharded(), jax.devices()[2]):
+        loader = jax_loader(np.arange(8), 4, sharding={"x": sharded("data"), "n": sharding}, collate_fn=with_number)
+        first, second = loader
+        assert (first["n"].shape, int(first["n"]), int(second["n"])) == ((), 6, 22)
+        assert {shard.device for shard in first["n"].addressable_shards} == sharding_devices(sharding)
+
+
+def with_number(samples: list[Any]) -> dict[str, Any]:
+    return {"x": np.stack(samples), "n": sum(samples)}
+
+
+def sharding_devices(sharding: Any) -> set[Any]:
+    return getattr(sharding, "device_set", None) or {sharding}

@@ -23,7 +23,7 @@ from feedline.jax.dialect import JAX
 from feedline.jax.layout import Layout
 from feedline.jax.options import OwnJaxOptions, check_own, core_options
 from feedline.jax.placing import Placer
-from feedline.jax.row_plan import RowPlan
+from feedline.jax.row_plan import RowPlan, check_places
 from feedline.jax.shapes import Counted, JaxStats, told
 from feedline.jax.transfer import How, Placed
 from feedline.observe.stats import Stats
@@ -213,6 +213,8 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
             return
         if not (self.options.drop_last or self.pad_last) and (short := _last(self.options, self._size)):
             self.layout.rows(short)
+        if self._plan.repeats:
+            check_places(rows)
         reader = batch_reader(self.dataset) if self.options.collate_fn is None else None
         if reader is not None and not reader.draws and len(self.dataset):
             first = reader.read(np.zeros(1, np.int64), np.empty)

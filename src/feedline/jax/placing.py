@@ -111,11 +111,14 @@ def put_all(leaves: list[Array], puts: list[Put]) -> list[Any]:
 
 def put_for(name: str, leaf: Array, sharding: Sharding, rows: Rows) -> Put:
     """How to place a leaf; errors name the leaf, its shape and the sharding."""
-    dimensions = len(sharding.spec) if isinstance(sharding, NamedSharding) else 1
+    dimensions = len(sharding.spec) if isinstance(sharding, NamedSharding) else int(sharding.num_devices > 1)
+    if not leaf.ndim and not dimensions:
+        return _of_a_number(sharding)
     if leaf.ndim < max(1, dimensions):
         raise OptionError(
             f"{name} has the shape {leaf.shape}: too few dimensions for {described(sharding)}. Its first axis must be "
-            "the rows of the batch, and each axis that the sharding names must exist: pass a sharding for each leaf"
+            "the rows of the batch, and each axis that the sharding names must exist: pass a sharding for each leaf, "
+            "for a single number NamedSharding(mesh, P())"
         )
     if len(leaf) != len(rows.mine):
         raise CollateError(
@@ -137,6 +140,15 @@ def put_for(name: str, leaf: Array, sharding: Sharding, rows: Rows) -> Put:
         local = (slice(first, first + stop - start), *(index or ())[1:])
         parts.append((SingleDeviceSharding(device, memory_kind=sharding.memory_kind), local))
     return Put(shape, sharding, parts)
+
+
+def _of_a_number(sharding: Sharding) -> Put:
+    """A leaf without axes, the same on each device. Its sharding names no axis either, so each process has all rows,
+    and computes the same number from them."""
+    if sharding.is_fully_addressable:
+        return Put((), sharding, None)
+    here = [(SingleDeviceSharding(each, memory_kind=sharding.memory_kind), ()) for each in sharding.addressable_devices]
+    return Put((), sharding, here)
 
 
 def names_of(batch: Any) -> list[str]:
@@ -175,6 +187,7 @@ def as_array(name: str, leaf: Any) -> Array:
             "in collate_fn, or make it numbers; a class of your own must be registered as a pytree"
         )
     array = np.asarray(leaf)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)  # files may have the other order of bytes
     if not any(jnp.issubdtype(array.dtype, kind) for kind in (np.number, np.bool_)):
         raise CollateTypeError(f"{name} has the dtype {array.dtype}, and JAX has arrays of numbers only")
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)

@@ -31,6 +31,10 @@ class RowPlan:
     def __len__(self) -> int:
         return len(self._plan)
 
+    @property
+    def repeats(self) -> bool:
+        return self._plan.repeats
+
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return RowTasks(self._plan.tasks(epoch, start), self._layout, self._pad_to)
 
@@ -81,9 +85,15 @@ def _places(task: Task, rows: Rows) -> tuple[int, int]:
     """Where the rows are in the epoch: if an index may come twice, that decides what `rng()` draws."""
     if task.first < 0:
         return task.first, task.stride
-    if rows.step is None or not rows.is_even:
+    check_places(rows)
+    assert rows.step is not None
+    return task.first + int(rows.mine[0]) * task.stride, task.stride * rows.step
+
+
+def check_places(rows: Rows) -> None:
+    """A task says where its rows are by the first place and one distance."""
+    if rows.groups > 1 and not rows.is_even:
         raise OptionError(
             "the sampler may give an index twice, and the rows of some process are not evenly spaced in the batch: "
             "make the mesh from jax.devices() in their own order"
         )
-    return task.first + int(rows.mine[0]) * task.stride, task.stride * rows.step

@@ -19,7 +19,7 @@ from feedline.messages.task import Task
 from feedline.order.permutation import Counting
 from feedline.order.prediction import sampler_of_next_epoch
 from feedline.order.rank_turns import Turns
-from feedline.order.ranks import share_length, share_of, turns_of
+from feedline.order.ranks import repeats_over_ranks, share_length, share_of, turns_of
 from feedline.order.replay import Again, compare
 from feedline.order.sampler import (
     MakesBatches,
@@ -55,6 +55,10 @@ class Plan(Protocol):
     """The tasks of any epoch."""
 
     def __len__(self) -> int: ...
+    @property
+    def repeats(self) -> bool:
+        """May an index come twice in an epoch? Then a sample's place, too, decides what it draws."""
+
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         """The tasks from batch number `start` on."""
 
@@ -96,6 +100,10 @@ class OrderPlan:
 
     def __len__(self) -> int:
         return count_batches(len(self._sampler), self._size, self._drop_last)
+
+    @property
+    def repeats(self) -> bool:
+        return self._sampler.repeats
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return self.tasks_from(Place(epoch, start, start * self._size))
@@ -146,6 +154,10 @@ class BatchPlan:
     def __len__(self) -> int:
         return len(self._sampler)
 
+    @property
+    def repeats(self) -> bool:
+        return repeats_over_ranks(self._sampler)
+
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
         return self.tasks_from(Place(epoch, start, start))
 
@@ -158,7 +170,7 @@ class BatchPlan:
 
     def _generate(self, place: Place) -> Iterator[Task]:
         own_seed, epoch, past = self._sampler.seed, place.epoch, place.samples
-        share, repeats = share_of(self._sampler, self._seed if own_seed is None else own_seed, epoch)
+        share, repeats = share_of(self._sampler, self._seed if own_seed is None else own_seed, epoch), self.repeats
         compare(place, lambda: share[past - 1] if 0 < past <= len(share) else ())
         for seq, number in enumerate(range(past, len(share)), place.batches):
             yield Task(seq, epoch, self._seed, share[number], share.first(number, repeats))
@@ -166,6 +178,8 @@ class BatchPlan:
 
 class IterablePlan:
     """Batches of any iterable of indices, or any iterable of batches of indices (`batch_size` None, `batches`)."""
+
+    repeats = True  # nobody knows
 
     def __init__(
         self, indices: Iterable[Any], batch_size: int | None, drop_last: bool, seed: int, batches: bool = False
@@ -214,6 +228,8 @@ class StreamPlan:
 
     With ranks, a task has the number of its batch over all ranks; `shards` is the number of shards of each rank.
     """
+
+    repeats = False  # it has no indices
 
     def __init__(
         self,

@@ -180,11 +180,16 @@ class BatchShare:
         return place << 32 if repeats or place >= len(self._batches) else -1
 
 
-def share_of(sampler: MakesBatches, seed: int, epoch: int) -> tuple[BatchShare, bool]:
-    """The batches of a sampler (a rank's share, or all), and whether an index comes twice over all ranks together."""
+def share_of(sampler: MakesBatches, seed: int, epoch: int) -> BatchShare:
+    """The batches of a sampler: a rank's share, or all."""
     if isinstance(sampler, DistributedSampler):
-        return sampler.batches(seed, epoch), sampler.sampler.repeats
-    return BatchShare(batches_of(sampler, seed, epoch)), sampler.repeats
+        return sampler.batches(seed, epoch)
+    return BatchShare(batches_of(sampler, seed, epoch))
+
+
+def repeats_over_ranks(sampler: MakesBatches) -> bool:
+    """May an index come twice over all ranks together?"""
+    return bool((sampler.sampler if isinstance(sampler, DistributedSampler) else sampler).repeats)
 
 
 def share_length(length: int, ranks: int, rank: int, uneven: str) -> int:
