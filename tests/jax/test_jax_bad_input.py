@@ -25,8 +25,8 @@ def refusal(kind: type[Exception], *arguments: Any, **options: Any) -> str:
 def test_a_batch_that_the_sharding_cannot_divide() -> None:
     said = refusal(OptionError, Drawing(40), 6, sharding=sharded("data"), num_workers=2)
     assert said == (
-        "sharding: a batch of 6 rows cannot be divided: P('data',) over {'data': 4} makes 4 parts of the rows. Make "
-        "global_batch_size a multiple of 4"
+        "sharding: a batch of 6 rows cannot be divided: P('data',) over {'data': 4} makes 4 parts of the rows. Every "
+        "batch must be a multiple of 4, also a last one that is short (drop_last=True, pad_last=True)"
     )
     said = refusal(OptionError, Drawing(40), 6, sharding={"i": sharded(), "drawn": sharded("data")})
     assert said.startswith("sharding['drawn']: a batch of 6 rows cannot be divided")

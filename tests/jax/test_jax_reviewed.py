@@ -4,17 +4,18 @@ processes must have in common."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from jax_processes import in_jax, in_processes
-from test_jax_loader import jax_loader
+from test_jax_loader import jax_loader, sharded
 
 import feedline
 from feedline.collate import drop_invalid, keep, pad
-from feedline.errors import CollateError, OptionError, ShippingError
+from feedline.errors import CollateError, CollateTypeError, OptionError, ShippingError
 
 
 class Bad(feedline.Dataset[Any]):
@@ -132,3 +133,104 @@ def test_workers_never_import_the_script_to_get_what_cannot_be_sent(tmp_path: Pa
     with pytest.raises(ShippingError, match=r"OfTheScript cannot be sent to a worker process .*Device"):
         iter(loader)
     loader.close()
+
+
+@in_jax()
+def test_ctrl_c_while_a_batch_is_put_on_its_device_loses_none() -> None:
+    """Whether it is the batch that was asked for, or one ahead of it."""
+    import jax
+
+    put = jax.device_put
+    for at in (1, 2, 3, 4):
+        calls, got = iter(range(1, 100)), []
+
+        def interrupted(*arguments: Any, at: int = at, calls: Iterator[int] = calls) -> Any:
+            if next(calls) == at:
+                raise KeyboardInterrupt
+            return put(*arguments)
+
+        loader = jax_loader(np.arange(20), 4, num_workers=2, workers="thread", device_prefetch=2)
+        batches = iter(loader)
+        jax.device_put = interrupted
+        try:
+            while True:
+                while not batches._batches.is_ready():  # so that there is something to put ahead
+                    pass
+                got.append(next(batches).tolist())
+        except KeyboardInterrupt:
+            pass
+        finally:
+            jax.device_put = put
+        assert loader.state_dict()["batches"] == len(got)
+        with pytest.raises(RuntimeError, match="closed before its end"):
+            next(batches)
+        state = loader.state_dict()
+        assert state["batches"] == len(got)
+        loader.load_state_dict(state)
+        assert [*got, *[batch.tolist() for batch in loader]] == np.arange(20).reshape(5, 4).tolist()
+
+
+class Turning(feedline.Dataset[Any]):
+    """The second process has another type, or another leaf, from the second batch on."""
+
+    def __init__(self, leaf: bool) -> None:
+        self.leaf = leaf
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, i: int) -> Any:
+        if self.leaf:
+            return {"a": i} | ({"b": i} if i in (6, 7) else {})
+        return {"a": i + 0.5 if i in (6, 7) else i}
+
+
+class Gaps(feedline.Dataset[Any]):
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> Any:
+        return None if i == 8 else np.float32(i)
+
+
+class Ten(feedline.IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+def turned() -> list[str]:
+    from feedline.jax import DataLoader
+
+    told = []
+    for loader in (
+        DataLoader(Turning(leaf=False), 4),
+        DataLoader(Turning(leaf=True), 4),
+        DataLoader(Gaps(), 8, collate=drop_invalid(), pad_last=True),
+        DataLoader(Ten(), 4, ranks="shard", uneven="exact"),
+    ):
+        try:
+            for _ in loader:
+                pass
+        except feedline.errors.FeedlineError as error:
+            told.append(str(error))
+        else:
+            told.append("")
+    return told
+
+
+def test_types_leaves_and_left_out_samples_of_one_process_are_refused_there() -> None:
+    first, second = in_processes(turned, 2)
+    assert second[0].startswith("batch['a'] has the dtype float32, and had int32 before")
+    assert second[1].startswith("the batch has the leaves batch['a'], batch['b'], and had batch['a'] before")
+    assert first[2].startswith("1 of this process's 4 rows were left out")
+    assert all(said[3].startswith("uneven='exact' gives some processes one batch more") for said in (first, second))
+
+
+@in_jax(devices=2)
+def test_what_no_array_can_have_is_named() -> None:
+    with pytest.raises(CollateTypeError, match=r"^batch\['x'\] has the dtype float128, which JAX does not have"):
+        jax_loader(feedline.ArrayDataset(x=np.arange(8, dtype=np.longdouble)), 4)
+    from jax.sharding import PartitionSpec
+
+    with pytest.raises(OptionError, match=r"^sharding=.* leaves an axis to the compiler"):
+        jax_loader(np.arange(8), 4, sharding=sharded(PartitionSpec.UNCONSTRAINED, shape=(2,)))

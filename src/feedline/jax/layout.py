@@ -139,7 +139,7 @@ def row_ranges(name: str, sharding: Sharding, size: int) -> dict[Any, tuple[int,
         parts = _parts(sharding)
         raise OptionError(
             f"{name}: a batch of {size} rows cannot be divided: {described(sharding)} makes {parts} parts of the rows. "
-            f"Make global_batch_size a multiple of {parts}"
+            f"Every batch must be a multiple of {parts}, also a last one that is short (drop_last=True, pad_last=True)"
         ) from error
     assert found is not None
     return {device: index[0].indices(size)[:2] if index else (0, size) for device, index in found.items()}
@@ -206,6 +206,8 @@ def _check_devices(name: str, sharding: Sharding) -> None:
         devices: set[Any] = sharding.device_set
     except ValueError as error:
         raise OptionError(f"{name}={sharding}: it is over an abstract mesh, which has no devices") from error
+    if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec:
+        raise OptionError(f"{name}={sharding.spec}: it leaves an axis to the compiler, and an array needs a place now")
     known = {device for platform in {each.platform for each in devices} for device in _devices_of(platform)}
     if not devices <= known:
         strangers = named(*devices - known)

@@ -31,6 +31,7 @@ from feedline.options.core import LoaderOptions
 from feedline.order.plan import Plan
 from feedline.order.rank_turns import Turns
 from feedline.reading.fetch import batch_reader
+from feedline.resume.endless import Forever
 
 
 class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
@@ -136,6 +137,8 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         self._size = own.global_batch_size or 0
         groups = self.layout.rows(self._size).groups if self._size else jax.process_count()
         self._counters = Counted()
+        self._endless = False
+        """Does no process ever come to an end? Then none waits for one that has."""
         if on_epoch_end is not None and callable(on_epoch_end):
             given["on_epoch_end"] = partial(told, on_epoch_end, self._counters)
         super().__init__(**core_options(own, given, jax.process_count(), groups))
@@ -147,8 +150,13 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
 
     def __iter__(self) -> Placed:  # type: ignore[override]
         """Begin an epoch. With persistent workers, an epoch that is still running on them is given up."""
-        batches, passed = self._begin()
         shared = self.options.ranks == "shard"
+        if shared and self.options.uneven == "exact" and not self._endless and self.layout.rows(self._size).groups > 1:
+            raise OptionError(
+                "uneven='exact' gives some processes one batch more than others, which would wait for them for ever: "
+                "loop over loader.forever(batches_per_epoch=…), or set uneven='drop'"
+            )
+        batches, passed = self._begin()
         seed = self.options.seed if self.batch_key else None
         how = How(
             self.layout,
@@ -162,6 +170,17 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
             shared,
         )
         return Placed(batches, passed, how)
+
+    def forever(self, batches_per_epoch: int) -> Forever:
+        """Batches without end, in virtual epochs of exactly `batches_per_epoch`; when the data ends, it is reshuffled.
+
+        >>> import numpy as np
+        >>> endless = DataLoader(np.arange(4), 2, seed=1).forever(batches_per_epoch=3)
+        >>> [batch.tolist() for batch in endless]
+        [[0, 1], [2, 3], [0, 1]]
+        """
+        self._endless = True
+        return super().forever(batches_per_epoch)
 
     def stats(self) -> JaxStats:
         """How the loader is doing; with the shapes of batches, and waiting for copies apart from waiting for data."""

@@ -170,6 +170,11 @@ def filled(batch: Any, leaves: list[Array], rows: Rows, samples: int, given: int
                 "sample of the batch, because the mask says which of them are samples"
             )
     if here < wanted:
+        if wanted < rows.size:  # other processes have the other rows
+            raise CollateError(
+                f"{wanted - here} of this process's {wanted} rows were left out, and where some of a batch is filling "
+                "nobody here knows whether they were: leave samples out on a single process only, or replace them"
+            )
         if not here:
             raise CollateError(f"{names_of(batch)[0]} has no rows: there is nothing to fill the batch of {wanted} with")
         leaves = [
@@ -190,6 +195,10 @@ def as_array(name: str, leaf: Any) -> Array:
     array = array.astype(array.dtype.newbyteorder("="), copy=False)  # files may have the other order of bytes
     if not any(jnp.issubdtype(array.dtype, kind) for kind in (np.number, np.bool_)):
         raise CollateTypeError(f"{name} has the dtype {array.dtype}, and JAX has arrays of numbers only")
+    if array.dtype.char in "gG":
+        raise CollateTypeError(
+            f"{name} has the dtype {array.dtype}, which JAX does not have: let the dataset give float64"
+        )
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)
     if dtype == array.dtype:
         return array

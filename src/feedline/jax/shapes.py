@@ -57,14 +57,25 @@ class Counted:
         self.late = 0
 
     def check_the_same(self, shapes: Shapes) -> None:
-        """Several processes make one global array: none of them knows the shapes of the others' rows, so that they must
-        never change, but for the number of rows."""
+        """Several processes make one global array: none of them knows the shapes of the others' rows, so that leaves,
+        types and shapes must never change, but for the number of rows."""
         for first in self._shapes:
-            for (name, was, _), (_, now, _) in zip(first, shapes, strict=False):
+            if [leaf[0] for leaf in first] != [leaf[0] for leaf in shapes]:
+                names, before = (", ".join(leaf[0] for leaf in each) or "nothing" for each in (shapes, first))
+                raise CollateError(
+                    f"the batch has the leaves {names}, and had {before} before: processes that have other rows may "
+                    "have other leaves, too, and would wait for one another. Let collate_fn give every batch the same"
+                )
+            for (name, was, kind), (_, now, dtype) in zip(first, shapes, strict=True):
                 if was[1:] != now[1:]:
                     raise CollateError(
                         f"{name} has the shape {now}, and had {was} before: each process pads its own rows, and rows "
                         "of other processes may have yet another shape. Give all batches one shape: pad(…, length=512)"
+                    )
+                if kind != dtype:
+                    raise CollateError(
+                        f"{name} has the dtype {dtype}, and had {kind} before: rows of other processes may still have "
+                        f"that, and one array cannot have both. Let the dataset always give one type: np.{kind}(…)"
                     )
             return
 

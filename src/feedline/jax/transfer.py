@@ -73,7 +73,11 @@ class Placed(Iterator[Any]):
     def __next__(self) -> Any:
         if not self._ahead:
             self._ahead.append(self._take())
-        ready = self._ahead.popleft()
+        ready = self._ahead[0]
+        # What is put ahead comes first: if Ctrl-C interrupts it, this batch does not count as delivered.
+        while ready.error is None and len(self._ahead) <= self._how.depth and self._is_ready():
+            self._ahead.append(self._take())
+        self._ahead.popleft()
         # An error counts as well: a loop that continues after it gets the next batch.
         self._passed.settle(but=sum(each.entries for each in self._ahead))
         if ready.error is not None:
@@ -83,8 +87,6 @@ class Placed(Iterator[Any]):
                 del ready  # the error refers to this frame: nothing must keep the loop alive
         self.samples_given = ready.samples
         self._how.counters.late += not have_arrived(ready.arrays)
-        while len(self._ahead) < self._how.depth and self._is_ready():
-            self._ahead.append(self._take())
         return ready.given
 
     def close(self) -> None:
@@ -112,6 +114,10 @@ class Placed(Iterator[Any]):
             raise
         except Exception as error:
             return _Ready(None, [], error, len(self._passed.held) - before, None)
+        except BaseException:  # Ctrl-C: a batch that has left the loop would be missing between the others
+            self.close()
+            self._passed.hold()  # those that left the loop never reach the user, and so never count
+            raise
         return _Ready(given, arrays, None, len(entries), self._batches.samples_given)
 
     def _check_step(self, empty: Sequence[Entry]) -> None:
