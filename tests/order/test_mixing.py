@@ -27,7 +27,7 @@ from feedline import (
     OptionTypeError,
     StateError,
 )
-from feedline.order import mixing
+from feedline.order import index_shuffle
 
 SEEDS = st.integers(0, 2**63 - 1)
 SOURCES = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 60)), min_size=1, max_size=6)
@@ -169,7 +169,7 @@ def test_proportions_go_by_name() -> None:
 
 
 def test_long_passes_are_computed_and_keep_all_promises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixing, "COMPUTED_FROM", 100)
+    monkeypatch.setattr(index_shuffle, "COMPUTED_FROM", 100)
     sampler = mixed([(300, 2), (99, 1)], num_samples=1000)
     drawn = by_source(sampler, run_of(sampler, 2))
     for length, indices in zip((300, 99), drawn, strict=True):

@@ -455,7 +455,7 @@ def test_the_epoch_a_sampler_was_told_by_hand_is_in_the_state() -> None:
     ("name", "value"),
     [
         *[("seed", value) for value in (None, "x", 1.5, [], -1, True, 1 << 64)],
-        *[("feedline", value) for value in (True, 2, "1")],
+        *[("feedline", value) for value in (True, 1, 3, "2")],
         *[(name, value) for name in ("epoch", "batches", "samples") for value in (None, -1, True, 10**30, "3")],
         ("sampler_epoch", -1),
         ("last", [1, -1]),

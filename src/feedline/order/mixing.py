@@ -24,7 +24,7 @@ from feedline.datasets import Mixture, apportion, weights_of
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_seed, check_whole
 from feedline.order.index_shuffle import order_key, shuffled
-from feedline.order.permutation import LARGEST, ComputedOrder, IntArray, Order, Permutation, Repeated
+from feedline.order.permutation import LARGEST, ComputedOrder, IntArray, Order, Repeated
 from feedline.order.sampler import Sampler
 
 STRETCH = 256
@@ -32,9 +32,6 @@ STRETCH = 256
 160 ns an index at 1024, 320 ns at 256, 800 ns at 64), a shorter one keeps the shares of a batch more even."""
 LONGEST_STRETCH = 1 << 20
 """8 MB, and 10 ms to shuffle."""
-COMPUTED_FROM = 100_000
-"""From this many samples on, a pass is computed and not stored: then finding any place takes milliseconds at most,
-however many sources there are. Below, storing is faster (20 µs and 10 ns an index, against 300 µs and 35 ns)."""
 
 _TURN, _PLACES = 0, 1  # the purpose of a key
 
@@ -158,8 +155,7 @@ class _Plan:
         length = self.lengths[source]
 
         def turn(number: int) -> Order:
-            key = order_key(seed, _TURN, source, number)
-            return Permutation(length, key) if length >= COMPUTED_FROM else shuffled(length, key)
+            return shuffled(length, order_key(seed, _TURN, source, number))
 
         return Repeated(turn, length, LARGEST)
 

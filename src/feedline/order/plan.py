@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from feedline.messages.task import Task
-from feedline.order.permutation import Counting
+from feedline.order.permutation import Counting, Permutation
 from feedline.order.prediction import sampler_of_next_epoch
 from feedline.order.rank_turns import Turns
 from feedline.order.ranks import repeats_over_ranks, share_length, share_of, turns_of
@@ -123,7 +123,7 @@ class OrderPlan:
         ranks, rank = turns_of(self._sampler)
         begin = samples - start * size  # not 0 if the earlier batches had another size
         # These orders give the same at any time: a slice for many batches takes as long as one for a single batch.
-        stretch = max(1, AT_ONCE // size) if type(order) in (np.ndarray, Counting) else 1
+        stretch = max(1, AT_ONCE // size) if type(order) in (np.ndarray, Counting, Permutation) else 1
         known, known_from = NO_INDICES, 0
         for seq in range(start, start + count_batches(len(order) - samples, size, self._drop_last)):
             first = begin + seq * size

@@ -19,7 +19,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from feedline.errors import StateError
 
-VERSION = 1
+VERSION = 2
+"""2: shuffles of 100,000 to 16,777,216 indices have another order than in 1."""
 MOST_SHARDS = 1 << 16
 """A stream has one part per worker and rank; a state with more parts than this is damaged."""
 
