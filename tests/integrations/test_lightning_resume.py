@@ -130,4 +130,4 @@ def test_a_checkpoint_needs_no_unpickling_of_anything_of_ours(tmp_path):
     fit(tmp_path, 4, 3, None)
     checkpoint = torch.load(tmp_path / "last.ckpt", weights_only=True)
     (state,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
-    assert (state["feedline"], state["batches"]) == (1, 3)
+    assert (state["feedline"], state["batches"]) == (2, 3)
