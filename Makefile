@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-sources test-diagnose \
-	test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
+	test-engine test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -13,13 +13,14 @@ demo: .venv/demo.done
 
 # Side by side: many tests wait, for faults to be noticed and for processes to start.
 FAULTS := tests/faults
+ENGINE := tests/arena tests/engine tests/loader tests/machine tests/observe tests/supervise tests/workers
 INTEGRATIONS := tests/integrations
 TORCH := tests/torch src/feedline/torch
 JAX := tests/jax src/feedline/jax
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose
 # The longest first.
-GROUPS := test-core test-torch test-faults test-diagnose test-jax test-sources test-integrations
+GROUPS := test-torch test-engine test-core test-faults test-diagnose test-jax test-sources test-integrations
 # What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
 RESULTS ?= build/test-results
 PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml
@@ -69,8 +70,11 @@ test-diagnose: .venv/test.done
 	$(PYTEST) $(DIAGNOSE)
 
 SETUP := .venv/test.done
+test-engine: $(SETUP)
+	$(PYTEST) $(ENGINE)
+
 test-core: $(SETUP)
-	$(PYTEST) $(foreach other,$(FAULTS) $(INTEGRATIONS) $(TORCH) $(JAX) $(SOURCES) $(DIAGNOSE),--ignore $(other))
+	$(PYTEST) $(foreach other,$(ENGINE) $(FAULTS) $(INTEGRATIONS) $(TORCH) $(JAX) $(SOURCES) $(DIAGNOSE),--ignore $(other))
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

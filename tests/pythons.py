@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OLDEST = (3, 10)
-TESTS = ["make", "test-core"]
+TESTS = ["make", "--keep-going", "test-engine", "test-core"]
 
 
 def pythons() -> dict[str, str]:
@@ -52,8 +52,8 @@ def tested(name: str, python: str) -> bool:
     began = time.monotonic()
     here = [f"BIN={environment}/bin", f"RESULTS=build/pythons/{name}", f"SETUP={stamp}"]
     done = subprocess.run([*TESTS, *here], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    last = re.findall(r"=+ (.*(?:passed|failed|error).*?) =+", done.stdout)[-1:] or ["no test ran"]
-    print(f"Python {name} ({python}): {last[0]}, {time.monotonic() - began:.0f} s", flush=True)
+    ends = re.findall(r"=+ (.*(?:passed|failed|error).*?) =+", done.stdout) or ["no test ran"]
+    print(f"Python {name} ({python}): {'; '.join(ends)}, {time.monotonic() - began:.0f} s", flush=True)
     if done.returncode:
         print(done.stdout)
     return done.returncode == 0

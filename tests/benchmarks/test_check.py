@@ -193,6 +193,7 @@ def test_the_commit_that_made_a_cell_slower_is_named(repository, meter):
     assert f"{git(repository, 'rev-parse', '--short', 'HEAD~2')} Slow on purpose" in page
 
 
+@thorough
 def test_a_commit_that_came_by_a_merge_is_named_itself(repository, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(repository, copy)
@@ -226,6 +227,7 @@ def test_kept_numbers_are_compared_with(repository, tmp_path):
     assert "Kept with numpy 0.1 (here" in page
 
 
+@thorough
 def test_what_is_not_committed_is_measured_too(repository, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(repository, copy)

@@ -212,6 +212,24 @@ def test_looking_takes_no_more_than_a_hundredth_of_the_time(
     assert 0 < spent[0] <= 0.012 * (clock.now - 1000.0)
 
 
+def test_the_first_epoch_of_a_new_loader_is_not_prolonged_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader is made for each of many short evaluations. What its workers have is read where that takes no time."""
+    monkeypatch.setattr(memory, "measure", lambda number, pid: pytest.fail("measured"))
+    clock, here = Clock(), [(0, os.getpid())]
+    watch = MemoryWatch(clock)
+    watch.begin(here)
+    least = memory.SECONDS_A_BYTE * memory.resident(os.getpid()) / memory.SHARE
+    clock.now += least / 2
+    assert not watch.look(lambda: here, MemorySetting(None, False, False), ended=True)
+    (read,) = watch.now([])
+    assert read.total > read.own > read.private >= 0
+    measured = WorkerMemory(0, os.getpid(), 3, 2, 1)
+    monkeypatch.setattr(memory, "measure", lambda number, pid: measured)
+    clock.now += least
+    assert not watch.look(lambda: here, MemorySetting(None, False, False), ended=True)
+    assert watch.now([]) == (measured,)
+
+
 def test_copies_are_told_with_the_name_of_the_list_and_only_of_forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     class Records:
         def __init__(self) -> None:

@@ -157,7 +157,7 @@ def check(front: Any, kind: dict[str, Any], dataset: Any, buffer: int, each: int
 
 @both
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize("buffer", [0, 3])
+@pytest.mark.parametrize("buffer", [0, pytest.param(3, marks=thorough)])
 @pytest.mark.parametrize(
     "kind", [INLINE, {**THREADS, **LASTING}, THREADS], ids=["inline", "lasting threads", "threads"]
 )
@@ -348,7 +348,7 @@ class WaitingSampler(Sampler):
 
 @both
 @pytest.mark.parametrize("sampler", [Sampler, WaitingSampler])
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [pytest.param(2, marks=thorough), 3])
 @pytest.mark.parametrize(
     "kind", [INLINE, THREADS, {**THREADS, **LASTING}], ids=["inline", "threads", "lasting threads"]
 )

@@ -26,7 +26,8 @@ class WorkerMemory:
     total: int
     """All mapped memory that is resident (Rss), including batches and libraries."""
     private: int
-    """Memory that no other process shares: it would be freed if the worker ended."""
+    """Memory that no other process shares: it would be freed if the worker ended. Of workers that ended after
+    a second or two: what their own memory has grown by."""
     own: int
     """Python objects and the like (anonymous memory), including those a forked worker still shares with its parent."""
 
