@@ -67,7 +67,7 @@ def test_any_length_and_key_is_a_bijection(n: int, key: int) -> None:
     assert (seen == 1).all()
 
 
-@pytest.mark.parametrize("n", [100_000, NARROW_UP_TO - 4095, NARROW_UP_TO, NARROW_UP_TO + 1])
+@pytest.mark.parametrize("n", [100_000, NARROW_UP_TO])
 def test_the_longest_shuffles_of_narrow_words_are_bijections(n: int) -> None:
     """Where a product of a hash and a size just fits into 32 bits."""
     seen = np.zeros(n, np.bool_)

@@ -100,7 +100,7 @@ def rest(front: Any, dataset: Any, state: Any, **options: Any) -> tuple[list[lis
         (Locked, "the result of Locked.state_dict() cannot be pickled: TypeError: cannot pickle '_thread.lock' object"),
     ],
 )
-@pytest.mark.parametrize("buffer", [0, 3])
+@pytest.mark.parametrize("buffer", [0, pytest.param(3, marks=thorough)])
 def test_a_stream_that_cannot_be_asked_is_read_again_and_named(
     front: Any, kind: dict[str, Any], dataset: Any, why: str, buffer: int
 ) -> None:
