@@ -67,7 +67,7 @@ def test_what_is_slow_is_named_with_its_line() -> None:
 
 
 def test_slow_samples_are_read_again_before_they_are_named() -> None:
-    finding = one(SlowOnes(), "samples", "slow")
+    finding = one(SlowOnes(), "samples", "slow", seconds=200)
     assert (finding.id, finding.evidence["indices"]) == ("slow-samples", [40, 41])
     assert "photos/41.jpg" in finding.title
     assert "time.sleep(0.4)" in finding.explanation
@@ -83,7 +83,7 @@ class OftenDelayed(SlowOnes):
 
 
 def test_the_slowest_are_read_again_and_not_the_first() -> None:
-    finding = one(OftenDelayed(), "samples", "slow")
+    finding = one(OftenDelayed(), "samples", "slow", seconds=200)
     assert {40, 41} < set(finding.evidence["indices"])
 
 
