@@ -234,3 +234,105 @@ def test_what_no_array_can_have_is_named() -> None:
 
     with pytest.raises(OptionError, match=r"^sharding=.* leaves an axis to the compiler"):
         jax_loader(np.arange(8), 4, sharding=sharded(PartitionSpec.UNCONSTRAINED, shape=(2,)))
+
+
+class Damaged(feedline.Dataset[Any]):
+    """A stretch that is longer than neighbours are looked for."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, i: int) -> Any:
+        if 10 <= i < 50:
+            raise OSError("damaged file")
+        return np.float32(i)
+
+
+class Drawing(feedline.Dataset[Any]):
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, i: int) -> Any:
+        return None if i == 1 else np.float32(i + np.random.rand() / 2)
+
+
+def out_of_step() -> list[Any]:
+    """Batches that each process gets, and how it ends: nothing is computed with them, so no process waits."""
+    import warnings
+
+    from feedline.jax import DataLoader
+
+    warnings.simplefilter("ignore")
+    loader, got = DataLoader(Damaged(), 2, on_error="replace", max_errors=10_000, seed=1), 0
+    try:
+        for _ in loader:
+            got += 1
+    except CollateError as error:
+        return [got, str(error)]
+    return [got, ""]
+
+
+def test_a_process_none_of_whose_rows_can_be_read_or_replaced_says_so() -> None:
+    """It went on with its next batch, beside the others' rows of this one."""
+    for got, said in in_processes(out_of_step, 2):
+        assert got < 25
+        assert said.startswith(f"no sample was left in batch {got} of this process")
+
+
+def overlapping() -> list[Any]:
+    import jax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    from feedline.jax import DataLoader
+
+    mesh = Mesh(np.array(jax.devices()).reshape(2, 3), ("data", "model"))
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+    loader = DataLoader(Drawing(), 8, pad_last=True, collate=drop_invalid(), seed=1, sharding=sharding)
+    return [
+        [
+            [shard.index[0].start or 0, np.asarray(shard.data).tolist()]
+            for each in given
+            for shard in each.addressable_shards
+        ]
+        for given in loader
+    ]
+
+
+def test_a_row_is_the_same_on_processes_that_have_it_beside_other_rows() -> None:
+    """Process 0 holds rows 0 to 3, process 1 all of them, process 2 rows 4 to 7; a sample is left out."""
+    first, both, last = in_processes(overlapping, 3, devices=2)
+    for one, all_of_them, other in zip(first, both, last, strict=True):
+        rows, masks = all_of_them[:2], all_of_them[2:]
+        assert one == [rows[0]] * 2 + [masks[0]] * 2
+        assert other == [rows[1]] * 2 + [masks[1]] * 2
+
+
+@in_jax()
+def test_a_closed_iteration_that_is_asked_again_counts_nothing_more() -> None:
+    loader = jax_loader(np.arange(40), 2, num_workers=2, workers="thread", device_prefetch=2)
+    batches = iter(loader)
+    for _ in range(3):
+        while not batches._batches.is_ready():  # so that some are put ahead
+            pass
+        next(batches)
+    batches.close()
+    with pytest.raises(RuntimeError, match="closed before its end"):
+        next(batches)
+    assert loader.state_dict()["batches"] == 3
+
+
+@in_jax()
+def test_ctrl_c_while_a_batch_is_counted_loses_it_neither() -> None:
+    loader = jax_loader(np.arange(8), 2)
+    batches = iter(loader)
+    next(batches)
+    settle = batches._passed.settle
+
+    def interrupted(**options: Any) -> None:
+        batches._passed.settle = settle
+        raise KeyboardInterrupt
+
+    batches._passed.settle = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert [batch.tolist() for batch in batches] == [[2, 3], [4, 5], [6, 7]]

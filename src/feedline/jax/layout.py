@@ -32,7 +32,7 @@ class Rows:
     size: int
     """The rows of the global batch."""
     mine: npt.NDArray[np.int64]
-    """The numbers of this process's rows, ascending."""
+    """The numbers of this process's rows, ascending. If it holds only some rows of another process's, all of both."""
     groups: int
     """How many different sets of rows processes have…"""
     group: int
@@ -98,9 +98,8 @@ class Layout:
         for name, sharding in self.named.items():
             for device, index in row_ranges(name, sharding, size).items():
                 held.setdefault(device.process_index, set()).add(index)
-        ranges = {process: _united(each) for process, each in held.items()}
-        groups = sorted(set(ranges.values()))
-        mine = ranges[jax.process_index()]
+        groups = _apart(_united(each) for each in held.values())
+        mine = next(each for each in groups if _overlap(each, tuple(held[jax.process_index()])))
         is_even = all(_step(_numbers(each)) is not None for each in groups)
         numbers = _numbers(mine)
         return Rows(size, numbers, len(groups), groups.index(mine), _step(numbers), is_even)
@@ -173,6 +172,27 @@ def _united(ranges: Iterable[tuple[int, int]]) -> Ranges:
         else:
             found.append((start, stop))
     return tuple(found)
+
+
+def _overlap(one: Ranges, other: Ranges) -> bool:
+    return any(start < end and begin < stop for start, stop in one for begin, end in other)
+
+
+def _apart(sets: Iterable[Ranges]) -> list[Ranges]:
+    """Sets of rows of which none has a row of another: those that have are united. A row that two processes hold must
+    be the same on both, also where it depends on the rows beside it (a collate_fn, samples left out, `numpy.random`).
+
+    >>> _apart([((0, 4),), ((0, 8),), ((8, 9),), ((4, 8),)])
+    [((0, 8),), ((8, 9),)]
+    """
+    found: list[Ranges] = []
+    for each in sets:
+        united = each
+        for other in [other for other in found if _overlap(other, each)]:
+            found.remove(other)
+            united = _united([*united, *other])
+        found.append(united)
+    return sorted(found)
 
 
 def spec_of(*axes: Any) -> PartitionSpec:

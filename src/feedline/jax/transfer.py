@@ -77,9 +77,10 @@ class Placed(Iterator[Any]):
         # What is put ahead comes first: if Ctrl-C interrupts it, this batch does not count as delivered.
         while ready.error is None and len(self._ahead) <= self._how.depth and self._is_ready():
             self._ahead.append(self._take())
+        # An error counts as well: a loop that continues after it gets the next batch. If Ctrl-C comes before the batch
+        # is taken off, a loop that goes on gets it; if it comes later, it belongs to who caught it.
+        self._passed.settle(but=sum(each.entries for each in self._ahead) - ready.entries)
         self._ahead.popleft()
-        # An error counts as well: a loop that continues after it gets the next batch.
-        self._passed.settle(but=sum(each.entries for each in self._ahead))
         if ready.error is not None:
             try:
                 raise ready.error
@@ -92,6 +93,7 @@ class Placed(Iterator[Any]):
     def close(self) -> None:
         """Leave the epoch; its workers end unless they are persistent."""
         self._ahead.clear()
+        self._passed.hold()  # those that left the loop never reach the user, and so never count
         self._batches.close()
 
     def _is_ready(self) -> bool:
@@ -116,7 +118,6 @@ class Placed(Iterator[Any]):
             return _Ready(None, [], error, len(self._passed.held) - before, None)
         except BaseException:  # Ctrl-C: a batch that has left the loop would be missing between the others
             self.close()
-            self._passed.hold()  # those that left the loop never reach the user, and so never count
             raise
         return _Ready(given, arrays, None, len(entries), self._batches.samples_given)
 
@@ -125,10 +126,11 @@ class Placed(Iterator[Any]):
         for entry in empty:
             assert entry.outcome is not None
             shared = self._how.shared_stream if entry.task.share is None else entry.task.share[1] > 1
-            if shared and entry.outcome.dropped:
+            if shared and (entry.outcome.dropped or entry.outcome.bad):
                 raise CollateError(
                     f"no sample was left in batch {entry.task.seq} of this process, so it was not delivered, but other "
-                    "processes have their rows of it: let the collator keep or replace at least one sample"
+                    "processes have their rows of it: let the collator keep or replace at least one sample, and leave "
+                    "samples that cannot be read, with all their neighbours (on_error='replace'), out of the dataset"
                 )
 
     def _placed(self, batch: Any, task: Task) -> tuple[Any, list[Any]]:
