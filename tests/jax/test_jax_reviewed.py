@@ -336,3 +336,38 @@ def test_ctrl_c_while_a_batch_is_counted_loses_it_neither() -> None:
     with pytest.raises(KeyboardInterrupt):
         next(batches)
     assert [batch.tolist() for batch in batches] == [[2, 3], [4, 5], [6, 7]]
+
+
+@in_jax()
+def test_what_jax_cannot_hold_is_refused_by_name() -> None:
+    import jax.numpy as jnp
+
+    def given(batch: Any, **options: Any) -> Any:
+        return next(iter(jax_loader(np.arange(8), 4, collate_fn=lambda _: batch, **options)))
+
+    numbers = np.arange(4.0, dtype=np.float32)
+    with pytest.raises(CollateTypeError, match=r"^batch\['x'\] is a masked array"):  # its mask was lost
+        given({"x": np.ma.masked_array(numbers, [True, False, False, False])})
+    with pytest.raises(CollateTypeError, match=r"^batch\['x'\] has the dtype timedelta64"):
+        given({"x": numbers.astype("timedelta64[s]")})
+    with pytest.raises(CollateTypeError, match=r"^batch\['x'\] is an array of JAX already.*np\.asarray"):
+        given({"x": jnp.asarray(numbers)})
+    with pytest.raises(CollateTypeError, match="JAX sorts the keys of each dict"):
+        given({"x": numbers, 1: numbers})
+
+
+def loops_once_and_for_ever() -> list[Any]:
+    from feedline.jax import DataLoader
+
+    loader = DataLoader(Counting(), 4, ranks="shard", uneven="exact")
+    next(iter(loader.forever(batches_per_epoch=3)))
+    try:
+        next(iter(loader))
+    except OptionError as error:
+        return [str(error)]
+    return ["nothing was said"]
+
+
+def test_a_plain_loop_after_forever_is_still_told_that_it_would_wait() -> None:
+    for (said,) in in_processes(loops_once_and_for_ever, 2):
+        assert said.startswith("uneven='exact' gives some processes one batch more")

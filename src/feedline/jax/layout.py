@@ -8,6 +8,7 @@ Not its job: putting anything on a device (placing).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +136,7 @@ def row_ranges(name: str, sharding: Sharding, size: int) -> dict[Any, tuple[int,
     try:
         found = sharding.devices_indices_map((size, *_any_columns(sharding)))
     except (ValueError, IndexError) as error:
-        parts = _parts(sharding)
+        parts = parts_of(sharding)[0]
         raise OptionError(
             f"{name}: a batch of {size} rows cannot be divided: {described(sharding)} makes {parts} parts of the rows. "
             f"Every batch must be a multiple of {parts}, also a last one that is short (drop_last=True, pad_last=True)"
@@ -150,13 +151,12 @@ def _any_columns(sharding: Sharding) -> tuple[int, ...]:
     return (sharding.num_devices,) * further
 
 
-def _parts(sharding: Sharding) -> int:
-    """Into how many parts the rows are divided."""
-    if not isinstance(sharding, NamedSharding) or not sharding.spec or sharding.spec[0] is None:
-        return 1
-    axes = sharding.spec[0]
-    names = axes if isinstance(axes, tuple) else (axes,)
-    return int(np.prod([sharding.mesh.shape[axis] for axis in names]))
+def parts_of(sharding: Sharding) -> tuple[int, ...]:
+    """Into how many parts each axis is divided; the first axis is the rows."""
+    if not isinstance(sharding, NamedSharding) or not sharding.spec:
+        return (1,)
+    named_axes = [axes if isinstance(axes, tuple) else (axes,) for axes in sharding.spec]
+    return tuple(math.prod(sharding.mesh.shape[axis] for axis in axes if axis is not None) for axes in named_axes)
 
 
 def _united(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -137,8 +137,6 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         self._size = own.global_batch_size or 0
         groups = self.layout.rows(self._size).groups if self._size else jax.process_count()
         self._counters = Counted()
-        self._endless = False
-        """Does no process ever come to an end? Then none waits for one that has."""
         if on_epoch_end is not None and callable(on_epoch_end):
             given["on_epoch_end"] = partial(told, on_epoch_end, self._counters)
         super().__init__(**core_options(own, given, jax.process_count(), groups))
@@ -150,12 +148,19 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
 
     def __iter__(self) -> Placed:  # type: ignore[override]
         """Begin an epoch. With persistent workers, an epoch that is still running on them is given up."""
-        shared = self.options.ranks == "shard"
-        if shared and self.options.uneven == "exact" and not self._endless and self.layout.rows(self._size).groups > 1:
+        if self.options.uneven == "exact" and self._is_shared and self.layout.rows(self._size).groups > 1:
             raise OptionError(
                 "uneven='exact' gives some processes one batch more than others, which would wait for them for ever: "
                 "loop over loader.forever(batches_per_epoch=…), or set uneven='drop'"
             )
+        return self._placed()
+
+    @property
+    def _is_shared(self) -> bool:
+        """Does each process read only its own part of a stream?"""
+        return self.options.ranks == "shard"
+
+    def _placed(self) -> Placed:
         batches, passed = self._begin()
         seed = self.options.seed if self.batch_key else None
         how = How(
@@ -167,7 +172,7 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
             self._size,
             self.pad_last,
             seed,
-            shared,
+            self._is_shared,
         )
         return Placed(batches, passed, how)
 
@@ -179,8 +184,8 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         >>> [batch.tolist() for batch in endless]
         [[0, 1], [2, 3], [0, 1]]
         """
-        self._endless = True
-        return super().forever(batches_per_epoch)
+        # No process ever comes to an end, so none waits for one that has, however unevenly a stream is divided.
+        return Forever(self, batches_per_epoch, self._placed)
 
     def stats(self) -> JaxStats:
         """How the loader is doing; with the shapes of batches, and waiting for copies apart from waiting for data."""
@@ -213,7 +218,7 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         return plan if self.options.stream else RowPlan(plan, self.layout, self._size if self.pad_last else 0)
 
     def _turns(self) -> Callable[[], Turns]:
-        if self.options.ranks != "shard":
+        if not self._is_shared:
             return Turns
         rows = self.layout.rows(self._size)
         return partial(Turns, rows.groups, rows.group, self.options.uneven or "drop")
@@ -223,7 +228,7 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         if not self._size:
             return
         rows = self.layout.rows(self._size)
-        if self.options.ranks == "shard" and (rows.size % rows.groups or not _is_slice(rows.mine, rows.group)):
+        if self._is_shared and (rows.size % rows.groups or not _is_slice(rows.mine, rows.group)):
             raise OptionError(
                 f"ranks='shard' gives each process one stretch of the batch's rows, all of one length, and "
                 f"{self.layout} gives this process {len(rows.mine)} of {rows.size} rows: leave out ranks"

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from feedline.errors import CollateError, CollateTypeError, OptionError
-from feedline.jax.layout import Layout, Rows, described
+from feedline.jax.layout import Layout, Rows, described, parts_of
 from feedline.jax.shapes import Shapes
 from feedline.randomness.rng import mix
 
@@ -52,7 +52,7 @@ class Placer:
     def place(self, batch: Any, rows: Rows, samples: int, given: int | None) -> tuple[Any, Any, tuple[Any, ...]]:
         """The global batch, its mask (None without padding) and its shapes. `samples` of its rows are no padding; the
         batch was made of `given` samples here."""
-        leaves, tree = jax.tree.flatten(batch)
+        leaves, tree = flattened(batch)
         if not all(type(leaf) is np.ndarray and leaf.dtype in UNCHANGED for leaf in leaves):
             leaves = [as_array(name, leaf) for name, leaf in zip(names_of(batch), leaves, strict=True)]
         mask = None
@@ -70,7 +70,8 @@ class Placer:
 
     def check(self, batch: Any, rows: Rows) -> None:
         """Would this fit? `batch` has one row, whatever the number of rows here."""
-        named = zip(names_of(batch), jax.tree.leaves(batch), strict=True)
+        leaves, _ = flattened(batch)
+        named = zip(names_of(batch), leaves, strict=True)
         for (name, leaf), sharding in zip(named, self._layout.of_leaves(batch), strict=True):
             array = as_array(name, leaf)
             put_for(name, np.broadcast_to(array[:1], (len(rows.mine), *array.shape[1:])), sharding, rows)
@@ -130,7 +131,11 @@ def put_for(name: str, leaf: Array, sharding: Sharding, rows: Rows) -> Put:
     try:
         found = sharding.addressable_devices_indices_map(shape)
     except (ValueError, IndexError) as error:
-        raise OptionError(f"{name} has the global shape {shape}, which {described(sharding)} cannot divide") from error
+        raise OptionError(
+            f"{name} has the global shape {shape}, and {described(sharding)} divides its axes into "
+            f"{parts_of(sharding)} parts: each axis must be a multiple of its number of parts. Pass a sharding for "
+            "each leaf, or let the dataset pad this one"
+        ) from error
     if len(leaf) == rows.size and sharding.is_fully_addressable:
         return Put(shape, sharding, None)
     parts = []
@@ -149,6 +154,14 @@ def _of_a_number(sharding: Sharding) -> Put:
         return Put((), sharding, None)
     here = [(SingleDeviceSharding(each, memory_kind=sharding.memory_kind), ()) for each in sharding.addressable_devices]
     return Put((), sharding, here)
+
+
+def flattened(batch: Any) -> tuple[list[Any], Any]:
+    """The leaves, and the tree they are in."""
+    try:
+        return jax.tree.flatten(batch)
+    except ValueError as error:
+        raise CollateTypeError(f"the batch is no pytree, because JAX sorts the keys of each dict: {error}") from error
 
 
 def names_of(batch: Any) -> list[str]:
@@ -186,6 +199,16 @@ def filled(batch: Any, leaves: list[Array], rows: Rows, samples: int, given: int
 
 def as_array(name: str, leaf: Any) -> Array:
     """A leaf as an array of a type that JAX has now; with 32 bits, as JAX itself would convert it."""
+    if isinstance(leaf, jax.Array):
+        raise CollateTypeError(
+            f"{name} is an array of JAX already, on devices of its own: let the dataset and collate_fn give NumPy "
+            "arrays (np.asarray); the loader places them"
+        )
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise CollateTypeError(
+            f"{name} is a masked array, and JAX has none: give its data and its mask as two fields (array.filled(0), "
+            "np.ma.getmaskarray(array))"
+        )
     if not isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex)):
         raise CollateTypeError(
             f"{name} is a {type(leaf).__qualname__}, and JAX has arrays of numbers only: leave it out of the sample or "
@@ -193,7 +216,8 @@ def as_array(name: str, leaf: Any) -> Array:
         )
     array = np.asarray(leaf)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)  # files may have the other order of bytes
-    if not any(jnp.issubdtype(array.dtype, kind) for kind in (np.number, np.bool_)):
+    is_number = any(jnp.issubdtype(array.dtype, kind) for kind in (np.number, np.bool_))
+    if not is_number or array.dtype.kind == "m":  # NumPy counts durations among the numbers
         raise CollateTypeError(f"{name} has the dtype {array.dtype}, and JAX has arrays of numbers only")
     if array.dtype.char in "gG":
         raise CollateTypeError(

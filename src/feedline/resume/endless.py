@@ -8,7 +8,8 @@ Promises: it can be resumed like its loader. Not its job: different data on each
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from feedline.errors import FeedlineError, StateError
@@ -25,8 +26,9 @@ AHEAD = (
 class Forever:
     """Virtual epochs of `batches_per_epoch` batches; see `DataLoader.forever`."""
 
-    def __init__(self, loader: Any, batches_per_epoch: int) -> None:
+    def __init__(self, loader: Any, batches_per_epoch: int, begin: Callable[[], Iterator[Any]] | None = None) -> None:
         self.loader = loader
+        self._begin = begin or partial(iter, loader)
         self.batches_per_epoch = check_whole("batches_per_epoch", batches_per_epoch, least=1)
         self._batches: Iterator[Any] | None = None
         self._given = 0
@@ -47,7 +49,7 @@ class Forever:
         for _ in range(2):  # the rest of this pass over the data, and one more pass
             if self._batches is None:
                 self.loader.set_epoch(self.loader.epoch)  # also calls the sampler's set_epoch, if it has one
-                self._batches = iter(self.loader)
+                self._batches = self._begin()
             try:
                 batch = next(self._batches)
             except StopIteration:
