@@ -176,7 +176,7 @@ def checked(repository: Path, *options: str) -> tuple[int, str]:
 
 
 METERS = [
-    "cpu",
+    pytest.param("cpu", marks=thorough),
     pytest.param(
         "instructions",
         marks=[thorough, pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")],

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kinds import THREADS, every_kind, every_process
+from kinds import THREADS, every_kind, every_process, thorough
 from leaving import children
 from warm_host import host
 
@@ -78,8 +78,10 @@ def said_by(body: str, *modules: str) -> str:
 
 
 @every_kind
-@pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("dataset", ["Data()", "Async()"])
+@pytest.mark.parametrize(
+    ("dataset", "persistent"),
+    [("Data()", False), ("Data()", True), ("Async()", False), pytest.param("Async()", True, marks=thorough)],
+)
 def test_a_loop_is_collected_where_pythons_locks_are_held(kind: dict[str, Any], persistent: bool, dataset: str) -> None:
     further = {"persistent_workers": True} if persistent and kind else {}
     loader = f"DataLoader({dataset}, batch_size=2, fetch_threads=2, **{kind | further})"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data as torchs
-from kinds import FORK, INLINE, THREADS
+from kinds import FORK, INLINE, THREADS, thorough
 from sameness import Point, Record, Trees, assert_same
 from warm_host import host
 
@@ -391,7 +391,7 @@ def test_a_failure_to_pin_comes_in_its_turn(kind: dict[str, Any], machine: Machi
 
 @kinds
 @pytest.mark.parametrize("options", [{"pin_memory": True}, {"device": "cuda:1"}])
-@pytest.mark.parametrize("most", [0, 1, 3])
+@pytest.mark.parametrize("most", [0, pytest.param(1, marks=thorough), 3])
 def test_a_loop_left_early_leaves_no_thread(
     kind: dict[str, Any], options: dict[str, Any], most: int, machine: Machine
 ) -> None:

@@ -49,6 +49,13 @@ _PATTERNS = [
 _WHOLE = re.compile(r"^([a-z][\w+.-]*://[^/?#:@]*):(.*)@", re.IGNORECASE | re.DOTALL)
 
 
+_HINTS = (
+    *("://", "password", "passwd", "passphrase", "secret", "credential", "key", "token", "signature", "sig=", "sas="),
+    *("pwd=", "identified by", "authorization"),
+)
+"""Each pattern needs one of these. Most texts have none, and the patterns take 0.2 ms for a traceback."""
+
+
 def masked(text: str) -> str:
     """Any text, without secrets.
 
@@ -57,6 +64,10 @@ def masked(text: str) -> str:
     >>> masked("host=db password='a \\\\'b\\\\'' dbname=shop"), masked("https://h/a.tar?sv=1&sig=a%2Fb")
     ('host=db password=*** dbname=shop', 'https://h/a.tar?sv=1&sig=***')
     """
+    if text.isascii():  # other letters may be equal to one of a hint if case is ignored, such as K (Kelvin) and k
+        small = text.lower()
+        if not any(hint in small for hint in _HINTS):
+            return text
     for pattern, instead in _PATTERNS:
         text = pattern.sub(instead, text)
     return text
