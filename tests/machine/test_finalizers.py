@@ -80,7 +80,12 @@ def said_by(body: str, *modules: str) -> str:
 @every_kind
 @pytest.mark.parametrize(
     ("dataset", "persistent"),
-    [("Data()", False), ("Data()", True), ("Async()", False), pytest.param("Async()", True, marks=thorough)],
+    [
+        ("Data()", True),
+        ("Async()", False),
+        pytest.param("Data()", False, marks=thorough),
+        pytest.param("Async()", True, marks=thorough),
+    ],
 )
 def test_a_loop_is_collected_where_pythons_locks_are_held(kind: dict[str, Any], persistent: bool, dataset: str) -> None:
     further = {"persistent_workers": True} if persistent and kind else {}
