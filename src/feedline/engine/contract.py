@@ -33,6 +33,8 @@ class Traits(NamedTuple):
     no reference to the job, so that a job which refers to its own loader does not keep the loader alive."""
     forked: bool = False
     """Are they forked copies of this process, which share its memory until one side writes?"""
+    joins: bool = True
+    """Can several workers write parts of one batch into one slot?"""
     work_ahead: bool = True
     """Do they work while the user's loop computes? Else `receive` makes the batch; the loop has it made directly
     (`InlineWorkers.make`)."""

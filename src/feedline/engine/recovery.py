@@ -190,7 +190,7 @@ class Recovery:
     def _told(self, death: Death, why: str | None) -> str:
         if why is None:
             return telling.death_notice(death, self._describe)
-        name = telling.name_of(death.worker, death.pid)
+        name = telling.name_of(death.worker, death.pid, death.host)
         first, _, rest = why.partition("\n")
         doing = telling.where(death.task, death.place, self._describe, death.instead)
         return f"{name}, {doing}, {first}" + ("\n" + rest if rest else "")

@@ -21,6 +21,7 @@ from feedline.supervise.watch import processes, ready
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers
+from feedline.workers.ray import RayWorkers
 from feedline.workers.threads import ThreadWorkers
 
 
@@ -50,7 +51,7 @@ class WorkerSet:
         self.room = self._room()
         """How many batches may be out at once."""
         self.splitting: Splitting | None = None
-        if self.works_ahead and not division.never and may_split(job):
+        if self.works_ahead and self.workers.traits.joins and not division.never and may_split(job):
             self.splitting = Splitting(job.dialect.pieces, division, self.ledger, self.workers)
 
     def _room(self) -> int:
@@ -110,4 +111,6 @@ def _workers(job: Job, options: Options, ledger: Ledger, kept: KeptPool | None) 
         return InlineWorkers(job, kept)
     if options.workers == "thread":
         return ThreadWorkers(job, ledger)
+    if options.workers == "ray":
+        return RayWorkers(job, ledger, options.ray_options, kept)
     return ProcessWorkers(job, ledger, options.multiprocessing_context, kept)

@@ -61,7 +61,8 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         persistent_workers: True keeps the workers from one epoch to the next.
         in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
         seed: Order and random draws follow from the seed and the epoch; None draws a seed.
-        workers: The kind of workers: "process", or "thread" for samples that wait (docs/workers.md).
+        workers: The kind of workers: "process", "thread" for samples that wait, "ray" for a cluster (docs/workers.md).
+        ray_options: For workers="ray": options of Ray's actors, such as `resources` (docs/ray.md).
         shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
         collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
         fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).
@@ -113,6 +114,7 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         in_order: bool = True,
         seed: int | None = None,
         workers: str = "process",
+        ray_options: dict[str, Any] | None = None,
         shuffle_buffer: int = 0,
         collate: Any = None,
         fetch_threads: int = 0,

@@ -30,6 +30,7 @@ class Options:
     drop_last: bool
     num_workers: int
     workers: str
+    ray_options: dict[str, Any] | None
     multiprocessing_context: str | BaseContext | None
     prefetch_factor: int
     persistent_workers: bool

@@ -19,7 +19,7 @@ from feedline.errors.foreign import has
 from feedline.options.option import Check
 
 START_METHODS = ("fork", "forkserver", "spawn")
-KINDS = ("process", "thread")
+KINDS = ("process", "thread", "ray")
 
 
 def whole(least: int, otherwise: str = "") -> Check:
@@ -86,8 +86,20 @@ def start_method(name: str, value: Any) -> str | BaseContext | None:
     return value
 
 
+def actor_options(name: str, value: Any) -> dict[str, Any]:
+    """Options of a Ray actor. Ray itself checks them, but some are ours."""
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise OptionTypeError(
+            f"{name} must be a dict of options for Ray's actors, such as {{'num_cpus': 2}}; got {value!r}"
+        )
+    for key in ("max_concurrency", "concurrency_groups", "max_restarts", "max_task_retries", "lifetime", "name"):
+        if key in value:
+            raise OptionError(f"{name} must not have {key!r}: feedline starts, names and replaces the workers itself")
+    return value
+
+
 def kind_of_workers(name: str, value: Any) -> str:
-    """Processes or threads."""
+    """Processes, threads or a cluster."""
     if not isinstance(value, str):
         raise OptionTypeError(
             f"{name} must be the kind of workers, {' or '.join(map(repr, KINDS))}; got {value!r}. Their number is "

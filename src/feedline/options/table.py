@@ -18,6 +18,7 @@ from feedline.machine.this_rank import RANKS, UNEVEN
 from feedline.observe.stats import Stats
 from feedline.options.option import REQUIRED, Checked, option
 from feedline.options.single_values import (
+    actor_options,
     choice,
     count_or_share,
     dataset,
@@ -127,7 +128,10 @@ class OwnOptions(ErrorPolicyOptions):
     workers: str = option(
         "process",
         kind_of_workers,
-        'The kind of workers: "process", or "thread" for samples that wait (docs/workers.md).',
+        'The kind of workers: "process", "thread" for samples that wait, "ray" for a cluster (docs/workers.md).',
+    )
+    ray_options: dict[str, Any] | None = option(
+        None, or_none(actor_options), 'For workers="ray": options of Ray\'s actors, such as `resources` (docs/ray.md).'
     )
     shuffle_buffer: int = option(
         0, whole(0), "A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md)."

@@ -18,10 +18,11 @@ from feedline.options.worker_count import AutoCount
 
 def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:
     """All checks of this module. `reads_many` says whether a dataset has its own way to read many samples at once."""
-    if options.workers == "thread" and options.multiprocessing_context is not None:
+    if options.workers != "process" and options.multiprocessing_context is not None:
         raise OptionError(
-            "multiprocessing_context is for worker processes: leave it out, or leave out workers='thread'"
+            f"multiprocessing_context is for worker processes: leave it out, or leave out workers={options.workers!r}"
         )
+    _check_cluster(options)
     if options.shuffle_buffer and not stream:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
     _check_error_policy(options)
@@ -31,6 +32,19 @@ def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[A
         _check_fetching(options, stream, reads_many)
     check_sampler(options.sampler)
     _check_population(options.batch_sampler, options.dataset)
+
+
+def _check_cluster(options: CommonOptions) -> None:
+    if options.workers != "ray":
+        if options.ray_options is not None:
+            raise OptionError("ray_options is for workers='ray': leave it out, or set workers='ray'")
+    elif isinstance(options.num_workers, AutoCount):
+        raise OptionError(
+            "num_workers='auto' tries out how many workers this machine can use; with workers='ray' say how many, such "
+            "as num_workers=int(ray.available_resources()['CPU'])"
+        )
+    elif not options.num_workers:
+        raise OptionError("workers='ray' needs num_workers > 0: without workers nothing is sent to the cluster")
 
 
 def check_assignment(assignment: str | None, num_workers: int, stream: bool) -> None:

@@ -80,9 +80,8 @@ def stall(waited: float, seq: int | None, standings: Sequence[Standing], stacks:
     waits_for = "" if seq is None else f" (number {seq})"
     lines = [f"the loop has been waiting for a batch{waits_for} for {seconds(waited)}."]
     for at in standings:
-        lines.append(
-            f"  {name_of(at.worker, at.pid)}: {where(at.task, at.place, say, at.instead)}, for {seconds(at.seconds)}"
-        )
+        name, doing = name_of(at.worker, at.pid, at.host), where(at.task, at.place, say, at.instead)
+        lines.append(f"  {name}: {doing}, for {seconds(at.seconds)}")
         if at.state:
             lines.append(f"    it is {at.state}")
         elif at.place == SETTING_UP:  # the signal that asks for a stack would have ended it
@@ -127,8 +126,10 @@ def death_notice(death: Death, describe: Describe) -> str:
     likely = hint_for(death.exitcode)
     if death.exitcode == -signal.SIGKILL and death.memory:
         likely += f"; when last measured, it used {size(death.memory)}"
+    if death.reason:
+        likely = death.reason
     end = f"{words_for(death.exitcode)} while {doing}{': ' if likely else ''}{likely}"
-    return f"{name_of(death.worker, death.pid)} {end}.{crash_of(death)}"
+    return f"{name_of(death.worker, death.pid, death.host)} {end}.{crash_of(death)}"
 
 
 def crash_of(death: Death) -> str:
@@ -144,8 +145,10 @@ def stack(text: str) -> str:
     return "\n".join(_stack_lines(text))
 
 
-def name_of(worker: int, pid: int | None) -> str:
-    """A worker's name, from its number and pid."""
+def name_of(worker: int, pid: int | None, host: str = "") -> str:
+    """A worker's name, from its number, its pid and, if it is not on this machine, its machine."""
+    if host:
+        return f"worker {worker} (on {host})" if pid is None else f"worker {worker} (pid {pid} on {host})"
     if worker == NO_WORKER:
         return f"the main process (pid {pid}, num_workers=0)"
     return f"worker thread {worker}" if pid is None else f"worker {worker} (pid {pid})"

@@ -32,6 +32,8 @@ class Standing(NamedTuple):
     """What the system says about a process that cannot run (only set by `with_state`)."""
     instead: int | None = None
     """The index that is read instead of the sample at that place, if there is one."""
+    host: str = ""
+    """The machine it runs on, if that is another one, or may be."""
 
 
 class Death(NamedTuple):
@@ -52,6 +54,10 @@ class Death(NamedTuple):
     """Parts that no worker has any more, including its own, in order; some may no longer be wanted."""
     instead: int | None = None
     """The index that was read instead of the sample at that place, if there was one."""
+    host: str = ""
+    """The machine it ran on, if that is another one, or may be."""
+    reason: str = ""
+    """Why it ended, in the words of another system; empty if that is not known."""
 
     @property
     def task(self) -> Task | None:
@@ -60,8 +66,8 @@ class Death(NamedTuple):
 
 
 def processes(standings: Iterable[Standing]) -> list[tuple[int, int]]:
-    """Number and pid of each worker that is a process."""
-    return [(at.worker, at.pid) for at in standings if at.pid is not None and at.worker != NO_WORKER]
+    """Number and pid of each worker that is a process of this machine."""
+    return [(at.worker, at.pid) for at in standings if at.pid is not None and at.worker != NO_WORKER and not at.host]
 
 
 def ready(standings: Iterable[Standing]) -> int:
@@ -71,7 +77,7 @@ def ready(standings: Iterable[Standing]) -> int:
 
 def with_state(at: Standing) -> Standing:
     """The same, with what the system says about the process: that takes 20 µs, and only a report needs it."""
-    return at if at.pid is None or at.worker == NO_WORKER else at._replace(state=state_of(at.pid))
+    return at if at.pid is None or at.worker == NO_WORKER or at.host else at._replace(state=state_of(at.pid))
 
 
 def state_of(pid: int) -> str:

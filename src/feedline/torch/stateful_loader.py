@@ -47,7 +47,8 @@ class StatefulDataLoader(DataLoader[T]):
         persistent_workers: True keeps the workers from one epoch to the next.
         pin_memory_device: The kind of device that memory is pinned for; torch finds it if empty.
         in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
-        workers: The kind of workers: "process", or "thread" for samples that wait (docs/workers.md).
+        workers: The kind of workers: "process", "thread" for samples that wait, "ray" for a cluster (docs/workers.md).
+        ray_options: For workers="ray": options of Ray's actors, such as `resources` (docs/ray.md).
         shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
         collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
         fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).

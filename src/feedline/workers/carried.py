@@ -82,7 +82,7 @@ def warnings_about(job: Job, workers: str, context: str | BaseContext | None) ->
             if job.stream and is_stateful(job.dataset) and not can_be_set_apart(job.dataset):
                 yield SHARED_STATE.format(name=type(job.dataset).__name__)
         return
-    if _start_method(context) == "fork":
+    if workers == "process" and _start_method(context) == "fork":
         for what, paths in hazards(job.dataset):
             yield from _told(what, paths)
 

@@ -1,0 +1,56 @@
+"""One Ray for all tests of this folder: it takes ten seconds to start."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from leaving import leftovers
+
+LONG = 300
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cluster() -> Iterator[Any]:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def actors() -> list[str]:
+    """Our actors that run."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        name = " ".join(process.info["cmdline"] or ())
+        if name.startswith(("ray::Worker", "ray::Keeper")):
+            found.append(f"{name} ({process.pid})")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """As everywhere, but for Ray's own connections, threads and processes; and no actor may be left."""
+    before = leftovers()
+    yield
+    gc.collect()
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("feedline")]
+    for thread in threads:
+        thread.join(LONG)
+    left = leftovers()
+    for kind in ("segments", "watched", "replaced functions"):
+        assert not left[kind] - before[kind]
+    waited = threading.Event()
+    for _ in range(LONG * 20):
+        if not actors():
+            return
+        waited.wait(0.05)
+    pytest.fail(f"the test left actors behind: {actors()}")

@@ -1,0 +1,20 @@
+"""Workers on a Ray cluster keep the contract of workers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+
+from worker_contract import WorkerContract  # noqa: E402
+
+from feedline.engine.contract import Workers  # noqa: E402
+from feedline.engine.ledger import Ledger  # noqa: E402
+from feedline.workers.job import Job  # noqa: E402
+from feedline.workers.ray import RayWorkers  # noqa: E402
+
+
+class TestRay(WorkerContract):
+    def make(self, job: Job, ledger: Ledger) -> Workers:
+        return RayWorkers(job, ledger)
