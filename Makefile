@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-sources test-diagnose \
+.PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-ray test-sources test-diagnose \
 	test-engine test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
 .DELETE_ON_ERROR:
 
@@ -17,10 +17,11 @@ ENGINE := tests/arena tests/engine tests/loader tests/machine tests/observe test
 INTEGRATIONS := tests/integrations
 TORCH := tests/torch src/feedline/torch
 JAX := tests/jax src/feedline/jax
+RAY := tests/ray
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose
 # The longest first.
-GROUPS := test-torch test-engine test-core test-faults test-diagnose test-jax test-sources test-integrations
+GROUPS := test-torch test-ray test-engine test-core test-faults test-diagnose test-jax test-sources test-integrations
 # What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
 RESULTS ?= build/test-results
 PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml
@@ -63,6 +64,10 @@ test-torch: .venv/test.done
 test-jax: .venv/test.done
 	$(PYTEST) $(JAX)
 
+# A Ray of its own, whose threads no forked worker of another test should meet.
+test-ray: .venv/test.done
+	$(PYTEST) $(RAY)
+
 test-sources: .venv/test.done
 	$(PYTEST) $(SOURCES)
 
@@ -74,7 +79,7 @@ test-engine: $(SETUP)
 	$(PYTEST) $(ENGINE)
 
 test-core: $(SETUP)
-	$(PYTEST) $(foreach other,$(ENGINE) $(FAULTS) $(INTEGRATIONS) $(TORCH) $(JAX) $(SOURCES) $(DIAGNOSE),--ignore $(other))
+	$(PYTEST) $(foreach other,$(ENGINE) $(FAULTS) $(INTEGRATIONS) $(TORCH) $(JAX) $(RAY) $(SOURCES) $(DIAGNOSE),--ignore $(other))
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 from leaving import leftovers
+from running_actors import actors
 
 LONG = 300
 
@@ -24,16 +24,6 @@ def cluster() -> Iterator[Any]:
     yield cluster
     ray.shutdown()
     cluster.shutdown()
-
-
-def actors() -> list[str]:
-    """Our actors that run."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        name = " ".join(process.info["cmdline"] or ())
-        if name.startswith(("ray::Worker", "ray::Keeper")):
-            found.append(f"{name} ({process.pid})")
-    return found
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 
-from worker_contract import WorkerContract  # noqa: E402
+from worker_contract import WorkerContract
 
-from feedline.engine.contract import Workers  # noqa: E402
-from feedline.engine.ledger import Ledger  # noqa: E402
-from feedline.workers.job import Job  # noqa: E402
-from feedline.workers.ray import RayWorkers  # noqa: E402
+from feedline.engine.contract import Workers
+from feedline.engine.ledger import Ledger
+from feedline.workers.job import Job
+from feedline.workers.ray import RayWorkers
 
 
 class TestRay(WorkerContract):

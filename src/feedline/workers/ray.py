@@ -129,14 +129,13 @@ class RayWorkers:
             pool.put(slot)
 
     def _stands(self, member: Member) -> Standing:
-        pid, host = (None, "") if member.home is None else (member.home.pid, member.home.host)
-        if not member.is_ready:
-            waited = time.monotonic() - member.began
-            state = "" if member.home is not None else "waiting until Ray has a place for it (ray status says more)"
-            return Standing(member.number, pid, None, SETTING_UP, waited, state, host=host or "the cluster")
+        pid, host = _home(member)
+        row = member.seen.row
+        if row[PLACE] == SETTING_UP:
+            return Standing(member.number, pid, None, SETTING_UP, time.monotonic() - member.began, host=host)
         # Never more than it was when somebody looked: the worker may have gone on since. But one whose keeper does not
         # answer is where it was.
-        row, unanswered = member.seen.row, 0.0 if member.asked is None else time.monotonic() - member.asked
+        unanswered = 0.0 if member.asked is None else time.monotonic() - member.asked
         part, place = self._ledger.out.get(row[TASK]), row[PLACE]
         task, instead = None if part is None else part.entry.task, row[INDEX] - 1 if row[INDEX] else None
         return Standing(member.number, pid, task, place, member.seen.age / 1e9 + unanswered, "", instead, host)
@@ -145,7 +144,7 @@ class RayWorkers:
         member, seen = ended.worker, ended.seen
         for each in ended.parts:
             self._ledger.abandon(each)
-        pid, host = (None, "the cluster") if member.home is None else (member.home.pid, member.home.host)
+        pid, host = _home(member)
         part: Part | None = None
         place, instead, memory, words = SETTING_UP, None, 0, ""
         if seen is not None:
@@ -159,6 +158,13 @@ class RayWorkers:
             place = IDLE
         lost = tuple(ended.parts)
         return Death(member.number, pid, None, part, place, memory, words, lost, instead, host, ended.reason)
+
+
+def _home(member: Member) -> tuple[int | None, str]:
+    """The worker's pid and machine."""
+    if member.home is None:
+        return None, "a machine that Ray has yet to find: `ray status` shows what is free"
+    return member.home.pid, member.home.host
 
 
 def _shipped(job: Job) -> tuple[Parcel, np.ndarray[Any, Any]]:

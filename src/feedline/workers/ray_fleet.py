@@ -71,6 +71,8 @@ class Member:
         self.number = number
         self.actor = actor
         self.home: Home | None = None
+        self.is_started = False
+        """Has it been told to set up?"""
         self.is_ready = False
         self.is_leaving = False
         self.began = time.monotonic()
@@ -181,7 +183,7 @@ class Fleet:
         with self._lock:
             for node, machine in self._machines.items():
                 there = [each for each in self.members.values() if each.home and each.home.node == node]
-                there = [each for each in there if each.is_ready and (ask or each.asked is None)]
+                there = [each for each in there if each.is_started and (ask or each.asked is None)]
                 if there and machine.shared is not None:
                     for member in there:
                         member.asked = member.asked or time.monotonic()
@@ -271,6 +273,7 @@ class Fleet:
         waiting, machine.waiting = machine.waiting, []
         for member in waiting:
             machine.keeper.expect.remote(member.number)  # before `start`: no later call of the keeper precedes it
+            member.is_started = True
             started = member.actor.start.remote(
                 machine.shared, self.count, self._parcel, member.number, self._environment, sys.path
             )
