@@ -4,8 +4,8 @@ The names that other packages need are here; code that makes a front imports fro
 """
 
 from feedline.options.needed import Options
-from feedline.options.single_values import KINDS
+from feedline.options.single_values import LOCAL_KINDS
 from feedline.options.table import ErrorPolicy
 from feedline.options.together import check_sampler
 
-__all__ = ["KINDS", "ErrorPolicy", "Options", "check_sampler"]
+__all__ = ["LOCAL_KINDS", "ErrorPolicy", "Options", "check_sampler"]

@@ -19,7 +19,8 @@ from feedline.errors.foreign import has
 from feedline.options.option import Check
 
 START_METHODS = ("fork", "forkserver", "spawn")
-KINDS = ("process", "thread", "ray")
+LOCAL_KINDS = ("process", "thread")
+KINDS = (*LOCAL_KINDS, "ray")
 
 
 def whole(least: int, otherwise: str = "") -> Check:

@@ -16,7 +16,6 @@ from feedline.diagnose.rendering import Answer, write_or_say
 from feedline.diagnose.target import TARGET, as_if_run, loaded_within
 from feedline.diagnose.tune.tuner import SECONDS, tune
 from feedline.errors.checks import check_file
-from feedline.options import KINDS
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, metavar="B", help="for a dataset (default: 32); a loader has its own")
     parser.add_argument("--no-shuffle", dest="shuffle", action="store_false", default=None, help="read in order")
     parser.add_argument("--max-workers", type=int, metavar="N", help="no more than these (default: what fits)")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="process, thread, or both (default: process,thread)")
+    parser.add_argument("--kinds", default="process,thread", help="process, thread, or both (default: %(default)s)")
     parser.add_argument("--busy-step", action="store_true", help="the step computes on a CPU, and does not wait")
     parser.add_argument(
         "--plot", metavar="FILE", help="draw the curves as SVG (if the name ends so) or PNG; feedline[plot]"

@@ -28,7 +28,7 @@ from feedline.observe.report.markup import number
 from feedline.observe.report.report_verdict import percent
 from feedline.observe.terminal import show_line
 from feedline.observe.window import Setting
-from feedline.options import KINDS
+from feedline.options import LOCAL_KINDS
 
 SECONDS = 60.0
 NOISY = 0.1
@@ -43,7 +43,7 @@ def tune(
     batch_size: int | None = None,
     shuffle: bool | None = None,
     max_workers: int | None = None,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = LOCAL_KINDS,
     busy_step: bool = False,
 ) -> TuneResult:
     """The smallest number of workers that keeps a training step busy, measured with the real dataset.
@@ -120,8 +120,8 @@ def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
         raise OptionTypeError(f"kinds must be a list of kinds of workers, such as ['process']; got {kinds!r}")
     if not kinds:
-        raise OptionError(f"kinds must name at least one of {', '.join(map(repr, KINDS))}")
-    return tuple(dict.fromkeys(check_choice("kinds", kind, KINDS) for kind in kinds))
+        raise OptionError(f"kinds must name at least one of {', '.join(map(repr, LOCAL_KINDS))}")
+    return tuple(dict.fromkeys(check_choice("kinds", kind, LOCAL_KINDS) for kind in kinds))
 
 
 def _tuning(search: Search, subject: TuneSubject, seconds: float) -> TuneResult:
