@@ -6,6 +6,7 @@ Not its job: which options exist (options), and which exclude each other.
 
 from __future__ import annotations
 
+import math
 import os
 from numbers import Integral, Real
 from typing import Any
@@ -37,6 +38,14 @@ def check_number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionTypeError(f"{name} must be a number; got {value!r}")
     return float(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """A number above 0."""
+    number = check_number(name, value)
+    if not 0 < number < math.inf:
+        raise OptionError(f"{name} must be more than 0; got {value!r}")
+    return number
 
 
 def check_flag(name: str, value: Any) -> bool:

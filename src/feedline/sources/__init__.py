@@ -28,9 +28,13 @@ _ON_DEMAND: dict[str, str] = {
     "ParquetDataset": "parquet",
     "ParquetStream": "parquet",
     "SocketStream": "sockets",
+    "SoundDataset": "media",
+    "SoundWindow": "media",
     "TarDataset": "tar",
     "TarStream": "tar",
     "TarWriter": "tar",
+    "VideoClip": "media",
+    "VideoDataset": "media",
     "decode_plain": "tar",
     "write_index": "tar",
 }

@@ -10,20 +10,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from feedline.datasets import Array, array_of, as_numbers
 from feedline.errors import OptionError, OptionTypeError
-from feedline.sources.decoding import PICTURES, Decoders
+from feedline.sources.decoding import PICTURES
 from feedline.sources.places import FilePlace, Folder, place_of
 
 PathLike = str | os.PathLike[str]
 
 
+class Suffixes(Protocol):
+    """Knows which files can be read."""
+
+    def suffix(self, name: str) -> str:
+        """The known suffix of a name, in lower case; "" if there is none."""
+        ...
+
+    def remedy(self, name: str) -> str:
+        """What to do about a file that cannot be read."""
+        ...
+
+
 class Taking:
     """Goes through paths, some thousands at a time; at the end `before` and `place` say where the names are."""
 
-    def __init__(self, decoders: Decoders, root: PathLike | FilePlace | None) -> None:
+    def __init__(self, decoders: Suffixes, root: PathLike | FilePlace | None) -> None:
         self.place: FilePlace | None = None
         """None: on disk."""
         self.before = os.path.join(os.getcwd(), "")  # a worker may have another working directory

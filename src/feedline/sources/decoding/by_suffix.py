@@ -16,7 +16,7 @@ from feedline.errors.checks import check_choice, check_flag, check_function, che
 from feedline.errors.missing_packages import extra
 from feedline.sources.decoding.numpy_files import ManyArrays, OneArray
 from feedline.sources.decoding.pictures import MODES, Pictures
-from feedline.sources.decoding.sound import Waves
+from feedline.sources.decoding.sound import RECORDINGS, Recordings, Waves
 from feedline.sources.decoding.text import parsed, text, whole
 
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -57,7 +57,7 @@ class Decoders:
         first = check_flag("channels_first", channels_first)
         self.max_bytes = check_whole("max_bytes", max_bytes, 1)
         most = check_whole("max_pixels", max_pixels, 1)
-        pictures = Pictures(_size(size), mode, most, check_flag("upright", upright), first).chosen()
+        pictures = Pictures(check_size(size), mode, most, check_flag("upright", upright), first).chosen()
         array = OneArray(check_flag("allow_pickle", allow_pickle))
         self._ours: dict[str, Decode] = {
             **dict.fromkeys(PICTURES, pictures),
@@ -67,6 +67,7 @@ class Decoders:
             ".json": parsed,
             ".cls": whole,
             ".wav": Waves(first),
+            **dict.fromkeys(RECORDINGS, Recordings(first)),
         }
         self._own = _checked(decoders)
 
@@ -79,6 +80,8 @@ class Decoders:
         """Check that the packages for files with these suffixes are installed."""
         if any(suffix in PICTURES and suffix not in self._own for suffix in suffixes):
             extra("PIL.Image", "images", "pictures")
+        if any(suffix in RECORDINGS and suffix not in self._own for suffix in suffixes):
+            extra("soundfile", "audio", "sound")
 
     def suffix(self, name: str) -> str:
         """The longest known suffix of a name, in lower case; "" if there is none.
@@ -120,7 +123,8 @@ class Decoders:
         return f"the known suffixes are {' '.join(self.suffixes)}; give a decoder for others: {own}"
 
 
-def _size(size: Any) -> tuple[int, int] | None:
+def check_size(size: Any) -> tuple[int, int] | None:
+    """The size of pictures."""
     if size is None:
         return None
     if not isinstance(size, tuple | list) or len(size) != 2:

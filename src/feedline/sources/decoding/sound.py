@@ -1,8 +1,9 @@
-"""Sound: .wav files, by the standard library.
+"""Whole files of sound: .wav by the standard library, compressed ones by libsndfile.
 
 Takes: the bytes. Gives: a `Sound`: its samples, and how many there are per second.
-Promises: 16 bits stay int16; 8, 24 and 32 bits become float32 between -1 and 1. Always two axes: (frames, channels).
-Not its job: compressed sound, floating point files, resampling.
+Promises: of .wav, 16 bits stay int16, and 8, 24 and 32 bits become float32 between -1 and 1; compressed sound is
+float32. Always two axes: (frames, channels). What a header says is checked before memory is taken for it.
+Not its job: windows, resampling (media).
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ import numpy as np
 
 from feedline.datasets import Array
 from feedline.errors import SourceError
+from feedline.errors.missing_packages import extra
+
+RECORDINGS = (".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus")
+MAX_BYTES = 2**30
+"""A header that promises more decoded sound than this is not believed."""
 
 
 class Sound(NamedTuple):
-    """What a .wav file holds."""
+    """What a file of sound holds."""
 
     samples: Array
     rate: int
@@ -48,6 +54,29 @@ class Waves:
             raise SourceError(f"is cut short: {frames:,} frames need {needed:,} bytes, and there are only {len(raw):,}")
         samples = _numbers(raw, width).reshape(frames, channels)
         return Sound(samples.T if self.channels_first else samples, rate)
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Decodes compressed sound."""
+
+    channels_first: bool
+
+    def __call__(self, data: bytes) -> Sound:
+        package = extra("soundfile", "audio", "sound")
+        try:
+            with package.SoundFile(io.BytesIO(data)) as file:
+                frames, channels, rate = file.frames, file.channels, file.samplerate
+                if frames * channels * 4 > MAX_BYTES:
+                    raise SourceError(
+                        f"its header says {frames:,} frames of {channels} channels, more than can be right"
+                    )
+                samples = file.read(frames, dtype="float32", always_2d=True)
+        except package.LibsndfileError as error:
+            raise SourceError(f"this sound cannot be read: {error.error_string}") from error
+        if len(samples) < frames:
+            raise SourceError(f"is cut short: its header says {frames:,} frames, and there are only {len(samples):,}")
+        return Sound(np.ascontiguousarray(samples.T) if self.channels_first else samples, rate)
 
 
 def _numbers(raw: bytes, width: int) -> Array:

@@ -1,0 +1,168 @@
+"""Where the frames of films are: the time of each, and which can be decoded without others.
+
+Takes: films. Gives: an `Index` of many films as arrays; a file that keeps it.
+Promises: read from the packets' headers, nothing is decoded; the kept file appears whole or not at all, and a film
+whose size or time of change differs is read again.
+Not its job: decoding (video_clip).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from feedline.datasets import IntArray
+from feedline.errors import SourceError
+
+VERSION = 1
+
+
+class Frames(NamedTuple):
+    """The frames of one film, in the order in which they are shown."""
+
+    times: IntArray
+    """Of each frame, in units of the film."""
+    keys: IntArray
+    """The times of those that can be decoded without others."""
+    unit: float
+    """Seconds."""
+    last: int
+    """How long the last frame is shown, in units."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Could the film not be read?"""
+        return not len(self.times)
+
+    @property
+    def seconds(self) -> float:
+        """How long the film is."""
+        return float(self.times[-1] - self.times[0] + self.last) * self.unit
+
+    def shown_at(self, second: float) -> int:
+        """The number of the frame that is shown at that time after the beginning.
+
+        >>> film = Frames(np.array([512, 1024, 1536]), np.array([512]), 1 / 12_800, 512)
+        >>> film.seconds, [film.shown_at(second) for second in (0, 0.039, 0.04, 9)]
+        (0.12, [0, 0, 1, 2])
+        """
+        at = (
+            second / self.unit + int(self.times[0]) + 1e-3
+        )  # a thousandth of a unit: products of decimals are not exact
+        return max(0, int(np.searchsorted(self.times, at, "right")) - 1)
+
+
+NONE = Frames(np.zeros(0, np.int64), np.zeros(0, np.int64), 1.0, 0)
+"""Of a film that could not be read."""
+
+
+def frames_of(container: Any) -> Frames:
+    """Read the packets' headers of a film that was opened with PyAV."""
+    if not container.streams.video:
+        raise SourceError("has no video in it")
+    stream = container.streams.video[0]
+    times, keys, lengths = [], [], []
+    for packet in container.demux(stream):
+        time = packet.dts if packet.pts is None else packet.pts
+        if time is None or packet.is_discard:  # the last, empty packet; what an edit of the film has cut off
+            continue
+        times.append(time)
+        lengths.append(packet.duration or 0)
+        if packet.is_keyframe:
+            keys.append(time)
+    if not keys:
+        raise SourceError("has no frame that can be decoded")
+    order = np.argsort(np.array(times, np.int64), kind="stable")
+    ordered = np.array(times, np.int64)[order]
+    last = lengths[order[-1]] or (int(np.median(np.diff(ordered))) if len(ordered) > 1 else 0)
+    return Frames(ordered, np.sort(np.array(keys, np.int64)), float(stream.time_base), int(last))
+
+
+class Index:
+    """The frames of many films, in a few arrays that workers share."""
+
+    def __init__(self, films: Sequence[Frames]) -> None:
+        self._ends = np.cumsum([len(film.times) for film in films], dtype=np.int64)
+        self._key_ends = np.cumsum([len(film.keys) for film in films], dtype=np.int64)
+        self._times = np.concatenate([film.times for film in films] or [np.zeros(0, np.int64)])
+        self._keys = np.concatenate([film.keys for film in films] or [np.zeros(0, np.int64)])
+        self._units = np.array([film.unit for film in films])
+        self._last = np.array([film.last for film in films], np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> Frames:
+        first, first_key = (int(ends[number - 1]) if number else 0 for ends in (self._ends, self._key_ends))
+        times, keys = self._times[first : self._ends[number]], self._keys[first_key : self._key_ends[number]]
+        return Frames(times, keys, float(self._units[number]), int(self._last[number]))
+
+
+Stamp = tuple[int, int]
+"""The size and the time of change of a file; a time of 0 where that is not known."""
+UNKNOWN = (-1, -1)
+"""Of a file that could not be read."""
+
+
+def index_of(
+    names: Sequence[str], stamp: Callable[[str], Stamp], read: Callable[[str], Frames], file: str | None
+) -> Index:
+    """The frames of all films. Those that the file has are taken from it, and it is written if any were missing."""
+    kept = {} if file is None else _kept(file)
+    films, stamps, new = [], [], False
+    for name in names:
+        now = stamp(name)
+        before, film = kept.get(name, (UNKNOWN, None))
+        if film is None or before != now or before == UNKNOWN:
+            film, new = read(name), True
+        films.append(film)
+        stamps.append(UNKNOWN if film.is_unknown else now)
+    if file is not None and (new or len(kept) != len(set(names))):
+        _keep(file, names, stamps, films)
+    return Index(films)
+
+
+def _kept(file: str) -> dict[str, tuple[Stamp, Frames]]:
+    """What the file has; nothing if there is none, or it is not one of ours: then it is made again."""
+    try:
+        with open(file, "rb") as data, np.load(data, allow_pickle=False) as found:
+            if int(found["version"]) != VERSION:
+                return {}
+            names = bytes(found["names"]).decode("utf-8", "surrogateescape").split("\0")[:-1]
+            stamps = [(size, changed) for size, changed in found["stamps"].tolist()]
+            times = np.split(found["times"], found["counts"].cumsum()[:-1])
+            keys = np.split(found["keys"], found["key_counts"].cumsum()[:-1])
+            films = map(Frames, times, keys, found["units"].tolist(), found["last"].tolist())
+            return dict(zip(names, zip(stamps, films, strict=True), strict=True))
+    except (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error):
+        return {}
+
+
+def _keep(file: str, names: Sequence[str], stamps: Sequence[Stamp], films: Sequence[Frames]) -> None:
+    folder = os.path.dirname(os.path.abspath(file))
+    descriptor, new = tempfile.mkstemp(prefix=os.path.basename(file), suffix=".new", dir=folder)
+    joined = "".join(f"{name}\0" for name in names)
+    try:
+        with open(descriptor, "wb") as out:
+            np.savez(
+                out,
+                version=np.array(VERSION),
+                names=np.frombuffer(joined.encode("utf-8", "surrogateescape"), np.uint8),
+                stamps=np.array(stamps, np.int64).reshape(-1, 2),
+                counts=np.array([len(film.times) for film in films], np.int64),
+                key_counts=np.array([len(film.keys) for film in films], np.int64),
+                times=np.concatenate([film.times for film in films] or [np.zeros(0, np.int64)]),
+                keys=np.concatenate([film.keys for film in films] or [np.zeros(0, np.int64)]),
+                units=np.array([film.unit for film in films]),
+                last=np.array([film.last for film in films], np.int64),
+            )
+        os.replace(new, file)
+    except BaseException:
+        os.unlink(new)
+        raise

@@ -1,0 +1,62 @@
+"""Recordings and films, made on the spot."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FILMS = {
+    "b-frames.mp4": ("libx264", {"bf": "3"}),
+    "open-gops.mkv": ("libx264", {"bf": "3", "x264-params": "open-gop=1"}),
+    "vp9.webm": ("libvpx-vp9", {"cpu-used": "8"}),
+    "old.avi": ("mpeg4", {}),
+    "broadcast.ts": ("libx264", {"bf": "2"}),
+}
+
+
+def tones(seconds: float, rate: int, channels: int = 2, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    time = np.arange(round(seconds * rate)) / rate
+    pitches = random.uniform(100, rate / 5, (channels, 3))
+    wave = np.sin(2 * np.pi * pitches[..., None] * time).mean(1).T * 0.5
+    return (wave + random.normal(0, 0.05, wave.shape)).astype(np.float32)
+
+
+def recorded(samples: np.ndarray, rate: int, kind: str, subtype: str | None = None) -> bytes:
+    import soundfile
+
+    out = io.BytesIO()
+    soundfile.write(out, samples, rate, format=kind, subtype=subtype)
+    return out.getvalue()
+
+
+def film(path: Path, codec: str = "mpeg4", frames: int = 60, uneven: bool = False, **options: str) -> Path:
+    """Each picture is a different mixture; `uneven`: some are shown longer than others."""
+    import av
+
+    with av.open(path, "w") as container:
+        stream: Any = container.add_stream(codec, rate=25)
+        stream.width, stream.height, stream.pix_fmt, stream.gop_size = 64, 48, "yuv420p", 12
+        stream.codec_context.thread_count = 1
+        stream.options = options
+        for number in range(frames):
+            pixels = np.zeros((48, 64, 3), np.uint8)
+            pixels[:, :32] = 4 * number % 256
+            pixels[: number % 48, 32:] = 200
+            picture = av.VideoFrame.from_ndarray(pixels)
+            picture.pts = number + (number // 7 if uneven else 0)
+            container.mux(stream.encode(picture))
+        container.mux(stream.encode())
+    return path
+
+
+def decoded(path: Path) -> tuple[list[float], np.ndarray]:
+    """The whole film, as anybody would decode it: seconds since its first frame, and pixels."""
+    import av
+
+    with av.open(path) as container:
+        found = [(picture.time, picture.to_ndarray(format="rgb24")) for picture in container.decode(video=0)]
+    return [time - found[0][0] for time, _ in found], np.stack([pixels for _, pixels in found])
