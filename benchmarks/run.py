@@ -21,6 +21,7 @@ import kinds_of_workers
 import large_samples
 import large_shuffle
 import latency
+import media
 import object_store
 import observing
 import parquet_rows
@@ -53,6 +54,7 @@ WORKLOADS = [
         large_shuffle,
         object_store,
         latency,
+        media,
         resume,
         observing,
         samplers,

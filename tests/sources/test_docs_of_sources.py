@@ -17,12 +17,14 @@ from feedline.sources.decoding import Decoders
 PAGES = {  # how many examples at least, and who links to it
     "files.md": (16, ("README.md", "docs/design.md")),
     "parquet.md": (11, ("README.md",)),
+    "sound-and-video.md": (18, ("docs/files.md",)),
     "sql.md": (21, ("README.md",)),
     "streams.md": (26, ("README.md",)),
     "tar-shards.md": (11, ("README.md",)),
 }
 NAMED = {
     "parquet.md": ("ParquetDataset", "ParquetStream"),
+    "sound-and-video.md": ("SoundDataset", "SoundWindow", "VideoClip", "VideoDataset"),
     "tar-shards.md": ("TarDataset", "TarStream", "TarWriter", "write_index", "decode_plain"),
 }
 

@@ -25,8 +25,6 @@ from feedline.sources.media.seekable import Source, opened
 from feedline.sources.places import FilePlace
 
 SUFFIXES = (".flac", ".mp3", ".oga", ".ogg", ".opus", ".wav", ".aif", ".aiff")
-BEFORE = 6000
-"""Frames that are decoded and dropped before a window of MP3 or Opus: their frames depend on those before them."""
 AROUND = 512
 """Frames at each side that resampling needs, of whichever rate is lower: from 256 on, a resampled part differs from
 the same part of the whole by at most 3 in 10 million (tests/sources/test_sound.py)."""
@@ -104,9 +102,7 @@ class SoundWindow:
                 f"{MAX_BYTES:,} bytes; read windows of it (seconds=)"
             )
         first = self._first(whole, count, rate, start)
-        samples = _part(sound, first, min(count, whole - first), rate)
-        if self.mono and samples.shape[1] > 1:
-            samples = samples.mean(axis=1, keepdims=True, dtype=np.float32)
+        samples = _part(sound, first, min(count, whole - first), rate, self.mono)
         if len(samples) < count:
             samples = np.concatenate([samples, np.zeros((count - len(samples), samples.shape[1]), np.float32)])
         return Sound(np.ascontiguousarray(samples.T) if self.channels_first else samples, rate)
@@ -125,26 +121,24 @@ class SoundWindow:
         return min(first, last)
 
 
-def _part(sound: Any, first: int, count: int, rate: int) -> Array:
+def _part(sound: Any, first: int, count: int, rate: int, mono: bool) -> Array:
     """Frames of the resampled recording."""
     own = sound.samplerate
     if rate == own:
-        return _decoded(sound, first, first + count)
+        return _decoded(sound, first, first + count, mono)
     step, steps = own // gcd(own, rate), rate // gcd(own, rate)  # so many frames of the file are so many of the result
     margin = max(AROUND, AROUND * rate // own)
     before = max(0, first - margin) // steps  # where both have a frame: the filter is in the same phase there
     end = min(sound.frames, -(-(first + count + margin) * own // rate))
     soxr = extra("soxr", "audio", "resampling sound")
-    made: Array = soxr.resample(_decoded(sound, before * step, end), own, rate, quality="HQ")
+    made: Array = soxr.resample(_decoded(sound, before * step, end, mono), own, rate, quality="HQ")
     return made[first - before * steps :][:count]
 
 
-def _decoded(sound: Any, first: int, end: int) -> Array:
-    early = max(0, first - BEFORE) if sound.subtype in ("OPUS", "MPEG_LAYER_III", "MPEG_LAYER_II") else first
-    sound.seek(early)
-    samples: Array = sound.read(end - early, dtype="float32", always_2d=True)
-    if len(samples) < end - early:
-        raise SourceError(
-            f"is cut short: its header says {sound.frames:,} frames, and it ends at {early + len(samples):,}"
-        )
-    return samples[first - early :]
+def _decoded(sound: Any, first: int, end: int, mono: bool) -> Array:
+    sound.seek(first)  # exact in every format: of MP3 and Opus, libsndfile decodes what comes before
+    samples: Array = sound.read(end - first, dtype="float32", always_2d=True)
+    if len(samples) < end - first:
+        there = first + len(samples)
+        raise SourceError(f"is cut short: its header says {sound.frames:,} frames, and it ends at {there:,}")
+    return samples.mean(axis=1, keepdims=True, dtype=np.float32) if mono and samples.shape[1] > 1 else samples
