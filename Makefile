@@ -1,4 +1,4 @@
-# The two commands of the README, and those of CONTRIBUTING. Everything is set up by itself in .venv.
+# The commands of the README and of CONTRIBUTING. Everything is set up by itself in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.

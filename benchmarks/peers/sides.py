@@ -33,7 +33,7 @@ SIDES = [
         "feedline",
         "with_feedline",
         "feedline",
-        "../README.md",
+        "index.md",
         "defaults, persistent worker processes; `ArrayDataset` in memory, `FilesDataset` as decoder, `TarStream`; "
         "8 workers with `fetch_threads=16` where 128 samples are waited for",
     ),

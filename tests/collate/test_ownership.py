@@ -270,7 +270,7 @@ OBJECTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "namespace": (lambda data: types.SimpleNamespace(x=data), lambda tree: tree.x),
     "object in a set": (lambda data: {Box(data)}, lambda tree: next(iter(tree)).x),
 }
-if sys.version_info < (3, 11):  # there it does not pickle, so it cannot be copied either (README, note 2)
+if sys.version_info < (3, 11):  # there it does not pickle, so it cannot be copied either (docs/limits.md, copies)
     del OBJECTS["object that forwards"]
 
 

@@ -9,10 +9,10 @@ import feedline
 from feedline.reading.fetch_coroutines import COROUTINES
 
 PAGES = {  # how many examples at least, and who links to it
-    "collation.md": (16, ("README.md", "docs/design.md")),
-    "latency.md": (7, ("README.md", "docs/design.md")),
-    "samplers.md": (20, ("README.md",)),
-    "splits-and-mixing.md": (21, ("README.md",)),
+    "collation.md": (16, ("zensical.toml", "docs/design.md")),
+    "latency.md": (7, ("zensical.toml", "docs/design.md")),
+    "samplers.md": (20, ("zensical.toml",)),
+    "splits-and-mixing.md": (21, ("zensical.toml",)),
 }
 
 

@@ -1,4 +1,4 @@
-"""Pages of the docs whose examples need torch: docs/resuming.md and docs/batch-size.md."""
+"""Pages whose examples need torch: README.md, docs/resuming.md and docs/batch-size.md."""
 
 from __future__ import annotations
 
@@ -77,3 +77,13 @@ def test_the_pictures_it_shows_are_there():
     pictures = re.findall(r"\]\((pictures/.*?)\)", BATCH_SIZE)
     assert len(pictures) >= 2
     assert all((ROOT / "docs" / name).exists() for name in pictures)
+
+
+def test_the_examples_of_the_readme_run(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, torchs, numpys, jaxs = re.findall(r"```python\n(.*?)```", readme, re.S)  # the first is the import alone
+    script = tmp_path / "readme.py"
+    script.write_text(f"{torchs}\n{numpys}")
+    training_host().run([*STRICT, str(script)], timeout=400, check=True)
+    assert "feedline.jax" in jaxs  # run by tests/jax/test_jax_docs.py
+    assert len(readme.splitlines()) <= 130

@@ -26,8 +26,14 @@ def test_the_training_loop_of_the_page(tmp_path: Any) -> None:
     assert (done.stdout, done.stderr) == (printed, "")
 
 
+@in_jax(devices=2)
+def test_the_example_of_the_readme_runs() -> None:
+    (code,) = re.findall(r"```python\n(import jax.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    exec(code, {})
+
+
 def test_the_page_is_linked_and_names_tests_that_there_are() -> None:
-    check_links("jax.md", ("README.md", "docs/design.md", "docs/options.md"))
+    check_links("jax.md", ("zensical.toml", "docs/design.md", "docs/options.md"))
     for name in re.findall(r"(?:tests|examples|benchmarks)/[\w/]+\.py", text_of("jax.md")):
         assert (ROOT / name).exists()
 

@@ -21,7 +21,7 @@ from feedline.diagnose.bench.bench_subject import FEEDLINE, TORCH
 from feedline.diagnose.bench.machine import BUSY
 
 SAME = 0.02
-"""Ratios this close to 1 are no difference: a loader compared with itself differs as much (README, "Measured")."""
+"""Ratios this close to 1 are no difference: a loader compared with itself differs as much (docs/benchmarking.md)."""
 
 
 @dataclass(frozen=True)
