@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Or each of the processes that the tests start compiles our source again: a fifth of a second.
 export PYTHONDONTWRITEBYTECODE :=
+# The threads of torch and NumPy wait in a loop for more work, and so take the CPU from the groups beside them.
+export OMP_WAIT_POLICY := passive
+export OPENBLAS_THREAD_TIMEOUT := 4
 
 .PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-ray test-sources test-diagnose \
 	test-engine test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
@@ -21,7 +24,7 @@ RAY := tests/ray
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose
 # The longest first.
-GROUPS := test-torch test-ray test-engine test-core test-faults test-diagnose test-jax test-sources test-integrations
+GROUPS := test-ray test-torch test-engine test-core test-faults test-integrations test-diagnose test-sources test-jax
 # What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
 RESULTS ?= build/test-results
 PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml

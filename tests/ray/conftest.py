@@ -14,12 +14,19 @@ from running_actors import actors
 LONG = 300
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """On a busy machine actors have taken more than half a minute to start, and then the loop says so."""
+    config.addinivalue_line("filterwarnings", "ignore:the loop has been waiting for a batch:UserWarning")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False, "include_log_monitor": False}
+    )
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     yield cluster
     ray.shutdown()

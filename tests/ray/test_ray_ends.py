@@ -33,8 +33,11 @@ print("loading", flush=True)
 
 @pytest.mark.parametrize(
     ("then", "how"),
-    [("input()", signal.SIGKILL), ("input()", signal.SIGINT), ("raise SystemExit(3)", None)],
-    ids=["killed", "ctrl-c", "left"],
+    [
+        pytest.param("input()", signal.SIGKILL, id="killed"),
+        pytest.param("input()", signal.SIGINT, id="ctrl-c"),
+        pytest.param("raise SystemExit(3)", None, id="left", marks=thorough),
+    ],
 )
 def test_a_program_that_ends_leaves_no_actor(cluster: Any, then: str, how: signal.Signals | None) -> None:
     text = SCRIPT.format(here=str(HERE), address=cluster.address, then=then)

@@ -350,7 +350,9 @@ class WaitingSampler(Sampler):
 @pytest.mark.parametrize("sampler", [Sampler, WaitingSampler])
 @pytest.mark.parametrize("size", [pytest.param(2, marks=thorough), 3])
 @pytest.mark.parametrize(
-    "kind", [INLINE, THREADS, {**THREADS, **LASTING}], ids=["inline", "threads", "lasting threads"]
+    "kind",
+    [INLINE, pytest.param(THREADS, marks=thorough), {**THREADS, **LASTING}],
+    ids=["inline", "threads", "lasting threads"],
 )
 def test_a_sampler_goes_on_counting_its_epochs(front: Any, sampler: Any, size: int, kind: dict[str, Any]) -> None:
     def made() -> Any:

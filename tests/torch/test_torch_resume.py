@@ -216,11 +216,11 @@ def test_workers_may_change_between_the_parts(
     check_parts(n, options_of(name, n, 3, generator, False), stops, used, 7)
 
 
-# Threads and processes ask for indices ahead alike: a quarter of the samplers with processes.
+# Threads and processes ask for indices ahead alike: two of the samplers with processes.
 @pytest.mark.parametrize("way", ["inline", "ahead"])
 @pytest.mark.parametrize(("number", "name"), [*enumerate([*SAMPLERS, *BATCH_SAMPLERS])])
 def test_every_sampler_with_and_without_workers(number: int, name: str, way: str) -> None:
-    forked = way == "ahead" and number % 4 == 1
+    forked = way == "ahead" and number % 8 == 1
     kind = INLINE if way == "inline" else {**FORK, "num_workers": 1} if forked else THREADS
     # Within the first epoch of four batches, and within another. Each epoch of a process is dear.
     stops = (2, 5, 4) if forked else (2, 9, 8)
