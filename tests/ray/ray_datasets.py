@@ -110,3 +110,22 @@ class Writing(Drawing):
     def __getitem__(self, index: int) -> dict[str, Any]:
         self.counts[index] += 1
         return {"count": self.counts[index]}
+
+
+class Needy(Drawing):
+    """Needs a package where it is rebuilt."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import wave
+
+        self.module = wave.__name__
+        self.__dict__.update(state)
+
+
+class Environment(Drawing):
+    """Says what the runtime environment has."""
+
+    def __getitem__(self, index: int) -> Any:
+        from only_there import ANSWER
+
+        return f"{os.environ['FLAVOUR']} {ANSWER}"

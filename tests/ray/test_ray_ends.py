@@ -14,7 +14,7 @@ from ray_datasets import Drawing
 from running_actors import actors
 
 import feedline
-from feedline.workers import ray_fleet
+from feedline.workers import ray_cluster, ray_fleet
 
 HERE = Path(__file__).parent
 SCRIPT = """
@@ -75,14 +75,16 @@ ray.shutdown()
 
 
 def test_no_more_is_out_than_the_store_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_fleet, "_store", lambda ray: 3.5 * (1 << 20))  # half of it holds one batch of 1 MB
+    monkeypatch.setattr(
+        ray_cluster.Connection, "store", lambda connection: 3.5 * (1 << 20)
+    )  # half of it holds one batch of 1 MB
     most = 0
     has_made = ray_fleet.Fleet._has_made
 
     def counting(fleet: Any, member: Any, future: Any) -> None:
         nonlocal most
         has_made(fleet, member, future)
-        most = max(most, fleet.unopened + sum(len(each.parts) for each in fleet.members.values()))
+        most = max(most, fleet.lanes.unopened + sum(len(each.parts) for each in fleet.members.values()))
 
     monkeypatch.setattr(ray_fleet.Fleet, "_has_made", counting)
     with feedline.DataLoader(Drawing(64, 1 << 16), 4, num_workers=2, workers="ray", prefetch_factor=4) as loader:

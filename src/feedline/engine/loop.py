@@ -33,7 +33,7 @@ from feedline.messages.outcome import Outcome
 from feedline.messages.progress import clock
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots
-from feedline.observe.stats import EpochStats
+from feedline.observe.stats import EpochStats, WorkerMemory
 from feedline.options import Options
 from feedline.order.plan import Tasks
 from feedline.resume.passed import Passed
@@ -269,6 +269,10 @@ class BatchIterator(Iterator[B]):
         """Number and pid of each worker process."""
         return self._crew.processes()
 
+    def told_memory(self) -> list[WorkerMemory]:
+        """What workers on other machines use, as they say themselves."""
+        return self._crew.told_memory()
+
     def flow(self) -> EpochStats:
         """Statistics of this epoch so far."""
         if self._state is State.RUNNING:
@@ -316,6 +320,7 @@ class BatchIterator(Iterator[B]):
 
     def _finish(self) -> None:
         session, options = self._session, self._options
+        session.memory.note(self.told_memory())
         grown = session.memory.look(self.processes, self._setting, ended=True)
         self._leave(State.FINISHED)
         for warning in grown:

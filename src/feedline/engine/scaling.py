@@ -1,6 +1,6 @@
 """The number of workers, adjusted from batch to batch (`num_workers="auto"`).
 
-Takes: when batches were asked for and given (from the meter), the workers' time, the machine's limits.
+Takes: when batches were asked for and given (from the meter), the workers' time, the limits of the machine or cluster.
 Gives: new numbers of workers and of prefetched batches; what was chosen, and why.
 Promises: what was learnt is kept for later epochs; a window of batches has a single setting and begins when its workers
 are ready; the cost for a batch is one call and some additions, 2 µs.
@@ -26,6 +26,7 @@ from feedline.supervise.pace import Means, Pace, WorkerWindow
 from feedline.supervise.walking import Check, is_a, walk
 from feedline.supervise.worker_memory import measure
 from feedline.workers.job import Job
+from feedline.workers.ray_cluster import Connection
 
 KEPT = 100
 """How many changes are kept."""
@@ -72,12 +73,14 @@ class Scaled(Protocol):
 class Scaling:
     """Scales the workers of one loader, in all its epochs."""
 
-    def __init__(self, pace: Pace, most: int) -> None:
+    def __init__(self, pace: Pace, most: int, on_cluster: bool = False) -> None:
         self._pace = pace
+        self._on_cluster = on_cluster
         self.most = most
         """The most workers that there may ever be."""
         cpus = look()
-        self._cpus, self._usable = cpus.workers, cpus.usable
+        self._cpus = most if on_cluster else cpus.workers
+        self._usable = float(most) if on_cluster else cpus.usable
         self._worker_bytes = 0
         self._changes: deque[WorkerChange] = deque(maxlen=KEPT)
         self._total = self._began = 0
@@ -218,16 +221,17 @@ class Scaling:
         left = room()
         free, limit = (None, None) if left is None else (left.free, left.limit)
         flow = meter.flow()
-        return Means(self._cpus, free, limit, self._worker_bytes or UNKNOWN_WORKER, flow.bytes // max(1, flow.batches))
+        worker = 0 if self._on_cluster else self._worker_bytes or UNKNOWN_WORKER  # others' memory is theirs
+        return Means(self._cpus, free, limit, worker, flow.bytes // max(1, flow.batches))
 
 
 def scaling_for(options: Options) -> Scaling:
     """The scaling that a loader with these options begins with."""
     assert isinstance(options.num_workers, AutoCount)
-    most = most_workers(look().workers)
-    return Scaling(
-        Pace(Setting(1, options.prefetch_factor, options.workers), most, options.num_workers.prefetches), most
-    )
+    on_cluster = options.workers == "ray"
+    most = Connection().places(options.ray_options or {}) if on_cluster else most_workers(look().workers)
+    setting = Setting(1, options.prefetch_factor, options.workers)
+    return Scaling(Pace(setting, max(1, most), options.num_workers.prefetches), max(1, most), on_cluster)
 
 
 def of_a_stream(options: Options) -> AutoWorkers:

@@ -250,7 +250,9 @@ class Session:
     def stats(self) -> Stats:
         """How the loader is doing."""
         latest, kept = self._latest(), self.kept
-        processes = latest.processes() if latest is not None else kept.processes() if kept is not None else []
+        crew = latest if latest is not None else kept
+        processes = [] if crew is None else crew.processes()
+        self.memory.note([] if crew is None else crew.told_memory())
         ended = not processes and self._kind == "thread"  # the latest measurement is of worker processes
         with self._lock:
             before, meters = self._flow_before, list(self._meters)

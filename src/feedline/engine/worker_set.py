@@ -16,8 +16,10 @@ from feedline.engine.division import Division
 from feedline.engine.ledger import Ledger
 from feedline.engine.scaling import CannotStartWorkers, Scaling
 from feedline.observe.meter import Meter
+from feedline.observe.stats import WorkerMemory
 from feedline.options import Options
-from feedline.supervise.watch import processes, ready
+from feedline.options.worker_count import AutoCount
+from feedline.supervise.watch import processes, ready, told_memory
 from feedline.workers.inline import InlineWorkers
 from feedline.workers.job import Job
 from feedline.workers.processes import ProcessWorkers
@@ -101,6 +103,10 @@ class WorkerSet:
         """Number and pid of each worker process."""
         return processes(self.workers.standing()) if self.works_ahead else []
 
+    def told_memory(self) -> list[WorkerMemory]:
+        """What workers on other machines use."""
+        return told_memory(self.workers.standing()) if self.works_ahead else []
+
     def ready(self) -> int:
         """How many workers are ready for tasks, or at work."""
         return ready(self.workers.standing())
@@ -112,5 +118,5 @@ def _workers(job: Job, options: Options, ledger: Ledger, kept: KeptPool | None) 
     if options.workers == "thread":
         return ThreadWorkers(job, ledger)
     if options.workers == "ray":
-        return RayWorkers(job, ledger, options.ray_options, kept)
+        return RayWorkers(job, ledger, options.ray_options, kept, near=isinstance(options.num_workers, AutoCount))
     return ProcessWorkers(job, ledger, options.multiprocessing_context, kept)

@@ -12,7 +12,7 @@ from feedline.messages.progress import AT_ONCE, PLACE, SINCE, Row, place_among
 
 
 class Marks(NamedTuple):
-    """How one batch was made. Times are nanoseconds of `progress.clock`, which all processes share."""
+    """How one batch was made. Times are nanoseconds of `progress.clock`, which all processes of a machine share."""
 
     seq: int
     epoch: int
@@ -28,6 +28,28 @@ class Marks(NamedTuple):
     """When each of these places was reached."""
     indices_left: int = 0
     """How many indices are not kept."""
+    host: str = ""
+    """The machine it was made on, if that may be another one."""
+
+
+def worker_name(worker: int | None, host: str = "") -> str:
+    """The name of a row of a timeline.
+
+    >>> worker_name(None), worker_name(3), worker_name(3, "node-7")
+    ('loading', 'worker 3', 'worker 3 on node-7')
+    """
+    return "loading" if worker is None else f"worker {worker}" + (f" on {host}" if host else "")
+
+
+def elsewhere(marks: Marks, offset: int, host: str) -> Marks:
+    """The marks of a worker on another machine, by this machine's clock: `offset` is what to add to the other's.
+
+    >>> marks = Marks(0, 0, 1, began=5, made=8, indices=None, places=(0,), times=(6,))
+    >>> elsewhere(marks, 100, "node-7")[3:]
+    (105, 108, None, (0,), (106,), 0, 'node-7')
+    """
+    times = tuple(time + offset for time in marks.times)
+    return marks._replace(began=marks.began + offset, made=marks.made + offset, times=times, host=host)
 
 
 class Marking:

@@ -30,6 +30,8 @@ class WorkerMemory:
     a second or two: what their own memory has grown by."""
     own: int
     """Python objects and the like (anonymous memory), including those a forked worker still shares with its parent."""
+    host: str = ""
+    """The machine it runs on, if that may be another one (`workers="ray"`)."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Stats:
     errors: int = 0
     """Samples that failed and were left out or replaced (`on_error`)."""
     kind: str = ""
-    """The kind of workers: "process" or "thread"; empty without workers."""
+    """The kind of workers: "process", "thread" or "ray"; empty without workers."""
     auto_workers: AutoWorkers | None = None
     """With `num_workers="auto"`: how many workers there are, and why."""
 
@@ -257,10 +259,14 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
     yield Metric("workers", "gauge", "Workers of the latest epoch.", ((stats.epoch.num_workers, {}),))
     yield Metric("ready_batches", "gauge", "Batches ready when one was asked for.", ((stats.epoch.queued, {}),))
     if stats.workers:
-        memory = tuple((worker.total, {"worker": str(worker.worker)}) for worker in stats.workers)
+        memory = tuple((each.total, {"worker": str(each.worker), **_at(each)}) for each in stats.workers)
         yield Metric("worker_memory_bytes", "gauge", "Memory of each worker process (Rss).", memory)
     if (padding := stats.collate.padding) is not None:
         yield Metric("padding_ratio", "gauge", "Share of padded arrays that is padding.", ((padding, {}),))
+
+
+def _at(worker: WorkerMemory) -> dict[str, str]:
+    return {"host": worker.host} if worker.host else {}
 
 
 def _lines(stats: Stats) -> Iterator[str]:
@@ -278,7 +284,8 @@ def _lines(stats: Stats) -> Iterator[str]:
         yield f"  {stats.auto_workers}"
     for worker in stats.workers:
         memory = f"{worker.total / 1e6:,.0f} MB, {worker.private / 1e6:,.0f} of it not shared"
-        yield f"  worker {worker.worker} (pid {worker.pid}): {memory}"
+        where = f" on {worker.host}" if worker.host else ""
+        yield f"  worker {worker.worker} (pid {worker.pid}{where}): {memory}"
     collate = stats.collate
     if collate.padding is not None:
         yield f"  padding {collate.padding:.0%}"

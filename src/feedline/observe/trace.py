@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from feedline.messages.marks import Marks
+from feedline.messages.marks import Marks, worker_name
 from feedline.observe.recording import Delivered, Recording, collating_since, sample_times
 
 LOOP = 0
@@ -53,7 +53,7 @@ def _names(recording: Recording) -> Iterator[Event]:
     yield {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "feedline"}}
     rows = {LOOP: "training loop"}
     for marks in recording.marks:
-        rows.setdefault(_row(marks), "loading" if marks.worker is None else f"worker {marks.worker}")
+        rows.setdefault(_row(marks), worker_name(marks.worker, marks.host))
     for row, name in sorted(rows.items()):
         yield {"name": "thread_name", "ph": "M", "pid": 1, "tid": row, "args": {"name": name}}
         yield {"name": "thread_sort_index", "ph": "M", "pid": 1, "tid": row, "args": {"sort_index": row}}

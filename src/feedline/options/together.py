@@ -22,7 +22,7 @@ def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[A
         raise OptionError(
             f"multiprocessing_context is for worker processes: leave it out, or leave out workers={options.workers!r}"
         )
-    _check_cluster(options)
+    _check_cluster(options, stream)
     if options.shuffle_buffer and not stream:
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
     _check_error_policy(options)
@@ -34,14 +34,14 @@ def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[A
     _check_population(options.batch_sampler, options.dataset)
 
 
-def _check_cluster(options: CommonOptions) -> None:
+def _check_cluster(options: CommonOptions, stream: bool) -> None:
     if options.workers != "ray":
         if options.ray_options is not None:
             raise OptionError("ray_options is for workers='ray': leave it out, or set workers='ray'")
-    elif isinstance(options.num_workers, AutoCount):
+    elif isinstance(options.num_workers, AutoCount) and stream:
         raise OptionError(
-            "num_workers='auto' tries out how many workers this machine can use; with workers='ray' say how many, such "
-            "as num_workers=int(ray.available_resources()['CPU'])"
+            "a stream is divided by the number of workers, which does not change: with workers='ray' say how many, not "
+            "num_workers='auto', such as num_workers=int(ray.available_resources()['CPU'])"
         )
     elif not options.num_workers:
         raise OptionError("workers='ray' needs num_workers > 0: without workers nothing is sent to the cluster")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from feedline.engine.ledger import Part
 from feedline.messages.progress import INITIALISING, LEAVING, SETTING_UP
 from feedline.messages.task import Task
+from feedline.observe.stats import WorkerMemory
 
 NO_WORKER = -1
 """Instead of a worker's number: the loop makes the batch itself."""
@@ -34,6 +35,8 @@ class Standing(NamedTuple):
     """The index that is read instead of the sample at that place, if there is one."""
     host: str = ""
     """The machine it runs on, if that is another one, or may be."""
+    memory: tuple[int, int] = (0, 0)
+    """Of a worker on such a machine, as it says itself: bytes that it uses, and how many of these are its own."""
 
 
 class Death(NamedTuple):
@@ -68,6 +71,12 @@ class Death(NamedTuple):
 def processes(standings: Iterable[Standing]) -> list[tuple[int, int]]:
     """Number and pid of each worker that is a process of this machine."""
     return [(at.worker, at.pid) for at in standings if at.pid is not None and at.worker != NO_WORKER and not at.host]
+
+
+def told_memory(standings: Iterable[Standing]) -> list[WorkerMemory]:
+    """What workers on other machines use, as they say themselves."""
+    told = [(at.worker, at.pid, *at.memory, at.host) for at in standings if at.pid is not None and at.memory[0]]
+    return [WorkerMemory(number, pid, total, own, own, host) for number, pid, total, own, host in told]
 
 
 def ready(standings: Iterable[Standing]) -> int:

@@ -72,6 +72,10 @@ class MemoryWatch:
         self._latest = tuple(one for one in found if one is not None) or self._latest
         return self._latest
 
+    def note(self, told: list[WorkerMemory]) -> None:
+        """Workers on other machines have said what they use: their pids mean nothing here."""
+        self._latest = tuple(told) or self._latest
+
     def look(self, processes: Callable[[], Processes], setting: MemorySetting, ended: bool) -> list[str]:
         """Measure if it is time, and return warnings."""
         now = self._clock()

@@ -33,6 +33,7 @@ from feedline.randomness.task_generators import TaskGenerators
 from feedline.reading.fetch import Fetcher, brief, index_list, readers_of
 from feedline.reading.salvage import Salvage
 from feedline.supervise.shutdown import TOLD_TO_LEAVE
+from feedline.supervise.telling import name_of
 from feedline.workers.job import Job
 from feedline.workers.piecework import Piecework
 from feedline.workers.shared_draws import SharedDrawsCheck
@@ -43,7 +44,13 @@ class Body:
     """What one worker does. `worker` is its number, or None if the loop itself makes the batches."""
 
     def __init__(
-        self, job: Job, worker: int | None, generators: TaskGenerators, own_process: bool, row: Row | None = None
+        self,
+        job: Job,
+        worker: int | None,
+        generators: TaskGenerators,
+        own_process: bool,
+        row: Row | None = None,
+        host: str = "",
     ) -> None:
         self._job = job
         self._row = self._counted = unwatched() if row is None else row
@@ -76,7 +83,7 @@ class Body:
             self._stream = StreamBody(job, worker, own_process, self._row, generators, self._made, self.failed)
         self._piecework = Piecework(job.dialect, self._fetcher, generators, self._row, reader is None and not many)
         self._broken: BaseException | None = None
-        self._who = _describe(worker, own_process)
+        self._who = _describe(worker, own_process, host)
 
     @property
     def read_so_far(self) -> list[Any] | None:
@@ -307,10 +314,8 @@ def _fresh(error: BaseException) -> BaseException:
     return again.with_traceback(error.__traceback__)
 
 
-def _describe(worker: int | None, own_process: bool) -> str:
-    if worker is None:
-        return "the main process"
-    return f"worker {worker} (pid {os.getpid()})" if own_process else f"worker thread {worker}"
+def _describe(worker: int | None, own_process: bool, host: str) -> str:
+    return "the main process" if worker is None else name_of(worker, os.getpid() if own_process else None, host)
 
 
 def remedy_for(error: BaseException) -> str | None:

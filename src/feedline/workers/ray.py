@@ -11,6 +11,7 @@ batch would have to be put together here, so batches are not divided.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import time
@@ -25,26 +26,36 @@ from feedline.arena.segment import JOB_SLOT, Segment
 from feedline.engine.contract import Traits
 from feedline.engine.ledger import Ledger, Part
 from feedline.errors import ShippingError, WorkerError, add_note
+from feedline.messages.marks import elsewhere
 from feedline.messages.outcome import Failure, Outcome
 from feedline.messages.progress import IDLE, INDEX, MEMORY, PLACE, SETTING_UP, TASK
 from feedline.supervise.watch import Death, Standing
 from feedline.workers.job import Job
-from feedline.workers.ray_fleet import Ended, Fleet, Member, Reply
+from feedline.workers.ray_fleet import Fleet
+from feedline.workers.ray_lanes import Lanes
+from feedline.workers.ray_members import Ended, Member, Reply
 from feedline.workers.ray_worker import Made
 from feedline.workers.shipping import Parcel, ship
+
+LOST_SECONDS = 1.0
+"""How often it is checked whether Ray was shut down meanwhile, because then no answer ever comes."""
 
 
 class RayWorkers:
     """Implements the contract with at most `job.num_workers` actors."""
 
     def __init__(
-        self, job: Job, ledger: Ledger, options: Mapping[str, Any] | None = None, kept: KeptPool | None = None
+        self,
+        job: Job,
+        ledger: Ledger,
+        options: Mapping[str, Any] | None = None,
+        kept: KeptPool | None = None,
+        near: bool = False,
     ) -> None:
         self._job = job
         self._ledger = ledger
-        own_lanes = job.stream or job.in_turn
-        self._fleet = Fleet(job.num_workers, options or {}, own_lanes, job.in_turn, kept or KeptPool(keeps=False))
-        self._own_lanes = own_lanes
+        lanes = Lanes(own=job.stream or job.in_turn, makes_all=job.in_turn)
+        self._fleet = Fleet(job.num_workers, options or {}, lanes, kept or KeptPool(keeps=False), near)
         self.traits = Traits(self._fleet.pool, self._fleet.spent, joins=False)
         self.stop: Callable[[], None] = self._fleet.end
 
@@ -52,7 +63,7 @@ class RayWorkers:
         self._fleet.check()
         if not self._fleet.is_open:
             parcel, cargo = _shipped(self._job)
-            lanes = max(1, count) if self._own_lanes else 1
+            lanes = max(1, count) if self._fleet.lanes.own else 1
             self._fleet.open(parcel, cargo, lanes, dict(self._job.dialect.environment))
         self._fleet.resize(count)
 
@@ -62,18 +73,16 @@ class RayWorkers:
         self._fleet.send(part, first)
 
     def drop_before(self, run: int) -> None:
-        self._fleet.oldest = run
+        self._fleet.lanes.oldest = run
 
     def receive(self, timeout: float | None) -> list[Part | Death]:
         self._check_owner()
         fleet, found = self._fleet, list[Part | Death]()
-        answers = fleet.answers
         fleet.check()
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                arrived = answers.get(block=not found, timeout=left)
+                arrived = self._next(bool(found), deadline)
                 if arrived is None:
                     break
                 if isinstance(arrived, BaseException):
@@ -83,6 +92,17 @@ class RayWorkers:
             return found
         fleet.check()
         return found
+
+    def _next(self, is_enough: bool, deadline: float | None) -> Reply | Ended | BaseException | None:
+        """The next answer; queue.Empty if there is none."""
+        while True:
+            left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                return self._fleet.answers.get(block=not is_enough, timeout=min(left, LOST_SECONDS))
+            except queue.Empty:
+                self._fleet.check()
+                if is_enough or left <= LOST_SECONDS:
+                    raise
 
     def standing(self) -> list[Standing]:
         self._fleet.look()
@@ -109,18 +129,18 @@ class RayWorkers:
         made = {each.serial: each for each in reply.made}
         for part in reply.parts:
             if (each := made.get(part.serial)) is not None:
-                if part.entry.run >= self._fleet.oldest:
-                    part.outcome = self._outcome(part, each)
+                if part.entry.run >= self._fleet.lanes.oldest:
+                    part.outcome = self._outcome(part, each, reply.worker)
                 self._fleet.opened()
         return reply.parts
 
-    def _outcome(self, part: Part, made: Made) -> Outcome:
+    def _outcome(self, part: Part, made: Made, worker: Member | None) -> Outcome:
         pool = self._fleet.pool
         slot = pool.take()
         try:
             size = made.buffer.nbytes
             np.frombuffer(slot.room(size).view(0, size), np.uint8)[:] = made.buffer
-            return Outcome(*unpack(Packed(made.start, made.size, slot.capacity), slot, pool))
+            return _placed(Outcome(*unpack(Packed(made.start, made.size, slot.capacity), slot, pool)), worker)
         except Exception as error:
             note = f"feedline: batch {part.task.seq} came from its worker but could not be rebuilt in the main process"
             add_note(error, note)
@@ -132,13 +152,17 @@ class RayWorkers:
         pid, host = _home(member)
         row = member.seen.row
         if row[PLACE] == SETTING_UP:
-            return Standing(member.number, pid, None, SETTING_UP, time.monotonic() - member.began, host=host)
+            return Standing(
+                member.number, pid, None, SETTING_UP, time.monotonic() - member.began, host=host, memory=member.memory
+            )
         # Never more than it was when somebody looked: the worker may have gone on since. But one whose keeper does not
         # answer is where it was.
         unanswered = 0.0 if member.asked is None else time.monotonic() - member.asked
         part, place = self._ledger.out.get(row[TASK]), row[PLACE]
         task, instead = None if part is None else part.entry.task, row[INDEX] - 1 if row[INDEX] else None
-        return Standing(member.number, pid, task, place, member.seen.age / 1e9 + unanswered, "", instead, host)
+        return Standing(
+            member.number, pid, task, place, member.seen.age / 1e9 + unanswered, "", instead, host, member.memory
+        )
 
     def _death(self, ended: Ended) -> Death:
         member, seen = ended.worker, ended.seen
@@ -163,8 +187,16 @@ class RayWorkers:
 def _home(member: Member) -> tuple[int | None, str]:
     """The worker's pid and machine."""
     if member.home is None:
-        return None, "a machine that Ray has yet to find: `ray status` shows what is free"
+        return None, f"no machine yet{': ' if member.lacks else ''}{member.lacks}"
     return member.home.pid, member.home.host
+
+
+def _placed(outcome: Outcome, worker: Member | None) -> Outcome:
+    """The outcome, with its marks by this machine's clock and with the name of the machine where it was made."""
+    if outcome.notice is None or not outcome.notice.marks or worker is None or worker.home is None:
+        return outcome
+    marks = tuple(elsewhere(each, worker.offset.value, worker.home.host) for each in outcome.notice.marks)
+    return outcome._replace(notice=outcome.notice._replace(marks=marks))
 
 
 def _shipped(job: Job) -> tuple[Parcel, np.ndarray[Any, Any]]:

@@ -10,9 +10,7 @@ Not its job: when to call what (ray_fleet), what a task does (body).
 from __future__ import annotations
 
 import os
-import sys
 import time
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +19,9 @@ import numpy.typing as npt
 from feedline.arena.segment import JOB_SLOT, Segment
 from feedline.arena.slots import Slot
 from feedline.errors import WorkerError
-from feedline.messages.progress import COLLATED, FETCHED, PLACE, SENT, SETTING_UP, SINCE, TASK, WIDTH, clock
+from feedline.messages.progress import COLLATED, FETCHED, MEMORY, PLACE, SENT, SETTING_UP, SINCE, TASK, WIDTH, clock
 from feedline.supervise import last_words
+from feedline.supervise.worker_memory import own_memory
 from feedline.workers.freed_memory import keep_freed_memory
 from feedline.workers.one_thread import use_one_thread
 from feedline.workers.serving import Serving
@@ -38,16 +37,6 @@ class Shared(NamedTuple):
 
     pid: int
     fd: int
-
-
-class Home(NamedTuple):
-    """Where a worker is."""
-
-    node: str
-    """Ray's id of the machine."""
-    host: str
-    """Its address, for messages."""
-    pid: int
 
 
 class Seen(NamedTuple):
@@ -76,8 +65,10 @@ class Answer(NamedTuple):
     made: list[Made]
     spent: tuple[int, int, int]
     """Nanoseconds that this worker has spent so far on reading samples, making batches and sending them."""
-    seconds: float
-    """How long this call took."""
+    memory: tuple[int, int]
+    """Bytes that this worker uses, and how many of these are its own."""
+    times: tuple[int, int]
+    """When this call began and ended, by this machine's clock."""
 
 
 class Keeper:
@@ -125,20 +116,13 @@ class Keeper:
         return Seen(row, max(0, clock() - row[SINCE]), self._words(number))
 
 
-class Worker:
-    """An actor: one worker. Ray calls its methods one after the other."""
+class Making:
+    """The work of one actor (ray_node.Worker)."""
 
-    def home(self) -> Home:
-        """Where Ray has started it."""
-        ray: Any = import_module("ray")
-        return Home(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), os.getpid())
-
-    def start(
-        self, shared: Shared, workers: int, parcel: Parcel, number: int, environment: dict[str, str], path: list[str]
+    def __init__(
+        self, shared: Shared, workers: int, parcel: Parcel, number: int, environment: dict[str, str], host: str
     ) -> None:
-        """Set up, as a worker process does."""
         os.environ.update(environment)
-        sys.path.extend(each for each in path if each not in sys.path)
         use_one_thread()
         keep_freed_memory()
         try:
@@ -148,13 +132,13 @@ class Worker:
                 f"the worker cannot open memory of another process of its own machine ({error.strerror}): workers on "
                 "one machine must run in one container, as one user"
             ) from None
-        self._serving = Serving(Segment(fd), workers, parcel, number, lambda: False)
+        self._serving = Serving(Segment(fd), workers, parcel, number, lambda: False, host)
         self._memory = Segment()
         self._slots: list[Slot] = []
 
     def work(self, tasks: list[tuple[int, int, bytes]]) -> Answer:
         """Make the batches of those parts: serial number, run and task of each."""
-        began = time.perf_counter()
+        began = clock()
         serving, made = self._serving, []
         # Ray copies the buffers when this method has returned, and calls no other method before: a slot can be used
         # again in the next call.
@@ -170,4 +154,4 @@ class Worker:
             serving.row[SENT] += clock() - serving.row[SINCE]
         serving.rest()
         spent = (serving.row[FETCHED], serving.row[COLLATED], serving.row[SENT])
-        return Answer(made, spent, time.perf_counter() - began)
+        return Answer(made, spent, (serving.row[MEMORY], own_memory(os.getpid())), (began, clock()))

@@ -25,6 +25,7 @@ from feedline.messages.progress import IDLE, INITIALISING, MEMORY, PLACE, PREPAR
 from feedline.messages.task import Task
 from feedline.randomness.task_generators import OwnedGenerators
 from feedline.supervise import last_words
+from feedline.supervise.telling import name_of
 from feedline.workers.body import Body, remedy_for
 from feedline.workers.held_generators import HeldGenerators
 from feedline.workers.job import Job
@@ -33,12 +34,27 @@ from feedline.workers.shipping import Parcel
 NOTE_MEMORY_EVERY = 50_000_000
 """Nanoseconds between two notes of the worker's memory."""
 
+UNABLE = (
+    "could not rebuild what was sent to it. The worker must be able to import the classes and functions in it: define "
+    "them at the top of a module, not under if __name__ == '__main__'"
+)
+ELSEWHERE = (
+    "could not rebuild what was sent to it. What the dataset imports must be on every machine of the cluster: install "
+    "it there, or hand it on with ray_options={'runtime_env': …}; `feedline preflight --ray` looks at every machine"
+)
+
 
 class Serving:
     """One worker, in its process. `is_leaving` says whether the process was told to end: then SystemExit is ours."""
 
     def __init__(
-        self, segment: Segment, workers: int, cargo: Job | Parcel, number: int, is_leaving: Callable[[], bool]
+        self,
+        segment: Segment,
+        workers: int,
+        cargo: Job | Parcel,
+        number: int,
+        is_leaving: Callable[[], bool],
+        host: str = "",
     ) -> None:
         self.board = segment.board(WIDTH * (1 + workers))
         self.row = self.board[WIDTH * (1 + number) : WIDTH * (2 + number)]
@@ -57,18 +73,13 @@ class Serving:
             job = cargo if isinstance(cargo, Job) else cargo.open(segment)
             self._reducers, self._streams, self._in_turn = job.dialect.reducers, job.stream, job.in_turn
             generators = OwnedGenerators()
-            self._body = Body(job, number, generators, own_process=True, row=self.row)
+            self._body = Body(job, number, generators, own_process=True, row=self.row, host=host)
             if self._body.readers is not None:
                 last_words.add(self._body.readers.stack)
             self._body.start()
             self._held = HeldGenerators(job) or None  # most datasets hold none
         except Exception as error:
-            add_note(
-                error,
-                f"feedline: worker {number} (pid {os.getpid()}) could not rebuild what was sent to it. The worker "
-                "must be able to import the classes and functions in it: define them at the top of a module, not "
-                "under if __name__ == '__main__'",
-            )
+            add_note(error, f"feedline: {name_of(number, os.getpid(), host)} {ELSEWHERE if host else UNABLE}")
             self._broken = Failure.of(error, same_process=False)
         self.at(IDLE)
 

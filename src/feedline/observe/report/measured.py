@@ -132,6 +132,8 @@ class Worker(NamedTuple):
     collating: float
     busy: float
     """The share of the epochs' time that the worker worked."""
+    host: str = ""
+    """Its machine, if that may be another one."""
 
 
 def workers(recording: Recording) -> list[Worker]:
@@ -143,7 +145,7 @@ def workers(recording: Recording) -> list[Worker]:
         fetching = sum(turn - marks.began for marks, turn in zip(made, turns, strict=True))
         collating = sum(marks.made - turn for marks, turn in zip(made, turns, strict=True))
         busy = min(1.0, (fetching + collating) / active)
-        found.append(Worker(number, len(made), fetching / 1e9, collating / 1e9, busy))
+        found.append(Worker(number, len(made), fetching / 1e9, collating / 1e9, busy, made[-1].host))
     return found
 
 

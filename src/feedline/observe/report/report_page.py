@@ -36,7 +36,7 @@ def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str
     flow = reduce(EpochStats.plus, flows, EpochStats())
     span = measured.whole(recording)
     spread, found = measured.samples(recording.marks), measured.composition(recording.delivered)
-    judged = verdict(flow, measured.waits(recording.delivered), look().workers)
+    judged = verdict(flow, measured.waits(recording.delivered), 0 if stats.kind == "ray" else look().workers)
     parts = [
         _head(recording, flows, flow),
         sections.judgement(judged, notes(stats, flow.restarts, spread, found)),

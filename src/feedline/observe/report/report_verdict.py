@@ -39,7 +39,7 @@ class ReportVerdict(NamedTuple):
 
 
 def verdict(flow: EpochStats, waits: Waits, cpus: int) -> ReportVerdict:
-    """Judge a run.
+    """Judge a run; `cpus` are those the workers have, 0 if that is not known.
 
     >>> judged = verdict(EpochStats(seconds=10, waiting=0.2, batches=100, num_workers=2, fetching=6), Waits(), cpus=4)
     >>> judged.headline
@@ -109,7 +109,9 @@ def _workers(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
     if flow.utilisation < BUSY:
         return None
     why = "The workers have hardly a break, and all together are slower than the loop."
-    if flow.num_workers < cpus:
+    if not cpus:
+        more = f"More workers, if machines of the cluster have CPUs to spare: num_workers={2 * flow.num_workers}."
+    elif flow.num_workers < cpus:
         more = f"More workers: num_workers={min(cpus, 2 * flow.num_workers)} ({counted(cpus, 'CPU')} here)."
     else:
         here = f"{counted(cpus, 'CPU')} here"

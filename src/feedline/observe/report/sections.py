@@ -12,6 +12,7 @@ from html import escape
 from typing import Any, Protocol
 
 from feedline.errors.counting import counted
+from feedline.messages.marks import worker_name
 from feedline.observe.recording import Event
 from feedline.observe.report import charts
 from feedline.observe.report.markup import Html, axis, figure, number, sentence, table
@@ -85,7 +86,7 @@ def overview(loop: dict[str, list[float]], rows: dict[int | None, tuple[list[flo
     """The timeline for paper: for each row, the share of each activity in each stretch."""
     drawn = [("training loop", charts.stacked(loop, "strip", "training loop: waiting and computing"))]
     for worker, (fetching, collating) in rows.items():
-        name = _worker(worker)
+        name = worker_name(worker)
         parts = {"fetch": fetching, "collate": collating}
         drawn.append((name, charts.stacked(parts, "strip", f"{name}: reading samples and making batches")))
     strips = "".join(f"<span>{escape(name)}</span>{svg}" for name, svg in drawn)
@@ -130,7 +131,9 @@ def workers(found: Sequence[Worker], stats: Stats) -> str:
         drawn = Html(charts.bar(parts, f"{percent(one.busy)} busy"))
         held = memory.get(one.number) if one.number is not None else None
         sizes = () if held is None else (held.total, held.own, held.private)
-        rows.append((_worker(one.number), drawn, percent(one.busy), f"{one.batches:,}", *_megabytes(sizes)))
+        rows.append(
+            (worker_name(one.number, one.host), drawn, percent(one.busy), f"{one.batches:,}", *_megabytes(sizes))
+        )
     head = ("worker", "", "busy", "batches", "MB in all", "its own", "private")
     plain = [row[:4] for row in rows]
     return table(head, rows, 5) if memory else table(head[:4], plain, 2)
@@ -138,10 +141,6 @@ def workers(found: Sequence[Worker], stats: Stats) -> str:
 
 def _megabytes(sizes: tuple[int, ...]) -> list[str]:
     return [f"{size / 1e6:,.0f}" for size in sizes] or [""] * 3
-
-
-def _worker(number: int | None) -> str:
-    return "loading" if number is None else f"worker {number}"
 
 
 def epochs(flows: Sequence[EpochStats]) -> str:
@@ -173,7 +172,7 @@ def slowest(found: SampleTimes, zero: int) -> str:
             _ms(one.nanoseconds),
             _show(one.start - zero, one.nanoseconds),
             number(one.nanoseconds / found.median) if found.median else "–",
-            _worker(one.worker),
+            worker_name(one.worker),
             one.epoch,
             one.seq,
             f"{(one.start - zero) / 1e9:.3f} s",

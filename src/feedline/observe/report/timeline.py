@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedline.messages.marks import Marks
+from feedline.messages.marks import Marks, worker_name
 from feedline.messages.progress import COLLATING
 from feedline.observe.recording import Delivered, Recording, collating_since
 from feedline.observe.report.measured import Span
@@ -27,11 +27,11 @@ LONGEST = 60
 def timeline(recording: Recording, span: Span) -> dict[str, Any]:
     """The whole timeline."""
     marks = sorted(recording.marks, key=lambda one: one.began)
-    numbers = sorted({-1 if one.worker is None else one.worker for one in marks})
-    rows = {number: row for row, number in enumerate(numbers, start=1)}
+    names = {-1 if one.worker is None else one.worker: worker_name(one.worker, one.host) for one in marks}
+    rows = {number: row for row, number in enumerate(sorted(names), start=1)}
     return {
         "length": (span.end - span.start) // 1000 + 1,
-        "rows": ["training loop", *("loading" if number < 0 else f"worker {number}" for number in numbers)],
+        "rows": ["training loop", *(names[number] for number in rows)],
         "made": _made(marks, rows, span.start),
         "given": _given(recording.delivered, span.start),
         "events": [[(one.time - span.start) // 1000, one.text.splitlines()[0][:200]] for one in recording.events],
