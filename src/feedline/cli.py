@@ -64,10 +64,24 @@ def _preflight_options(parser: argparse.ArgumentParser) -> None:
         "--no-trial", dest="trial", action="store_false", help="skip the trial, which loads two batches"
     )
     parser.add_argument("--cuda", action="store_true", help="ask torch for its GPUs; takes as long as importing torch")
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="ADDRESS",
+        help="look at each machine of a Ray cluster (default: that of RAY_ADDRESS, or one that runs here)",
+    )
+    for name, what in (("--package", "NAME"), ("--path", "PATH")):
+        parser.add_argument(
+            name, action="append", default=[], metavar=what, help="with --ray: every machine needs it (repeatable)"
+        )
 
 
 def _preflight(given: argparse.Namespace) -> Answer:
-    found = preflight(given.num_workers, given.prefetch_factor, given.batch_bytes, trial=given.trial, cuda=given.cuda)
+    on_cluster = {"ray": given.ray, "packages": given.package, "paths": given.path}
+    trials = {"trial": given.trial, "cuda": given.cuda}
+    found = preflight(given.num_workers, given.prefetch_factor, given.batch_bytes, **trials, **on_cluster)
     return found.answer("preflight", given.strict)
 
 

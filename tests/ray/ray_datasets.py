@@ -126,6 +126,4 @@ class Environment(Drawing):
     """Says what the runtime environment has."""
 
     def __getitem__(self, index: int) -> Any:
-        from only_there import ANSWER
-
-        return f"{os.environ['FLAVOUR']} {ANSWER}"
+        return os.environ["FLAVOUR"]

@@ -74,18 +74,14 @@ def test_a_machine_that_lacks_what_the_dataset_needs_is_named(second: HidingNode
     assert "feedline preflight --ray" in notes
 
 
-def test_the_runtime_environment_is_handed_on(tmp_path: Path) -> None:
-    (tmp_path / "only_there.py").write_text("ANSWER = 42\n")
-    runtime = {"env_vars": {"FLAVOUR": "sweet"}, "py_modules": [str(tmp_path)]}
-    with feedline.DataLoader(Environment(4), 4, ray_options={"runtime_env": runtime}, **RAY) as loader:
-        assert [batch for batch in loader] == [["sweet 42"] * 4]
+def test_the_runtime_environment_is_handed_on() -> None:
+    options = {"runtime_env": {"env_vars": {"FLAVOUR": "sweet"}}}
+    with feedline.DataLoader(Environment(4), 4, num_workers=1, workers="ray", ray_options=options) as loader:
+        assert list(loader) == [["sweet"] * 4]
 
 
 def test_a_runtime_environment_that_cannot_be_is_an_error(tmp_path: Path) -> None:
-    wrong = {"working_dir": str(tmp_path / "nowhere")}
-    with pytest.raises(ValueError, match="nowhere"):
-        list(feedline.DataLoader(Drawing(4), ray_options={"runtime_env": wrong}, **RAY))
-    wrong = {"py_executable": str(tmp_path / "no-python")}
+    wrong = {"working_dir": f"file://{tmp_path}/nowhere.zip"}
     with pytest.raises(WorkerError, match=r"ray_options\['runtime_env'\]"):
         list(feedline.DataLoader(Drawing(4), ray_options={"runtime_env": wrong}, **RAY))
 
@@ -103,7 +99,7 @@ def test_what_a_worker_waits_for_is_said(cluster: Any) -> None:
 def test_a_worker_that_waits_for_others_is_told_how_much_is_free(cluster: Any) -> None:
     import ray
 
-    @ray.remote(resources={"shared": 1})
+    @ray.remote(resources={"shared": 1}, num_cpus=0)
     class Other:
         def here(self) -> None:
             pass
@@ -144,3 +140,27 @@ def test_auto_is_not_for_streams() -> None:
 
     with pytest.raises(OptionError, match="a stream is divided by the number of workers"):
         feedline.DataLoader(Stream(), num_workers="auto", workers="ray")
+
+
+def test_preflight_names_the_machine_that_lacks_something(second: HidingNode, tmp_path: Path) -> None:
+    """The function, in a process that is connected; the command is tested in test_ray_ends."""
+    here = tmp_path / "data"
+    here.mkdir()
+    second.hide("wave")
+    found = feedline.preflight(trial=False, ray=True, packages=["wave"], paths=[str(here), "/no/such/folder"])
+    second.show_all()
+    machines = {each.evidence["machine"]: each for each in found if each.id == "ray-machine"}
+    assert len(machines) == 2
+    lacking = machines.pop("second")
+    (other,) = machines.values()
+    assert lacking.severity == other.severity == "problem"
+    assert "second: wave cannot be imported (ModuleNotFoundError: No module named 'wave')" in lacking.title
+    assert "/no/such/folder: No such file or directory" in other.title
+    assert str(here) not in other.title
+    assert "wave" not in other.title
+    (whole,) = [each for each in found if each.id == "ray-cluster"]
+    assert whole.severity == "ok"
+    assert whole.evidence["machines"] == 2
+    few = feedline.preflight(num_workers=99, batch_bytes=1 << 24, trial=False, ray=True)
+    severities = {each.id: each.severity for each in few if each.id.startswith("ray")}
+    assert severities == {"ray-cluster": "warning", "ray-memory": "note", "ray-machine": "ok"}

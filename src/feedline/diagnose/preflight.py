@@ -8,12 +8,14 @@ Not its job: the dataset (doctor), speed (tune), the screen (rendering).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from feedline.diagnose.findings import WARNING, Finding
-from feedline.diagnose.preflight_checks import cpu_and_memory, kernel, software, system_limits
+from feedline.diagnose.preflight_checks import cluster, cpu_and_memory, kernel, software, system_limits
+from feedline.diagnose.preflight_checks.cluster import ClusterNeeds
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.diagnose.rendering import Findings
+from feedline.errors import OptionError
 from feedline.errors.checks import check_flag, check_whole
 from feedline.machine import cpus
 
@@ -46,6 +48,9 @@ def preflight(
     *,
     trial: bool = True,
     cuda: bool = False,
+    ray: bool | str = False,
+    packages: Sequence[str] = (),
+    paths: Sequence[str] = (),
 ) -> Findings:
     """What this machine or container offers for loading, and what to change.
 
@@ -57,6 +62,10 @@ def preflight(
         batch_bytes: the size of a batch; with it, memory is checked for all batches that exist at once.
         trial: also load two batches with a worker process, in a separate process (0.3 s).
         cuda: also ask torch for its GPUs, in a separate process (as long as `import torch` takes).
+        ray: also look at each machine of the Ray cluster that this process is connected to, or that RAY_ADDRESS or this
+            address names.
+        packages: with `ray`: what the dataset imports, and so every machine needs.
+        paths: with `ray`: files and folders that every machine needs.
 
     >>> findings = preflight(num_workers=1, batch_bytes=1 << 20, trial=False)
     >>> findings[0].id
@@ -68,7 +77,19 @@ def preflight(
     checks = list(CHECKS)
     checks += [kernel.check_by_trial] if check_flag("trial", trial) else []
     checks += [software.check_cuda] if check_flag("cuda", cuda) else []
+    if ray is not False:
+        address = ray if isinstance(ray, str) else "auto" if check_flag("ray", ray) else ""
+        checks.append(_cluster_check(ClusterNeeds(address, tuple(packages), tuple(paths))))
+    elif packages or paths:
+        raise OptionError("packages and paths are what machines of a Ray cluster need: set ray=True, too")
     return Findings([finding for check in checks for finding in _guarded(check, plan)], "feedline preflight")
+
+
+def _cluster_check(needs: ClusterNeeds) -> Check:
+    def check_cluster(plan: WorkerPlan) -> Iterator[Finding]:
+        yield from cluster.check_cluster(plan, needs)
+
+    return check_cluster
 
 
 def _plan(num_workers: int | None, prefetch_factor: int | None, batch_bytes: int | None) -> WorkerPlan:

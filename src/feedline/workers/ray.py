@@ -150,19 +150,16 @@ class RayWorkers:
 
     def _stands(self, member: Member) -> Standing:
         pid, host = _home(member)
-        row = member.seen.row
-        if row[PLACE] == SETTING_UP:
-            return Standing(
-                member.number, pid, None, SETTING_UP, time.monotonic() - member.began, host=host, memory=member.memory
-            )
-        # Never more than it was when somebody looked: the worker may have gone on since. But one whose keeper does not
-        # answer is where it was.
-        unanswered = 0.0 if member.asked is None else time.monotonic() - member.asked
-        part, place = self._ledger.out.get(row[TASK]), row[PLACE]
-        task, instead = None if part is None else part.entry.task, row[INDEX] - 1 if row[INDEX] else None
-        return Standing(
-            member.number, pid, task, place, member.seen.age / 1e9 + unanswered, "", instead, host, member.memory
-        )
+        row, place = member.seen.row, member.seen.row[PLACE]
+        if place == SETTING_UP:
+            task, instead, seconds = None, None, time.monotonic() - member.began
+        else:
+            part = self._ledger.out.get(row[TASK])
+            task, instead = None if part is None else part.entry.task, row[INDEX] - 1 if row[INDEX] else None
+            # Never more than it was when somebody looked: the worker may have gone on since. But one whose keeper does
+            # not answer is where it was.
+            seconds = member.seen.age / 1e9 + (0.0 if member.asked is None else time.monotonic() - member.asked)
+        return Standing(member.number, pid, task, place, seconds, "", instead, host, member.memory)
 
     def _death(self, ended: Ended) -> Death:
         member, seen = ended.worker, ended.seen

@@ -90,6 +90,8 @@ class Connection:
             least = [f"{_amount(most[name])} {name}" for name in needed if most[name] < needed[name]]
             return f"it needs {words}, and no machine of the cluster has more than {', '.join(least) or 'a part of it'}"
         free = self.ray.available_resources()
+        if _holds(free, needed):
+            return f"it needs {words}, which is free: Ray has yet to start it, and may be preparing its runtime_env"
         left = ", ".join(f"{_amount(free.get(name, 0))} {name}" for name in needed)
         return f"it needs {words}, and of all machines together {left or 'nothing'} is free (`ray status`)"
 

@@ -223,10 +223,11 @@ class Fleet:
             return
         waiting, machine.waiting = machine.waiting, []
         for member in waiting:
-            machine.keeper.expect.remote(member.number)  # before `start`: no later call of the keeper precedes it
+            # An argument of `start`, so that it is done before: else it would erase what the worker has written already.
+            expected = machine.keeper.expect.remote(member.number)
             member.is_started = True
             started = member.actor.start.remote(
-                machine.shared, self.count, self._parcel, member.number, self._environment, self._host_of(member)
+                expected, machine.shared, self.count, self._parcel, member.number, self._environment, self._host_of(member)
             )
             self._then(started, self._started, member)
 

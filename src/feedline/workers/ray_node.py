@@ -59,13 +59,13 @@ class Worker:
 
     def home(self, search: list[str]) -> dict[str, Any]:
         """Where Ray has started it, and what is there. `search` are folders to import from, if nothing else has it."""
-        import ray  # type: ignore[import-untyped,unused-ignore]
+        from importlib import import_module
 
-        node = ray.get_runtime_context().get_node_id()
+        node = import_module("ray").get_runtime_context().get_node_id()
         return {"node": node, "pid": os.getpid(), "boot": boot(), **facts(["feedline"], [], search)}
 
-    def start(self, *told: Any) -> None:
-        """Set up: see `ray_worker.Making`."""
+    def start(self, expected: None, *told: Any) -> None:
+        """Set up: see `ray_worker.Making`. Its keeper expects it."""
         from feedline.workers.ray_worker import Making
 
         self._making = Making(*told)
