@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import statistics
 import sys
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 WORKERS = 2
-LENGTH = 1 << 16
+LENGTH = 1 << 20
 
 
 class Work:
@@ -66,7 +67,8 @@ def of_ray_data(data: Work, batch: int) -> Iterator[int]:
     import ray.data
 
     while True:
-        rows = ray.data.range(LENGTH, override_num_blocks=64).map(data.row, concurrency=WORKERS)
+        pool = ray.data.TaskPoolStrategy(size=WORKERS)
+        rows = ray.data.range(LENGTH, override_num_blocks=1024).map(data.row, compute=pool)
         for each in rows.iter_torch_batches(batch_size=batch, prefetch_batches=2 * WORKERS):
             yield int(each["x"].shape[0])
 
@@ -79,8 +81,8 @@ SIDES: dict[str, Callable[[Work, int], Iterator[int]]] = {
 
 
 def per_batch(batches: Iterator[int], size: int, seconds: float) -> float:
-    """Seconds a batch, after those that were made while nobody took any."""
-    for _ in range(4 * WORKERS + 4):
+    """Seconds a batch, after the first ones, which may have been made while nobody took any."""
+    for _ in range(100):
         next(batches)
     began, count = time.perf_counter(), 0
     while time.perf_counter() < began + seconds:
@@ -91,17 +93,17 @@ def per_batch(batches: Iterator[int], size: int, seconds: float) -> float:
 def measured(case: tuple[int, int, int], rounds: int, seconds: float) -> dict[str, list[float]]:
     floats, loops, size = case
     found: dict[str, list[float]] = {name: [] for name in SIDES}
-    running = {name: make(Work(floats, loops), size) for name, make in SIDES.items()}
+    data = Work(floats, loops)
+    running = {name: SIDES[name](data, size) for name in ("processes", "ray")}
     for each in running.values():
         next(each)
     for _ in range(rounds):
         for name in random.sample(list(SIDES), len(SIDES)):
-            if name == "ray.data":  # it works on while nobody takes: begun anew, and ended after its turn
-                running[name] = SIDES[name](Work(floats, loops), size)
-                next(running[name])
-            found[name].append(per_batch(running[name], size, seconds))
-            if name == "ray.data":
-                running[name].close()  # type: ignore[attr-defined]
+            # ray.data works on while nobody takes a batch, up to its memory: so it begins anew for each turn.
+            batches = running.get(name) or SIDES[name](data, size)
+            found[name].append(per_batch(batches, size, seconds))
+            if name not in running:
+                batches.close()  # type: ignore[attr-defined]
     for each in running.values():
         each.close()  # type: ignore[attr-defined]
     return found
@@ -125,6 +127,7 @@ def main() -> int:
 
     ray.init("local", num_cpus=2 * WORKERS, include_dashboard=False, log_to_driver=False, logging_level="error")
     ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     facts: dict[str, Any] = {"date": date.today().isoformat(), "ray": ray.__version__, "cases": {}}
     for name, case in CASES.items():
         found = facts["cases"][name] = measured(case, given.rounds, given.seconds)

@@ -2,9 +2,9 @@
 
     python benchmarks/ray_scaling.py [--out docs/measured/ray_scaling.json]
 
-Batches are values and times are drawn: a worker makes a batch in (samples × cost) seconds, give or take 30 %, then waits
-for its next call; the batch crosses one network connection; the driver takes `DRIVER_SECONDS` for it and copies its bytes;
-a place is free when a batch is delivered, in order. The loop takes batches as fast as they come.
+Batches are values and times are drawn: a worker makes a batch in (samples × cost) seconds, give or take 30 %, then
+waits for its next call; the batch crosses one network connection; the driver takes `DRIVER_SECONDS` for it and copies
+its bytes; a place is free when a batch is delivered, in order. The loop takes batches as fast as they come.
 """
 
 from __future__ import annotations
@@ -61,12 +61,7 @@ SETTINGS = (
 
 
 def batches_per_second(setting: Setting, cpus: int, count: int = 2000) -> float:
-    """The rate at which the second half of so many batches comes to the loop.
-
-    >>> slow = Setting("", sample_seconds=1.0, sample_bytes=1, batch_size=1)
-    >>> round(batches_per_second(slow, 4, 4000), 1)
-    4.0
-    """
+    """The rate at which the second half of so many batches comes to the loop."""
     takes = setting.batch_size * setting.sample_seconds
     drawn = np.random.default_rng(0).gamma(SPREAD**-2, takes * SPREAD**2, count) + CALL_SECONDS
     sending, taking = setting.batch_bytes / setting.network, DRIVER_SECONDS + setting.batch_bytes / COPIED

@@ -35,7 +35,8 @@ def test_example_shows_what_it_says(name):
 
 def test_every_example_is_run_and_short():
     files = {path.name: path for path in EXAMPLES.glob("*.py")}
-    assert set(files) == {*SHOWS, "jax_training.py"}  # run by tests/jax/test_jax_docs.py
+    # Two are run by tests/jax/test_jax_docs.py and tests/ray/test_ray_docs.py.
+    assert set(files) == {*SHOWS, "jax_training.py", "ray_workers.py"}
     for name in SHOWS:
         text = files[name].read_text()
         assert len(text.splitlines()) <= 120

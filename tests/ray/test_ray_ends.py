@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ray_datasets import Drawing
 from running_actors import actors
 
 import feedline
+import feedline.cli
 from feedline.workers import ray_cluster, ray_fleet
 
 HERE = Path(__file__).parent
@@ -52,6 +55,107 @@ def test_a_program_that_ends_leaves_no_actor(cluster: Any, then: str, how: signa
     expected = {None: (3,), signal.SIGKILL: (-9,), signal.SIGINT: (1, -2)}[how]  # Ray has a handler of its own
     assert program.returncode in expected, errors.decode()
     # the fixture waits until no actor is left
+
+
+SETTING_UP = """
+import sys, time
+sys.path.insert(0, {here!r})
+import ray, feedline
+from pathlib import Path
+from ray_datasets import Drawing
+ray.init(address={address!r}, log_to_driver=False, logging_level="error")
+
+def wait(worker):
+    Path({folder!r}, str(worker)).touch()
+    time.sleep(1000)
+
+next(iter(feedline.DataLoader(Drawing(10_000), 4, num_workers=2, workers="ray", worker_init_fn=wait)))
+"""
+
+
+def test_a_program_that_is_killed_while_workers_set_up_leaves_no_actor(cluster: Any, tmp_path: Path) -> None:
+    text = SETTING_UP.format(here=str(HERE), address=cluster.address, folder=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE) as program:
+        waited = threading.Event()
+        while not any(tmp_path.iterdir()):
+            assert program.poll() is None, program.communicate()[1]
+            waited.wait(0.05)
+        assert actors()
+        program.kill()
+    # the fixture waits until no actor is left
+
+
+SHUT_DOWN = """
+import sys
+sys.path.insert(0, {here!r})
+import ray, feedline
+from feedline.errors import WorkerError
+from ray_datasets import Drawing
+
+def connect():
+    ray.init(address={address!r}, log_to_driver=False, logging_level="error")
+
+connect()
+loader = feedline.DataLoader(Drawing(400), 4, num_workers=1, workers="ray", persistent_workers=True)
+iterator = iter(loader)
+next(iterator)
+ray.shutdown()
+try:
+    for number, _ in enumerate(iterator):
+        pass
+except WorkerError as error:
+    print(error)
+assert not ray.is_initialized()  # nothing of ours has connected anew
+loader.close()
+assert not ray.is_initialized()
+connect()
+with loader:
+    print(sum(len(batch["i"]) for batch in loader))
+waiting = iter(loader)
+next(waiting)
+ray.shutdown()
+connect()  # another connection: the old workers are gone all the same
+try:
+    list(waiting)
+except WorkerError as error:
+    print(error)
+"""
+
+
+def test_the_end_of_ray_within_an_epoch_is_an_error(cluster: Any) -> None:
+    text = SHUT_DOWN.format(here=str(HERE), address=cluster.address)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, samples, second = done.stdout.splitlines()
+    assert first == second == ray_fleet.DISCONNECTED
+    assert samples == "400"
+
+
+def test_the_command_preflight_looks_at_the_cluster(cluster: Any) -> None:
+    command = [sys.executable, "-m", "feedline", "preflight", "--no-trial", "--json", "--path", "/no/such/folder"]
+    done = subprocess.run([*command, "--ray", cluster.address], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 1, done.stderr
+    found = {each["id"]: each for each in json.loads(done.stdout)["findings"]}
+    assert found["ray-machine"]["severity"] == "problem"
+    assert "/no/such/folder: No such file or directory" in found["ray-machine"]["title"]
+
+
+def test_preflight_without_a_cluster_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray: Any = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+    def refuse(**options: Any) -> None:
+        raise ConnectionError(f"no answer from {options['address']}")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    assert feedline.cli.main(["preflight", "--no-trial", "--ray", "10.1.1.1:6379"]) == 1
+    said = capsys.readouterr().out
+    assert "Cannot connect to a Ray cluster at 10.1.1.1:6379" in said
+    assert "no answer from 10.1.1.1:6379" in said
+    assert feedline.cli.main(["preflight", "--no-trial", "--path", "/tmp"]) == 2
+    assert "set ray=True" in capsys.readouterr().err
 
 
 STORE = """

@@ -41,12 +41,12 @@ class Connection:
             self.ray.init()
         # So that a machine without feedline can say so.
         self.ray.cloudpickle.register_pickle_by_value(ray_node)
-        self._job = self.ray.get_runtime_context().get_job_id()
+        self._me = self.ray.get_runtime_context().get_worker_id()
 
     @property
     def is_lost(self) -> bool:
         """Has the user called `ray.shutdown`, perhaps to connect anew? Ray does not tell those who wait."""
-        return not self.ray.is_initialized() or self.ray.get_runtime_context().get_job_id() != self._job
+        return not self.ray.is_initialized() or self.ray.get_runtime_context().get_worker_id() != self._me
 
     def store(self) -> float:
         """Bytes of Ray's memory on this machine."""

@@ -119,6 +119,8 @@ class Fleet:
     def look(self, ask: bool = False) -> None:
         """Ask all keepers what their workers do; the answers come later. If `ask`, also why workers have no place."""
         with self._lock:
+            if self._is_lost:
+                return
             for node, machine in self._machines.items():
                 there = [each for each in self.members.values() if each.home and each.home.node == node]
                 there = [each for each in there if each.is_started and (ask or each.asked is None)]
@@ -135,7 +137,7 @@ class Fleet:
 
     def kill(self, number: int) -> None:
         with self._lock:
-            if (member := self.members.get(number)) is not None:
+            if (member := self.members.get(number)) is not None and not self._is_lost:
                 self._has_died(member, "")
 
     def spent(self) -> Spent:
@@ -223,11 +225,17 @@ class Fleet:
             return
         waiting, machine.waiting = machine.waiting, []
         for member in waiting:
-            # An argument of `start`, so that it is done before: else it would erase what the worker has written already.
+            # It is done before `start`, whose argument it is: else it might erase what the worker has written.
             expected = machine.keeper.expect.remote(member.number)
             member.is_started = True
             started = member.actor.start.remote(
-                expected, machine.shared, self.count, self._parcel, member.number, self._environment, self._host_of(member)
+                expected,
+                machine.shared,
+                self.count,
+                self._parcel,
+                member.number,
+                self._environment,
+                self._host_of(member),
             )
             self._then(started, self._started, member)
 
