@@ -7,10 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kinds import thorough
-
-pytest.importorskip("ray.train", reason="ray[train] is not installed")
 
 
 @thorough  # two processes that import torch, and Train's own
