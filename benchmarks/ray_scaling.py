@@ -61,7 +61,7 @@ SETTINGS = (
 
 
 def batches_per_second(setting: Setting, cpus: int, count: int = 2000) -> float:
-    """The rate at which the second half of so many batches comes to the loop."""
+    """The rate at which the middle half of so many batches comes to the loop."""
     takes = setting.batch_size * setting.sample_seconds
     drawn = np.random.default_rng(0).gamma(SPREAD**-2, takes * SPREAD**2, count) + CALL_SECONDS
     sending, taking = setting.batch_bytes / setting.network, DRIVER_SECONDS + setting.batch_bytes / COPIED
@@ -83,8 +83,8 @@ def batches_per_second(setting: Setting, cpus: int, count: int = 2000) -> float:
         times.append(driver)
         while (at := arrived.pop(len(delivered), None)) is not None:
             delivered.append(max(at, delivered[-1] if delivered else 0.0))
-    half = count // 2
-    return (count - half) / (times[-1] - times[half - 1])
+    first, last = count // 4, 3 * count // 4
+    return float((last - first) / (times[last] - times[first]))
 
 
 def simulated() -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,8 @@ def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
+    # Ray gives way to everything else (15), which beside other tests makes each start of an actor take seconds.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False, "include_log_monitor": False}
     )
