@@ -15,6 +15,7 @@ from ray_datasets import Drawing, Environment, Needy, Slow
 
 import feedline
 from feedline.errors import OptionError, WorkerError, WorkerTimeout
+from feedline.workers import ray_cluster
 
 RAY: dict[str, Any] = {"num_workers": 2, "workers": "ray"}
 ON_SECOND: dict[str, Any] = {"num_workers": 1, "workers": "ray", "ray_options": {"resources": {"second": 1}}}
@@ -116,7 +117,9 @@ def test_a_worker_that_waits_for_others_is_told_how_much_is_free(cluster: Any) -
     cluster.remove_node(node)
 
 
-def test_auto_uses_this_machine_first_and_settles(second: HidingNode) -> None:
+def test_auto_uses_this_machine_first(second: HidingNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    spread = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
+    monkeypatch.setattr(ray_cluster.Connection, "placing", lambda connection: spread)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with feedline.DataLoader(

@@ -120,7 +120,7 @@ def check_home(home: Mapping[str, Any], name: str, worker: int) -> None:
     if not same_python(home["python"]):
         raise WorkerError(
             f"{where}, which has Python {home['python']}; here it is {platform.python_version()}. Code cannot be sent "
-            f"from one to the other: use the same minor version. {SEE_ALL.capitalize()}."
+            f"from one to the other: use the same minor version. {SEE_ALL}."
         )
 
 

@@ -82,9 +82,10 @@ class Fleet:
         self._parcel, self._environment = parcel, environment
         self._cargo = ray.put(cargo)
         self.lanes.open(lanes, connection.store())
-        self._options = {**connection.placing(), **self._options}
         self._nearest = connection.cpus_here() if self._near and "scheduling_strategy" not in self._options else 0
-        self._worker = ray.remote(ray_node.Worker).options(**self._options)
+        self._options = {**connection.placing(), **self._options}
+        self._worker = ray.remote(ray_node.Worker)
+        self._worker.options(**self._options)  # an option that there is not is an error here, not in another thread
         self._keeper = ray.remote(ray_worker.Keeper)
         self._thread = threading.Thread(target=_serve, args=(self._inbox,), name="feedline-ray", daemon=True)
         self._thread.start()
@@ -102,7 +103,9 @@ class Fleet:
     def add(self, number: int) -> Member:
         """Start a worker with that number."""
         with self._lock:
-            member = self.members[number] = Member(number, self._worker.remote())
+            assert self._connection is not None
+            near = self._connection.on(self._connection.here(), soft=True) if number < self._nearest else {}
+            member = self.members[number] = Member(number, self._worker.options(**{**self._options, **near}).remote())
             self._then(member.actor.home.remote(sys.path), self._placed, member)
             return member
 
@@ -294,7 +297,7 @@ class Fleet:
         try:
             result = future.result()
         except self._ray.exceptions.RayTaskError as error:
-            raise WorkerError(f"{member.name} could not be set up: {error.cause}. {SEE_ALL.capitalize()}.") from error
+            raise WorkerError(f"{member.name} could not be set up: {error.cause}. {SEE_ALL}.") from error
         except self._ray.exceptions.RuntimeEnvSetupError as error:
             raise WorkerError(
                 f"a worker could not be set up, because of ray_options['runtime_env']: {error}"
