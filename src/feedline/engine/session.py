@@ -29,7 +29,7 @@ from feedline.engine.worker_set import WorkerSet
 from feedline.machine.finalizers import by_hand, undisturbed
 from feedline.messages.outcome import BadSample, Notice
 from feedline.messages.progress import clock
-from feedline.observe.meter import Meter
+from feedline.observe.meter import Meter, Sums
 from feedline.observe.recorder import Known, Recorder, Render
 from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
@@ -71,7 +71,7 @@ class Session:
         self._warned: dict[str, object] = {}
         self._kind = ""  # the kind of workers; empty if there are none
         self._meters: deque[Meter] = deque(maxlen=KEPT)
-        self._flow_before = EpochStats()  # the sum of epochs whose meters are no longer kept
+        self._sums_before = Sums()  # of epochs whose meters are no longer kept
         self._recorders: list[Recorder] = []
         # Several threads may read a loader and ask for its stats. Reentrant, because the garbage collector may end a
         # recorded iteration in a thread that holds the lock.
@@ -236,7 +236,7 @@ class Session:
         """Keep the next epoch's meter."""
         with self._lock:
             if len(self._meters) == KEPT:
-                self._flow_before = self._flow_before.plus(self._meters[0].flow())
+                self._sums_before = self._sums_before.plus(self._meters[0].sums())
             self._meters.append(meter)
         if (recording := self.recording) is not None:
             recording.meters.append(meter)
@@ -253,7 +253,7 @@ class Session:
         processes = latest.processes() if latest is not None else kept.processes() if kept is not None else []
         ended = not processes and self._kind == "thread"  # the latest measurement is of worker processes
         with self._lock:
-            before, meters = self._flow_before, list(self._meters)
+            before, meters = self._sums_before.flow(), list(self._meters)
         epochs = [meter.flow() for meter in meters]
         if latest is not None:
             epochs[-1] = latest.flow()
