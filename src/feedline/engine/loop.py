@@ -316,7 +316,7 @@ class BatchIterator(Iterator[B]):
 
     def _finish(self) -> None:
         session, options = self._session, self._options
-        grown = session.memory.look(self.processes, self._setting, ended=True)
+        grown = session.memory.look(self.processes, self._setting, ended=True) if self._works_ahead else ()
         self._leave(State.FINISHED)
         for warning in grown:
             session.tell_once(warning)

@@ -48,6 +48,7 @@ from feedline.workers.changeable import changeable
 from feedline.workers.held_generators import Repeats, not_in_a_state
 from feedline.workers.job import Job
 
+_NOTHING = contextlib.nullcontext()
 KEPT = 100
 """How many epochs have statistics of their own."""
 
@@ -109,7 +110,7 @@ class Session:
         if (warning := not_in_a_state(job, passed.batches)) is not None:
             self.tell_once(warning)
         # If two threads begin at once, the second must see the iteration that the first began on the same workers.
-        with self._beginning if options.persistent_workers else contextlib.nullcontext():
+        with self._beginning if options.persistent_workers else _NOTHING:
             kept = self._kept_for(options, job) if options.persistent_workers else None
             workers = kept or WorkerSet(job, options, self._division, self.scaling, self._pool)
             workers.begin(options.in_order)
@@ -290,6 +291,8 @@ class Session:
     @property
     def recording(self) -> Recording | None:
         """The recording that events are written to, if there is one."""
+        if not self._recorders:
+            return None
         self._recorders = [recorder for recorder in self._recorders if recorder.on]
         return self._recorders[0].recording if self._recorders else None
 
