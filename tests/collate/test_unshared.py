@@ -67,6 +67,54 @@ def test_whoever_keeps_anything_of_it_is_noticed(make: Callable[[], Any], keep: 
     assert is_unshared(held, 0)
 
 
+def test_whoever_keeps_a_list_of_texts_is_noticed() -> None:
+    held, outer = [["a", "b"]], [[["a"], "b"]]
+    kept = held[0]
+    assert not is_unshared(held, 0)
+    inner = outer[0][0]
+    assert not is_unshared(outer, 0)
+    array = np.zeros(2)
+    assert not is_unshared([["a", array]], 0)
+    del kept, inner, array
+    assert is_unshared(held, 0)
+    assert is_unshared(outer, 0)
+
+
+class Texts:
+    """Gives the same list for every batch, which is its own."""
+
+    def __init__(self, keeps: bool) -> None:
+        self.own = ["a", "b"]
+        self.keeps = keeps
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> str:
+        return self.own[index % 2]
+
+    def __getitems__(self, indices: list[int]) -> list[str]:
+        return self.own if self.keeps else self.own.copy()
+
+
+@pytest.mark.parametrize("dataset_keeps", [False, True])
+@pytest.mark.parametrize("collate_keeps", [False, True])
+def test_a_list_that_a_collate_fn_gives_back_is_the_users_alone(dataset_keeps: bool, collate_keeps: bool) -> None:
+    texts, kept, seen = Texts(dataset_keeps), [], []
+
+    def collate(samples: list[str]) -> list[str]:
+        seen.append(id(samples))
+        if collate_keeps:
+            kept.append(samples)
+        return samples
+
+    for batch in DataLoader(texts, batch_size=2, collate_fn=collate):
+        assert (id(batch) == seen[-1]) is not (dataset_keeps or collate_keeps)
+        batch.clear()
+    assert texts.own == ["a", "b"]
+    assert kept == [["a", "b"]] * 2 * collate_keeps
+
+
 def test_memory_that_is_not_numpys_own_is_shared() -> None:
     memory = bytearray(8)
     block = (ctypes.c_uint8 * 8)()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kinds import few, named
 
 from feedline import ArrayDataset, DataLoader, RandomSampler, Subset, random_split, rng
+from feedline.randomness import rng as rng_module
 from feedline.randomness.rng import enter_sample, enter_task, leave_task, mix, task_seed, thread_place
 
 WORDS = st.integers(0, 2**64 - 1)
@@ -272,6 +273,32 @@ def test_the_lower_half_of_a_tasks_seed_is_never_the_same_twice(seed: int, epoch
     seqs = range(start, start + 20_000 // epochs)
     lower = {task_seed(seed, epoch, seq) & 0xFFFFFFFF for epoch in range(epochs) for seq in seqs}
     assert len(lower) == epochs * len(seqs)
+
+
+@given(
+    seed=st.integers(0, 2**64 - 1),
+    epoch=st.one_of(st.integers(0, 1000), st.integers(0, 2**70)),
+    start=st.one_of(st.integers(0, 600), st.integers(0, 2**62)),
+)
+@settings(max_examples=few(50))
+def test_seeds_of_many_tasks_at_once_are_those_of_each(seed: int, epoch: int, start: int) -> None:
+    for seq in range(start, start + 300, 7):
+        assert task_seed(seed, epoch, seq) == rng_module._one_seed(seed, epoch, seq)
+
+
+def test_the_seeds_of_tasks_are_those_of_earlier_versions() -> None:
+    """Else a run that is repeated, or continued, with another version of feedline draws other numbers."""
+    assert [task_seed(7, 3, seq) for seq in (0, 31, 32, 255, 256, 10**6)] == SEEDS
+
+
+SEEDS = [
+    17506506660810324156,
+    13193400987064317762,
+    15813548977575906001,
+    12753514602639161142,
+    13816521796896677700,
+    274166747294072706,
+]
 
 
 def test_a_tasks_seed_follows_seed_epoch_and_number() -> None:

@@ -80,6 +80,8 @@ def own(
     if type(tree) is list and IMMUTABLE.issuperset(map(type, tree)):
         return tree.copy()  # texts or numbers only: the code below would take longer than collating them
     owner = _Owner(empty, copy_leaf, leaves)
+    if type(tree) in leaves:
+        return owner.leaf(tree)  # it holds nothing else, so there is nothing to remember
     if not isinstance(keep, (list, dict, tuple, *owner.leaves)):
         owner.keep(keep)
     try:
@@ -110,7 +112,7 @@ class _Owner:
         if known is not None:
             return known
         if isinstance(value, self.leaves):
-            return self._remember(value, self._leaf(value))
+            return self._remember(value, self.leaf(value))
         if kind is list:
             return self._list(value)
         if kind is dict:
@@ -128,7 +130,8 @@ class _Owner:
         self._copies[id(original)] = mine
         return mine
 
-    def _leaf(self, value: Any) -> Any:
+    def leaf(self, value: Any) -> Any:
+        """A copy of one array."""
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, np.void):

@@ -58,7 +58,9 @@ def is_unshared(held: Any, key: Any, is_unshared_leaf: IsUnshared | None = None,
         return _owns_its_memory(held[key])
     if kind is tuple or kind is list:
         inner = held[key]
-        return all(is_unshared(inner, place, is_unshared_leaf, deepest - 1) for place in range(len(inner)))
+        return IMMUTABLE.issuperset(map(type, inner)) or all(
+            is_unshared(inner, place, is_unshared_leaf, deepest - 1) for place in range(len(inner))
+        )
     if kind is dict:
         inner = held[key]
         return all(

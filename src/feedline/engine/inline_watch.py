@@ -45,7 +45,7 @@ class InlineWatch:
         self._of = 0
         """When the batch began that `_patience` belongs to."""
         self._error = ""
-        workers.entry.watch(self.look, min(filter(None, (error_policy.stall_warning, timeout))))
+        workers.entry.watch(self, min(filter(None, (error_policy.stall_warning, timeout))))
 
     def make(self, task: Task) -> Outcome:
         """Have a batch made within `timeout`. Only called if there is a timeout."""

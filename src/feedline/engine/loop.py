@@ -10,7 +10,7 @@ an epoch (session), what a stream's outcomes say (streams), how a batch is made 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
@@ -320,8 +320,10 @@ class BatchIterator(Iterator[B]):
 
     def _finish(self) -> None:
         session, options = self._session, self._options
-        session.memory.note(self.told_memory())
-        grown = session.memory.look(self.processes, self._setting, ended=True)
+        grown: Iterable[str] = ()
+        if self._works_ahead:
+            session.memory.note(self.told_memory())
+            grown = session.memory.look(self.processes, self._setting, ended=True)
         self._leave(State.FINISHED)
         for warning in grown:
             session.tell_once(warning)

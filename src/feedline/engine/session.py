@@ -29,7 +29,7 @@ from feedline.engine.worker_set import WorkerSet
 from feedline.machine.finalizers import by_hand, undisturbed
 from feedline.messages.outcome import BadSample, Notice
 from feedline.messages.progress import clock
-from feedline.observe.meter import Meter
+from feedline.observe.meter import Meter, Sums
 from feedline.observe.recorder import Known, Recorder, Render
 from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
@@ -48,6 +48,7 @@ from feedline.workers.changeable import changeable
 from feedline.workers.held_generators import Repeats, not_in_a_state
 from feedline.workers.job import Job
 
+_NOTHING = contextlib.nullcontext()
 KEPT = 100
 """How many epochs have statistics of their own."""
 
@@ -71,7 +72,7 @@ class Session:
         self._warned: dict[str, object] = {}
         self._kind = ""  # the kind of workers; empty if there are none
         self._meters: deque[Meter] = deque(maxlen=KEPT)
-        self._flow_before = EpochStats()  # the sum of epochs whose meters are no longer kept
+        self._sums_before = Sums()  # of epochs whose meters are no longer kept
         self._recorders: list[Recorder] = []
         # Several threads may read a loader and ask for its stats. Reentrant, because the garbage collector may end a
         # recorded iteration in a thread that holds the lock.
@@ -109,7 +110,7 @@ class Session:
         if (warning := not_in_a_state(job, passed.batches)) is not None:
             self.tell_once(warning)
         # If two threads begin at once, the second must see the iteration that the first began on the same workers.
-        with self._beginning if options.persistent_workers else contextlib.nullcontext():
+        with self._beginning if options.persistent_workers else _NOTHING:
             kept = self._kept_for(options, job) if options.persistent_workers else None
             workers = kept or WorkerSet(job, options, self._division, self.scaling, self._pool)
             workers.begin(options.in_order)
@@ -236,7 +237,7 @@ class Session:
         """Keep the next epoch's meter."""
         with self._lock:
             if len(self._meters) == KEPT:
-                self._flow_before = self._flow_before.plus(self._meters[0].flow())
+                self._sums_before = self._sums_before.plus(self._meters[0].sums())
             self._meters.append(meter)
         if (recording := self.recording) is not None:
             recording.meters.append(meter)
@@ -255,7 +256,7 @@ class Session:
         self.memory.note([] if crew is None else crew.told_memory())
         ended = not processes and self._kind == "thread"  # the latest measurement is of worker processes
         with self._lock:
-            before, meters = self._flow_before, list(self._meters)
+            before, meters = self._sums_before.flow(), list(self._meters)
         epochs = [meter.flow() for meter in meters]
         if latest is not None:
             epochs[-1] = latest.flow()
@@ -292,6 +293,8 @@ class Session:
     @property
     def recording(self) -> Recording | None:
         """The recording that events are written to, if there is one."""
+        if not self._recorders:
+            return None
         self._recorders = [recorder for recorder in self._recorders if recorder.on]
         return self._recorders[0].recording if self._recorders else None
 

@@ -8,6 +8,7 @@ Not its job: what happened when (recording), the workers' memory (supervise).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import add, sub
 from typing import Any, NamedTuple
 
 from feedline.errors.foreign import ask
@@ -27,13 +28,56 @@ class Spent(NamedTuple):
 
     def minus(self, before: Spent) -> Spent:
         """The time spent since `before`."""
-        return Spent(*(now - then for now, then in zip(self, before, strict=True)))
+        return Spent(*map(sub, self, before))
 
 
 def spent_by(rows: Iterable[Row]) -> Spent:
     """The time spent by those workers."""
     sums = [(row[FETCHED], row[COLLATED], row[SENT]) for row in rows]
     return Spent(*map(sum, zip(*sums, strict=True))) if sums else Spent()
+
+
+class Sums(NamedTuple):
+    """What one epoch has counted, or several together; times are in nanoseconds."""
+
+    seconds: int = 0
+    waiting: int = 0
+    batches: int = 0
+    samples: int = 0
+    bytes: int = 0
+    fetching: int = 0
+    collating: int = 0
+    sending: int = 0
+    transferring: int = 0
+    delivering: int = 0
+    queued: int = 0
+    restarts: int = 0
+    staffed: int = 0
+
+    def plus(self, other: Sums) -> Sums:
+        """The sums of both. Each new epoch of a loader needs it, so it is not done with `EpochStats`, which takes as
+        long as a batch of one number."""
+        return Sums(*map(add, self, other))
+
+    def flow(self, number: int = 0, num_workers: int = 0) -> EpochStats:
+        """The same for the user."""
+        return EpochStats(
+            number=number,
+            num_workers=num_workers,
+            seconds=self.seconds / 1e9,
+            waiting=self.waiting / 1e9,
+            batches=self.batches,
+            samples=self.samples,
+            bytes=self.bytes,
+            fetching=self.fetching / 1e9,
+            collating=self.collating / 1e9,
+            sending=self.sending / 1e9,
+            transferring=self.transferring / 1e9,
+            delivering=self.delivering / 1e9,
+            queued=self.queued / self.batches if self.batches else 0.0,
+            restarts=self.restarts,
+            staffed=self.staffed / 1e9,
+        )
 
 
 class Meter:
@@ -112,29 +156,25 @@ class Meter:
 
     def flow(self) -> EpochStats:
         """What has been counted, up to the latest batch."""
+        return self.sums().flow(self._epoch, self._workers)
+
+    def sums(self) -> Sums:
+        """The same as sums, which can be added to those of other epochs."""
         used = self._spent.minus(self._before)
         blocked = self.blocked if self._workers else self.blocked + sum(used)
-        return EpochStats(
-            number=self._epoch,
-            num_workers=self._workers,
-            seconds=max(0, self.given - self._first) / 1e9,
-            waiting=self._waiting / 1e9,
-            batches=self._batches,
-            samples=self._samples,
-            bytes=round(self._bytes),
-            fetching=used.fetching / 1e9,
-            collating=used.collating / 1e9,
-            sending=used.sending / 1e9,
-            transferring=self._transferring / 1e9,
-            delivering=max(0, self._waiting - blocked - self._transferring) / 1e9,
-            queued=self._queued / self._batches if self._batches else 0.0,
-            restarts=self.restarts,
-            staffed=self._worker_seconds(),
+        return Sums(
+            max(0, self.given - self._first),
+            self._waiting,
+            self._batches,
+            self._samples,
+            round(self._bytes),
+            *used,
+            self._transferring,
+            max(0, self._waiting - blocked - self._transferring),
+            self._queued,
+            self.restarts,
+            self._worker_time + self._workers * max(0, self.given - max(self._first, self._workers_since)),
         )
-
-    def _worker_seconds(self) -> float:
-        since = max(self._first, self._workers_since)
-        return (self._worker_time + self._workers * max(0, self.given - since)) / 1e9
 
 
 def weight(batch: Any, deepest: int = 8) -> int:

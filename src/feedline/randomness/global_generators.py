@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import pickle
 import random
-import sys
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -265,8 +264,8 @@ _torchs = TorchGenerator()
 GLOBAL_SOURCES: tuple[GeneratorSource, ...] = (PythonGenerator(), NumPyGenerator(), _torchs)
 _usual = random.getstate, np.random.get_state
 _NOT_MADE: tuple[Any, Any, Any] = (None, None, None)
-OF_ALL = 8
-"""The length of the tuple that holds what `borrow_all` saves; Python's own states are shorter."""
+ALL = object()
+"""What `borrow_all` saves before its states, which `restore_all` takes."""
 
 
 def borrow_all(value: int, saved: list[Any]) -> bool:
@@ -274,43 +273,36 @@ def borrow_all(value: int, saved: list[Any]) -> bool:
     takes 9 µs besides (benchmarks/grid, "texts"). False if one of them is not as usual; then nothing has changed."""
     if switch.holders or random.getstate is not _usual[0] or np.random.get_state is not _usual[1]:
         return False
-    generator, (known, memory) = mtrand.get_bit_generator(), _known
+    generator, (known, memory) = _present(), _known
     torchs, (state, seed, places) = loaded_torch.default_generator(), _torchs.made or _NOT_MADE
     if known is not generator or memory is None or _memory is None or _normal is None:
         return False
     if torchs is not None and state is None:
         return False
-    python, block = _memory.bytes, words_of_main_thread.block
-    torch_state = None if torchs is None else torchs.get_state()
-    numpys = generator, memory, bytes(memory), bytes(_normal)
-    saved.append(OwnState((bytes(python), _PYTHON.gauss_next, *numpys, torchs, torch_state)))
-    _memory.words[...] = words_of_main_thread.python
-    python[:4], _PYTHON.gauss_next = _ALL_USED, None
-    memory[:], _normal[:] = block, NONE_STORED
+    block, python, words = _memory
+    words_seeded = words_of_main_thread
+    gauss_next, torch_state = _PYTHON.gauss_next, None if torchs is None else torchs.get_state()
+    numpys = generator, memory, memory.tobytes(), _normal.tobytes()
+    saved += ALL, (python.tobytes(), gauss_next, *numpys, torchs, torch_state)
+    words[...] = words_seeded.python
+    block[0], _PYTHON.gauss_next = WORDS, None
+    memory[:], _normal[:] = words_seeded.block, NONE_STORED
     if torchs is not None:
-        seed[0], places[...] = value & 0x7FFFFFFFFFFFFFFF, words_of_main_thread.numpy
+        seed[0], places[...] = value & 0x7FFFFFFFFFFFFFFF, words_seeded.numpy
         torchs.set_state(state)
     return True
 
 
-_ALL_USED = WORDS.to_bytes(4, sys.byteorder)
+_present = mtrand.get_bit_generator
 
 
-def restore_all(
-    python: bytes,
-    gauss_next: float | None,
-    generator: Any,
-    memory: memoryview,
-    words: bytes,
-    normal: bytes,
-    torchs: Any,
-    torch_state: Any,
-) -> None:
+def restore_all(states: tuple[Any, ...]) -> None:
     """Restore what `borrow_all` has saved."""
     assert _memory is not None
     assert _normal is not None
-    _memory.bytes[:], _PYTHON.gauss_next = python, gauss_next
-    if mtrand.get_bit_generator() is not generator:
+    python, _PYTHON.gauss_next, generator, memory, words, normal, torchs, torch_state = states
+    _memory.bytes[:] = python
+    if _present() is not generator:
         mtrand.set_bit_generator(generator)
     memory[:], _normal[:] = words, normal
     if torchs is not None:

@@ -16,10 +16,9 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from feedline.randomness.global_generators import (
+    ALL,
     GLOBAL_SOURCES,
-    OF_ALL,
     GeneratorSource,
-    OwnState,
     borrow_all,
     restore_all,
     words_of_main_thread,
@@ -114,8 +113,8 @@ class BorrowedGenerators:
         """Put all back; once more, if Ctrl-C has come meanwhile."""
         saved = self._saved
         if saved is not None:
-            if saved and type(saved[0]) is OwnState and len(saved[0]) == OF_ALL:
-                restore_all(*saved[0])
+            if saved and saved[0] is ALL:
+                restore_all(saved[1])
             else:  # Ctrl-C may have come before all were saved
                 for source, state in zip(self._sources, saved, strict=False):
                     source.restore(state)

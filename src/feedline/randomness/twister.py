@@ -16,6 +16,7 @@ import ctypes
 import random
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,19 +40,19 @@ class Words:
     def __init__(self) -> None:
         self._source = np.random.MT19937(0)
         found = found_in_numpy(self._source)
-        self._memory = found
         # Without a view each seed has its words copied out of NumPy, which takes longer.
         self.numpy = np.empty(WORDS, np.uint32) if found is None else np.frombuffer(found, np.uint32)[:WORDS]
         self.python = self.numpy[::-1]
         self.block = memoryview(bytearray(4 * (WORDS + 1))) if found is None else found
         """NumPy's words and position, as they lie in its memory."""
 
-    def seed(self, value: int) -> None:
+        self.seed: Callable[[int], object] = self._source._legacy_seeding if found is not None else self._copied_out
         """Have the words of this 32-bit seed from now on."""
+
+    def _copied_out(self, value: int) -> None:
         self._source._legacy_seeding(value)
-        if self._memory is None:
-            self.numpy[...] = self._source.state["state"]["key"]
-            self.block[:] = np.append(self.numpy, np.uint32(WORDS)).tobytes()
+        self.numpy[...] = self._source.state["state"]["key"]
+        self.block[:] = np.append(self.numpy, np.uint32(WORDS)).tobytes()
 
 
 class PythonMemory(NamedTuple):

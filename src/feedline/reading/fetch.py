@@ -99,7 +99,7 @@ class Fetcher:
         self.read_so_far: list[Any] | None = None
         """If not, the samples of this batch that have been read: they say the same to another thread."""
         self._readers = readers
-        self._awaits = awaits(dataset)
+        self._awaits = readers is not None and awaits(dataset)
         self._row = unwatched() if row is None else row
         self._read = None if reader is None else reader.read
         self._draws = reader is not None and reader.draws

@@ -237,6 +237,8 @@ def read_again(place: Place, dataset: Any) -> str | None:
     >>> print(read_again(Place(batches=3, shards=1, streams={"0": {"read": 12}}), [])[:65])
     to continue with batch 3, 12 elements of the IterableDataset list
     """
+    if not place.datasets and not place.streams:  # no stream, or its first epoch
+        return None
     name = type(dataset).__name__
     problem = next((each["problem"] for each in place.datasets if each and "problem" in each), None)
     if problem is not None:

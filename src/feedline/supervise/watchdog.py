@@ -20,7 +20,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from feedline.machine.finalizers import undisturbed
 
@@ -36,14 +36,18 @@ OVERSLEPT = 1.0
 JOIN_SECONDS = 0.5
 """A fork waits at most this long for a report that is being made."""
 
-Look = Callable[["WatchedLoop", float, float], float]
-"""Called with the entry, the time, and how long the process was stopped; returns when to look again."""
+
+class Watch(Protocol):
+    """Knows what to do if a batch takes long."""
+
+    def look(self, entry: WatchedLoop, now: float, stood_still: float) -> float:
+        """Called with the entry, the time, and how long the process was stopped; returns when to look again."""
 
 
 class WatchedLoop:
     """What a loop is doing. The loop writes; the watchdog reads."""
 
-    __slots__ = ("_look", "began", "period", "task", "thread")
+    __slots__ = ("_watch", "began", "period", "task", "thread")
 
     def __init__(self) -> None:
         self.began = 0
@@ -52,14 +56,14 @@ class WatchedLoop:
         self.thread = 0
         """The thread that makes the batch."""
         self.period = math.inf
-        self._look: Callable[[], Look | None] = _nobody
+        self._watch: Callable[[], Watch | None] = _nobody
 
-    def watch(self, look: Look, period: float) -> None:
-        """Have the watchdog call `look`, a bound method, as long as its object lives. Batches that have taken less than
-        `period` seconds do not matter."""
+    def watch(self, watch: Watch, period: float) -> None:
+        """Have the watchdog call `watch.look` as long as that object lives. Batches that have taken less than `period`
+        seconds do not matter."""
         self.period = period
         # Weak, because a cycle through the set would keep a dropped loader alive.
-        self._look = weakref.WeakMethod(look, partial(_forget, self, _entries))
+        self._watch = weakref.ref(watch, partial(_forget, self, _entries))
         _entries.add(self)
         if not _is_there() or resting:
             wake()
@@ -68,23 +72,23 @@ class WatchedLoop:
 
     def leave(self) -> None:
         """Stop watching this loop."""
-        self._look = _nobody
+        self._watch = _nobody
         _entries.discard(self)
 
     def look(self, now: float, stood_still: float) -> float:
         """Called in the watchdog's thread. Returns when to look again."""
         soonest = now + self.period
-        if self.began and (look := self._look()) is not None:
-            return look(self, now, stood_still)
+        if self.began and (watch := self._watch()) is not None:
+            return watch.look(self, now, stood_still)
         return soonest
 
 
 def _nobody() -> None:
-    """Stands for the `look` of an entry that is not watched."""
+    """Stands for the watch of an entry that is not watched."""
 
 
 @undisturbed
-def _forget(entry: WatchedLoop, entries: set[WatchedLoop], look: object) -> None:
+def _forget(entry: WatchedLoop, entries: set[WatchedLoop], watch: object) -> None:
     # All objects are arguments, because this module's globals may be gone when the interpreter exits.
     entries.discard(entry)
 

@@ -72,7 +72,7 @@ class Engine:
         self._place_before = PlaceBefore()
         self._base_seed: int | None = None
         self._asks_twice: bool | None = None  # as in the run whose state was loaded
-        self._latest: tuple[Any, Options, dict[str, Any]] | None = None
+        self._latest: tuple[Any, Options, Job] | None = None
         """What the latest epoch read from the loader's attributes, and made of it."""
         self._told: tuple[int | None, int | None] = (None, None)  # from set_epoch, for the previous epoch and this one
 
@@ -92,28 +92,29 @@ class Engine:
             return BegunLater(lambda: self.begin(loader), loader.__len__)
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # torch notices it here, too
-        is_given = loader.batch_size is None
-        if not streams(loader.dataset) and (hint := hint_about(loader._index_sampler, is_given)) is not None:
+        # Asked for once: torch finds out each time which of its two samplers it is.
+        sampler = _sampler_of(loader)
+        if sampler is not None and (hint := hint_about(sampler, loader.batch_size is None)) is not None:
             self.session.tell_once(hint)
         turns = self._turns()
-        shards = max(1, loader.num_workers) * turns.ranks if streams(loader.dataset) else 0
+        shards = max(1, loader.num_workers) * turns.ranks if sampler is None else 0
         keeps_datasets = loader.persistent_workers or not loader.num_workers
-        sharing = ALONE if shards else sharing_in(loader._index_sampler)
-        place, passed = self._progress.begin(shards, sharing, keeps_datasets, _said(loader), turns)
+        sharing = ALONE if sampler is None else sharing_in(sampler)
+        place, passed = self._progress.begin(shards, sharing, keeps_datasets, _said_by(sampler), turns)
         try:
-            return self._begin(loader, place, passed, turns)
+            return self._begin(loader, sampler, place, passed, turns)
         except BaseException:
             self._progress.take_back()
             raise
 
-    def _begin(self, loader: Loader, place: Place, passed: Passed, turns: Turns) -> Iterator[Any]:
-        tasks = self._tasks(loader, place, passed)
+    def _begin(self, loader: Loader, sampler: Any, place: Place, passed: Passed, turns: Turns) -> Iterator[Any]:
+        tasks = self._tasks(loader, sampler, place, passed)
         if (again := read_again(place, loader.dataset)) is not None:
             self.session.tell_once(again)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
         if transfer is not None:
             passed.hold()
-        options, job = self._needed(loader, turns)
+        options, job = self._needed(loader, turns, sampler is None)
         predict = self._predict(loader, passed)
         batches = self.session.begin(options, tasks, passed, loader.__len__, job, TorchIterator, predict)
         if loader.num_workers:
@@ -185,8 +186,8 @@ class Engine:
         self.session.close()
         self._base_seed = None
 
-    def _tasks(self, loader: Loader, place: Place, passed: Passed) -> Tasks:
-        generators = _generators(loader)
+    def _tasks(self, loader: Loader, sampler: Any, place: Place, passed: Passed) -> Tasks:
+        generators = _generators_of(loader, sampler)
         loaded: Drawn | None = place.drawn
         if loaded is not None:
             if self._base_seed != loaded.base_seed:
@@ -195,12 +196,12 @@ class Engine:
             generators.put(loaded.left)
         again = loaded is not None and loaded.begun
         drawn = passed.drawn = loaded if loaded is not None and again else Drawn(begun=True)
-        if streams(loader.dataset):
+        if sampler is None:
             seed = self._base_seed if again else self._draw_base_seed(loader)[0]
             drawn.base_seed, drawn.left = seed, generators.users_states()
             assert seed is not None
             return self.stream_plan(loader, seed).tasks_from(place)
-        sampler, at_once = loader._index_sampler, reads_many(loader.dataset)
+        at_once = reads_many(loader.dataset)
         asking = Asking(sampler, loader._auto_collation, at_once, place, drawn, generators)
         if again:
             asking.ask_again()
@@ -243,17 +244,20 @@ class Engine:
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         return self._base_seed, True
 
-    def _needed(self, loader: Loader, turns: Turns) -> tuple[Options, Job]:
+    def _needed(self, loader: Loader, turns: Turns, stream: bool) -> tuple[Options, Job]:
         """From the loader's options: what the loop needs, and what workers do. Only a user who sets an attribute of the
         loader changes any of it but the seed from one epoch to the next."""
-        ranks = unshared_ranks(self.own.ranks) if streams(loader.dataset) else 0
+        ranks = unshared_ranks(self.own.ranks) if stream else 0
         present = [getattr(loader, name) for name in _READ], turns, ranks, registrations()
         if self._latest is None or not _are_the_same(self._latest[0], present):
             self._latest = present, *self._asked_for(loader, turns, ranks)
         _, options, job = self._latest
-        return options, Job(**{**job, "seed": self._base_seed})
+        # Without workers nobody has a seed of its own, but for a stream's parts.
+        assert self._base_seed is not None
+        needs_none = type(options.num_workers) is int and not options.num_workers and not stream
+        return options, job if needs_none else replace(job, seed=self._base_seed)
 
-    def _asked_for(self, loader: Loader, turns: Turns, ranks: int) -> tuple[Options, dict[str, Any]]:
+    def _asked_for(self, loader: Loader, turns: Turns, ranks: int) -> tuple[Options, Job]:
         values = {name: getattr(loader, name) for name in TORCHS if name != "shuffle"} | vars(self.own)
         stream, batched = streams(loader.dataset), loader._auto_collation
         stock = default_collate if batched else default_convert
@@ -279,8 +283,9 @@ class Engine:
             turns=turns,
             unshared=ranks,
             snapshot_every=self.own.snapshot_every_n_steps or 0,
+            seed=self._base_seed,
         )
-        return options, job
+        return options, Job(**job)
 
     def _assignment(self, loader: Loader) -> str:
         """Workers take turns as in torch, but not if batches may come in any order (torch's do not either), and not if
@@ -326,14 +331,23 @@ def _check_batch_size(loader: Loader, place: Place, is_over: bool) -> None:
         )
 
 
+def _sampler_of(loader: Loader) -> Any:
+    """The loader's batch sampler, or its sampler without batches; None for a stream."""
+    return None if streams(loader.dataset) else loader._index_sampler
+
+
 def _said(loader: Loader) -> End | NoState | None:
     """The sampler's own state between two epochs."""
-    if streams(loader.dataset):
-        return None
-    sampler: Any = loader._index_sampler
-    return end_of(sampler.sampler if type(sampler) is BatchSampler else sampler)
+    return _said_by(_sampler_of(loader))
+
+
+def _said_by(sampler: Any) -> End | NoState | None:
+    return None if sampler is None else end_of(sampler.sampler if type(sampler) is BatchSampler else sampler)
 
 
 def _generators(loader: Loader) -> TorchGenerators:
-    samplers = [] if streams(loader.dataset) else generators_of(loader._index_sampler)
-    return TorchGenerators(loader.generator, samplers)
+    return _generators_of(loader, _sampler_of(loader))
+
+
+def _generators_of(loader: Loader, sampler: Any) -> TorchGenerators:
+    return TorchGenerators(loader.generator, [] if sampler is None else generators_of(sampler))

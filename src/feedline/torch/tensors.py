@@ -61,9 +61,12 @@ def is_unshared(tensor: Any) -> bool:
     No C++ object may hold the tensor, and no other object its storage; memory that is another object's (a NumPy
     array's) is not resizable, and memory that another process may have is shared.
     """
-    if not is_plain(tensor) or weakref.getweakrefcount(tensor) or vars(tensor) or _counts(tensor) != _OF_A_NEW_ONE:
+    if not is_plain(tensor) or weakref.getweakrefcount(tensor) or vars(tensor):
         return False
-    storage: Any = tensor.untyped_storage()
+    held: list[Any] = [tensor.untyped_storage()]
+    if _counts(tensor, held) != _OF_A_NEW_ONE:
+        return False
+    storage = held[0]
     if not storage.resizable() or storage.is_shared() or weakref.getweakrefcount(storage):
         return False
     # Would a copy be better: with a place for each element, without memory beside it, of another mode or a gradient?
@@ -76,10 +79,9 @@ def is_unshared(tensor: Any) -> bool:
     return True
 
 
-def _counts(tensor: Any) -> tuple[int, int, int]:
-    """How many have the tensor in C++, its storage in C++, and its storage in Python. A new tensor's numbers depend on
-    the version of torch."""
-    held = [tensor.untyped_storage()]
+def _counts(tensor: Any, held: list[Any]) -> tuple[int, int, int]:
+    """How many have the tensor in C++, its storage in C++, and its storage in Python, which the list holds. A new
+    tensor's numbers depend on the version of torch."""
     return tensor._use_count(), _storage_use_count(held[0]._cdata), references(held[0])
 
 
@@ -90,11 +92,12 @@ def _counts_of_a_new_one() -> tuple[int, int, int] | None:
     """None if this version of torch does not count: then every tensor is copied."""
     try:
         tensor = torch.empty(1, device="cpu")
-        counts = _counts(tensor)
+        held = [tensor.untyped_storage()]
+        counts = _counts(tensor, held)
         view = tensor[:]
-        is_noticed = _counts(tensor) != counts
+        is_noticed = _counts(tensor, held) != counts
         del view
-        return counts if is_noticed and _counts(tensor) == counts and references(None) >= 0 else None
+        return counts if is_noticed and _counts(tensor, held) == counts and references(None) >= 0 else None
     except Exception:
         return None
 

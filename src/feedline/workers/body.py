@@ -244,8 +244,8 @@ class Body:
             return self._job.dialect.collate(held[0], empty, names), size, None
         try:
             made = [collate_fn(held[0])]  # it may make a batch of no samples
-            if references(held[0]) == ALONE:
-                held.clear()  # nobody else has the list, which would count as one who has `samples[0]`
+            if references(held[0]) == ALONE or made[0] is held[0]:
+                held.clear()  # else we would count as one who has `samples[0]`, or the list that is given back
             return self._owned(made, empty), size, None
         except Exception as error:
             _note_indices(error, names)
