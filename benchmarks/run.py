@@ -21,6 +21,7 @@ import kinds_of_workers
 import large_samples
 import large_shuffle
 import latency
+import mixed_streams
 import object_store
 import observing
 import parquet_rows
@@ -63,6 +64,7 @@ WORKLOADS = [
         sql,
         tar_shards,
         parquet_rows,
+        mixed_streams,
         kinds_of_workers,
     )
 ]

@@ -21,6 +21,7 @@ SHOWS = {
     "sql.py": r"480 samples by one query.*\naccuracy .* 0.9: yes\nstreamed: 600 rows, each once: yes",
     "tar_shards.py": r"each sample once over 2 ranks of 2 workers: yes",
     "parquet.py": r"each row is in one of the two: yes",
+    "mixed_streams.py": r"10% of the first .* 40% of the rest\n.*\n.*\n.*the batches are the same: yes",
     "distributed.py": r"both ranks have the same model",
 }
 
