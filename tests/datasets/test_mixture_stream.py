@@ -267,18 +267,18 @@ def test_resumes_exactly(after: int, threads: dict[str, Any], again: dict[str, A
 
 def test_what_is_drawn_for_an_element_is_the_same_when_it_is_read_again() -> None:
     stream = MixtureStream({"a": Drawn(0, 300), "b": Drawn(1000, 300)}, {"a": 1, "b": 1}, num_samples=256)
-    with DataLoader(stream, batch_size=16, collate_fn=list) as loader:
+    with DataLoader(stream, batch_size=16, collate_fn=list, seed=3) as loader:
         expected = [*loader]
         seen = [*islice(loader, 5)]
         state = loader.state_dict()
     assert seen != expected[:5]  # another epoch
-    with DataLoader(stream, batch_size=16, collate_fn=list) as loader:
+    with DataLoader(stream, batch_size=16, collate_fn=list, seed=3) as loader:
         loader.load_state_dict(state)
         rest = [*loader]
         assert {name: each.samples for name, each in loader.stats().sources.items()} == {
             name: 128 - sum(of(number) == name for batch in seen for number, _ in batch) for name in "ab"
         }
-    with DataLoader(stream, batch_size=16, collate_fn=list) as loader:
+    with DataLoader(stream, batch_size=16, collate_fn=list, seed=3) as loader:
         loader.set_epoch(1)
         assert [*loader] == seen + rest
 
