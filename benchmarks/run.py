@@ -22,6 +22,7 @@ import large_samples
 import large_shuffle
 import latency
 import media
+import mixed_streams
 import object_store
 import observing
 import parquet_rows
@@ -65,6 +66,7 @@ WORKLOADS = [
         sql,
         tar_shards,
         parquet_rows,
+        mixed_streams,
         kinds_of_workers,
     )
 ]

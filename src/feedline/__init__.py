@@ -19,6 +19,7 @@ from feedline.datasets import (
     Dataset,
     IterableDataset,
     Mixture,
+    MixtureStream,
     StackDataset,
     Subset,
     TensorDataset,
@@ -46,7 +47,7 @@ from feedline.errors import (
 )
 from feedline.loader import DataLoader
 from feedline.machine.worker_info import WorkerInfo, get_worker_info
-from feedline.observe.stats import AutoWorkers, CollateStats, EpochStats, Stats, WorkerChange, WorkerMemory
+from feedline.observe.stats import AutoWorkers, CollateStats, EpochStats, SourceStats, Stats, WorkerChange, WorkerMemory
 from feedline.order.blocks import BlockSampler
 from feedline.order.buckets import BucketBatchSampler
 from feedline.order.lengths import lengths_of
@@ -103,6 +104,7 @@ __all__ = [
     "MissingPackage",
     "Mixture",
     "MixtureSampler",
+    "MixtureStream",
     "OptionError",
     "OptionTypeError",
     "RandomSampler",
@@ -112,6 +114,7 @@ __all__ = [
     "SharedList",
     "ShippingError",
     "SourceError",
+    "SourceStats",
     "StackDataset",
     "StalledSample",
     "StateError",

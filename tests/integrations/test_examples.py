@@ -22,6 +22,7 @@ SHOWS = {
     "tar_shards.py": r"each sample once over 2 ranks of 2 workers: yes",
     "parquet.py": r"each row is in one of the two: yes",
     "sound.py": r"left out: hum-05\.flac\nthe same windows with 0 and 2 workers: yes\nlearned: yes",
+    "mixed_streams.py": r"10% of the first .* 40% of the rest\n.*\n.*\n.*the batches are the same: yes",
     "distributed.py": r"both ranks have the same model",
 }
 

@@ -19,21 +19,25 @@ that sample then names it. And it may have a `fingerprint`, a short text that ch
 goes into a loader's state, which is then not continued with other data.
 
 Within this package, each file imports only files to its left: reading, merging, joining, selecting, splitting (with
-apportioning, per_sample, labels and stable_hash); joining, mixture; mapped_file, arrays.
+apportioning, per_sample, labels and stable_hash); joining, mixture; checksum, apportioning, stretches,
+mixture_options, mixed_source, mixture_stream; mapped_file, arrays.
 """
 
 from feedline.datasets.apportioning import apportion, weights_of
 from feedline.datasets.arrays import ArrayDataset, TensorDataset
+from feedline.datasets.checksum import seen
 from feedline.datasets.joining import (
     ChainDataset,
     ConcatDataset,
     Dataset,
     IterableDataset,
     StackDataset,
+    gives_shards,
     length_of,
 )
 from feedline.datasets.labels import Classes, classes_of
 from feedline.datasets.mixture import Mixture
+from feedline.datasets.mixture_stream import MixtureReading, MixtureStream
 from feedline.datasets.per_sample import array_of, as_numbers
 from feedline.datasets.reading import (
     SMALL_LEAF,
@@ -52,6 +56,7 @@ from feedline.datasets.reading import (
 )
 from feedline.datasets.selecting import Subset, random_split
 from feedline.datasets.splitting import split, split_indices
+from feedline.datasets.stretches import Stretches
 
 __all__ = [
     "SMALL_LEAF",
@@ -66,7 +71,10 @@ __all__ = [
     "IntArray",
     "IterableDataset",
     "Mixture",
+    "MixtureReading",
+    "MixtureStream",
     "StackDataset",
+    "Stretches",
     "Subset",
     "TensorDataset",
     "apportion",
@@ -76,6 +84,7 @@ __all__ = [
     "classes_of",
     "described",
     "fingerprint_of",
+    "gives_shards",
     "is_ordinary",
     "length_of",
     "random_split",
@@ -83,6 +92,7 @@ __all__ = [
     "reads_batches",
     "reads_many",
     "reads_one",
+    "seen",
     "split",
     "split_indices",
     "weights_of",

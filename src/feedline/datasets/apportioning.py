@@ -43,6 +43,18 @@ def weights_of(name: str, given: Mapping[str, Any]) -> list[int]:
     return _whole(exact)
 
 
+def weights_with_zeros(name: str, given: Mapping[str, Any]) -> list[int]:
+    """The weights of numbers of which some may be 0, but not all.
+
+    >>> weights_with_zeros("weights", {"web": 1.5, "code": 0})
+    [1, 0]
+    """
+    exact = _exact(name, given)
+    if not any(exact):
+        raise OptionError(f"{name}: one number must be above 0; got {dict(given)}")
+    return _whole(exact)
+
+
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
     """Divide `total` in these proportions: quotas rounded down, and the rest to the largest remainders.
 

@@ -8,6 +8,7 @@ Not its job: choosing samples (selecting), arrays (arrays).
 
 from __future__ import annotations
 
+import inspect
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate, islice
@@ -30,6 +31,7 @@ from feedline.datasets.reading import (
     reads_batches,
     reads_many,
 )
+from feedline.errors.foreign import ask
 from feedline.machine.worker_info import count_reads, is_one_of_many
 from feedline.randomness.rng import reading_some
 
@@ -265,6 +267,21 @@ class StackDataset(Dataset[Any]):
 
     def _sample(self, values: Iterable[Any]) -> Any:
         return dict(zip(self.datasets, values, strict=True)) if isinstance(self.datasets, dict) else tuple(values)
+
+
+def gives_shards(dataset: Any) -> bool:
+    """Has it our `shard(index, count)`, and not another library's method of that name with other arguments?
+
+    >>> gives_shards(ChainDataset(["ab"]))
+    False
+    """
+    method = ask(dataset, "shard")
+    if not callable(method) or isinstance(dataset, IterableDataset):
+        return callable(method)
+    try:
+        return list(inspect.signature(method).parameters) == ["index", "count"]
+    except (TypeError, ValueError):  # it is written in C, say
+        return False
 
 
 def length_of(dataset: object, name: str) -> int:

@@ -33,7 +33,7 @@ from feedline.observe.meter import Meter, Sums
 from feedline.observe.recorder import Known, Recorder, Render
 from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
-from feedline.observe.stats import AutoWorkers, EpochStats, Stats
+from feedline.observe.stats import AutoWorkers, EpochStats, SourceStats, Stats
 from feedline.observe.trace import trace_of
 from feedline.options import Options
 from feedline.options.worker_count import AutoCount
@@ -67,6 +67,7 @@ class Session:
         self.chosen: Callable[[], AutoWorkers | None] = lambda: None
         self._division = Division()
         self._collated = Collated()
+        self._sources: dict[str, SourceStats] = {}
         self._repeats = Repeats()
         self._loaded = Loaded()
         self._warned: dict[str, object] = {}
@@ -230,6 +231,9 @@ class Session:
         replaced = notice.drawing and any(meter.restarts for meter in list(self._meters))
         if not replaced and (repeated := self._repeats.take(notice.drawing)) is not None:
             self.tell_once(repeated)
+        for name, samples, passes in notice.sources:
+            with self._lock:
+                self._sources[name] = self._sources.get(name, SourceStats()).plus(samples, passes)
         if notice.tally is not None and (hint := self._collated.take(notice.tally)) is not None:
             tell(hint)
 
@@ -256,7 +260,7 @@ class Session:
         self.memory.note([] if crew is None else crew.told_memory())
         ended = not processes and self._kind == "thread"  # the latest measurement is of worker processes
         with self._lock:
-            before, meters = self._sums_before.flow(), list(self._meters)
+            before, meters, sources = self._sums_before.flow(), list(self._meters), dict(self._sources)
         epochs = [meter.flow() for meter in meters]
         if latest is not None:
             epochs[-1] = latest.flow()
@@ -266,6 +270,7 @@ class Session:
             epochs=tuple(epochs),
             workers=() if ended else self.memory.now(processes),
             collate=self._collated.stats(),
+            sources=sources,
             errors=self.bad_samples.count,
             kind=self._kind,
             auto_workers=self.chosen(),

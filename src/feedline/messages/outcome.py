@@ -134,6 +134,23 @@ class Drawing(NamedTuple):
     """A digest of its state when the worker began."""
 
 
+SourceCounts = tuple[tuple[str, int, int], ...]
+"""Of some sources of a mixture: the name, samples, and how often it came to its end."""
+
+
+def since(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> SourceCounts:
+    """What has been added to the counts.
+
+    >>> since({"a": (1, 0), "b": (1, 0)}, {"a": (5, 1), "b": (1, 0)})
+    (('a', 4, 1),)
+    """
+    return tuple(
+        (name, samples - before[name][0], passes - before[name][1])
+        for name, (samples, passes) in after.items()
+        if (samples, passes) != before[name]
+    )
+
+
 class Notice(NamedTuple):
     """What a worker reports apart from its batch. It is rare, so all of it shares one field of the outcome."""
 
@@ -151,6 +168,8 @@ class Notice(NamedTuple):
     """A warning for the user, to be given once, about dividing a stream among ranks."""
     ended_by: str = ""
     """For a stream that every worker reads whole: the error after which it ended in this worker."""
+    sources: SourceCounts = ()
+    """For a mixture of streams: what this batch has of each source."""
     elements: int = -1
     """For such a stream at its end: how many elements this worker found; -1 if that is not known."""
 
@@ -184,10 +203,12 @@ def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))
 
 
-def notice_of(warning: str | None, tally: Tally | None, ranks: str = "", ended_by: str = "") -> Notice | None:
+def notice_of(
+    warning: str | None, tally: Tally | None, ranks: str = "", ended_by: str = "", sources: SourceCounts = ()
+) -> Notice | None:
     """A notice; None if there is nothing to report."""
-    there_is = warning or tally or ranks or ended_by
-    return Notice(warning, tally, ranks=ranks, ended_by=ended_by) if there_is else None
+    there_is = warning or tally or ranks or ended_by or sources
+    return Notice(warning, tally, ranks=ranks, ended_by=ended_by, sources=sources) if there_is else None
 
 
 def error_line(error: BaseException) -> str:

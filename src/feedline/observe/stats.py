@@ -6,8 +6,8 @@ Not its job: measuring (supervise), counting (collated).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from feedline.errors.counting import counted
 from feedline.observe.exposition import Metric, exposition
@@ -182,6 +182,25 @@ class CollateStats:
 
 
 @dataclass(frozen=True)
+class SourceStats:
+    """What one source of a `MixtureStream` has given to the batches delivered so far, over all epochs.
+
+    With a `shuffle_buffer` it is what was read for these batches: some of it is still in the buffer.
+
+    >>> SourceStats(samples=100, passes=2).plus(28, 1)
+    SourceStats(samples=128, passes=3)
+    """
+
+    samples: int = 0
+    passes: int = 0
+    """How often it has come to its end, or a worker's part of it."""
+
+    def plus(self, samples: int, passes: int) -> SourceStats:
+        """These counts, and so many more."""
+        return SourceStats(self.samples + samples, self.passes + passes)
+
+
+@dataclass(frozen=True)
 class Stats:
     """What `loader.stats()` returns. `print` it.
 
@@ -198,6 +217,8 @@ class Stats:
     workers: tuple[WorkerMemory, ...] = ()
     """One entry for each worker process, by number; empty without worker processes."""
     collate: CollateStats = CollateStats()
+    sources: Mapping[str, SourceStats] = field(default_factory=dict)
+    """Of a `MixtureStream`: what each of its sources gave."""
     errors: int = 0
     """Samples that failed and were left out or replaced (`on_error`)."""
     kind: str = ""
@@ -261,6 +282,9 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
     if stats.workers:
         memory = tuple((each.total, {"worker": str(each.worker), **_at(each)}) for each in stats.workers)
         yield Metric("worker_memory_bytes", "gauge", "Memory of each worker process (Rss).", memory)
+    if stats.sources:
+        drawn = tuple((source.samples, {"source": name}) for name, source in stats.sources.items())
+        yield Metric("source_samples_total", "counter", "Samples of each source of a mixture.", drawn)
     if (padding := stats.collate.padding) is not None:
         yield Metric("padding_ratio", "gauge", "Share of padded arrays that is padding.", ((padding, {}),))
 
@@ -291,6 +315,10 @@ def _lines(stats: Stats) -> Iterator[str]:
         yield f"  padding {collate.padding:.0%}"
     if collate.fill is not None:
         yield f"  packed rows filled to {collate.fill:.1%}"
+    drawn = sum(source.samples for source in stats.sources.values()) or 1
+    for name, source in stats.sources.items():
+        shared = f"{counted(source.samples, 'sample')} ({source.samples / drawn:.1%})"
+        yield f"  {name}: {shared}, its end reached {counted(source.passes, 'time')}"
     if stats.errors or collate.dropped or collate.cut:
         failed = f"{counted(stats.errors, 'sample')} failed"
         yield f"  {failed}, {collate.dropped} dropped as invalid, {collate.cut} cut short"

@@ -20,18 +20,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from feedline.datasets import Mixture, apportion, weights_of
+from feedline.datasets import Mixture, Stretches, weights_of
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_seed, check_whole
 from feedline.order.index_shuffle import order_key, shuffled
 from feedline.order.permutation import LARGEST, ComputedOrder, IntArray, Order, Repeated
 from feedline.order.sampler import Sampler
-
-STRETCH = 256
-"""The number of places within which each source has its share. A longer stretch costs less (measured with 8 sources:
-160 ns an index at 1024, 320 ns at 256, 800 ns at 64), a shorter one keeps the shares of a batch more even."""
-LONGEST_STRETCH = 1 << 20
-"""8 MB, and 10 ms to shuffle."""
 
 _TURN, _PLACES = 0, 1  # the purpose of a key
 
@@ -121,25 +115,13 @@ class _Plan:
     def __init__(self, lengths: dict[str, int], weights: list[int]) -> None:
         self.lengths = list(lengths.values())
         self.weights = weights
-        # At least one place for each source in each stretch: then the count of a source's draws never decreases.
-        self.stretch = max(STRETCH, -(-sum(weights) // min(weights)))
-        if self.stretch > LONGEST_STRETCH:
-            name = list(lengths)[weights.index(min(weights))]
-            raise OptionError(
-                f"proportions[{name!r}] is less than one sample in {LONGEST_STRETCH:,}: give it more, or leave it out"
-            )
-
-    def before(self, number: int) -> list[int]:
-        """How many samples are drawn from each source before that stretch."""
-        return apportion(number * self.stretch, self.weights)
+        self._stretches = Stretches(weights, "proportions", list(lengths))
+        self.stretch = self._stretches.length
+        self.before = self._stretches.before
 
     def sources(self, number: int, seed: int) -> IntArray:
         """The source of each place in that stretch."""
-        counts = [after - before for before, after in zip(self.before(number), self.before(number + 1), strict=True)]
-        in_turn = np.repeat(np.arange(len(counts)), counts)
-        key = order_key(seed, _PLACES, number)
-        np.random.Generator(np.random.SFC64(key)).shuffle(in_turn)
-        return in_turn
+        return self._stretches.sources(number, order_key(seed, _PLACES, number))
 
     def drawn_before(self, place: int, seed: int) -> list[int]:
         """How many samples are drawn from each source before that place."""

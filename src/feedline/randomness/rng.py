@@ -180,6 +180,28 @@ def enter_sample(*key: int) -> None:
     _thread.reading.place.enter(key)
 
 
+def enter_element_of(*key: int) -> None:
+    """From now on `rng()` in this thread belongs to an element of one of the streams that this element is from.
+
+    What comes before it, the shard of the whole stream, still counts.
+    """
+    place = _thread.place
+    place.enter((*place.sample[:1], *key))
+
+
+@contextmanager
+def another_pass(*key: int) -> Iterator[None]:
+    """Within this context `rng()` draws other numbers, as if it were another epoch: a stream is read once more."""
+    place = _here()
+    before = place.task, place.generators
+    if place.task is not None:
+        place.task, place.generators = (mix(place.task[0], *key), *place.task[1:]), None
+    try:
+        yield
+    finally:
+        place.task, place.generators = before
+
+
 def leave_task() -> None:
     """This thread has left that task, and is back in the outer one, if there is one."""
     reading = _thread.reading

@@ -16,18 +16,16 @@ says about its place (stream_source), the state of the shuffle buffer (shuffle_b
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
-from feedline.datasets import IterableDataset
+from feedline.datasets import gives_shards
 from feedline.errors import OptionError, StateError, add_note, noted
-from feedline.errors.foreign import ask
 from feedline.machine.worker_info import id_reads, watch_for_counting
-from feedline.messages.outcome import BadSample, error_line
+from feedline.messages.outcome import BadSample, SourceCounts, error_line
 from feedline.messages.progress import PLACE, SINCE, Row, clock, unwatched
 from feedline.messages.task import Task
 from feedline.order.rank_turns import ONE_RANK, OWN_ENDS, Turns
@@ -55,6 +53,8 @@ class Taken(NamedTuple):
     bad: tuple[BadSample, ...] = ()
     short: bool = False
     """Did the stream end before the batch was full? Elements that were left out do not count."""
+    sources: SourceCounts = ()
+    """Of a mixture of streams: what it read from each for this batch."""
 
     def is_batch(self, drop_last: bool) -> bool:
         """Does it count as a batch of the stream? What comes after the end does not."""
@@ -205,7 +205,7 @@ class StreamReader:
         if ranks == 1 or not self._whole:
             return taken
         if uneven == "pad" and not taken.is_batch(self._drop_last) and in_step.is_batch(self._drop_last):
-            return Taken(in_step.elements, True, taken.bad)
+            return Taken(in_step.elements, True, taken.bad, sources=in_step.sources)
         if uneven == "drop" and taken.ended and task.seq + 1 < first + ranks:
             return NOTHING._replace(bad=taken.bad)
         return taken
@@ -286,6 +286,7 @@ class StreamReader:
             except Exception as error:
                 self._failed = f"{error_line(error)} (element {self._source.number})"
                 if self._on_error == "raise":
+                    self._source.new_counts()  # not of the next batch
                     where = f"at element {len(elements)} of batch {task.seq}"
                     add_note(error, f"feedline: raised by the IterableDataset {where}")
                     raise
@@ -293,7 +294,7 @@ class StreamReader:
                 wanted -= self._on_error == "skip"
                 self._count_failure()
         self._seen.add(elements)
-        return Taken(elements, self._ended, tuple(bad), len(elements) < wanted)
+        return Taken(elements, self._ended, tuple(bad), len(elements) < wanted, self._source.new_counts())
 
     def _count_failure(self) -> None:
         number = self._source.number
@@ -311,7 +312,7 @@ class StreamReader:
         if self._shards == 1:
             self._begin()
             return self._begun(lambda: dataset, source) if is_new else self._opened(dataset, source)
-        if not is_own_share and _can_be_asked_for_a_shard(dataset):
+        if not is_own_share and gives_shards(dataset):
             self._begin_own()
             self._check_sharing(record)
             part = partial(dataset.shard, self._shard, self._shards)
@@ -430,14 +431,3 @@ class StreamReader:
 
 def _raise(error: Exception) -> NoReturn:
     raise error
-
-
-def _can_be_asked_for_a_shard(dataset: Any) -> bool:
-    """Does it have our `shard(index, count)`, and not another library's method of that name with other arguments?"""
-    method = ask(dataset, "shard")
-    if not callable(method) or isinstance(dataset, IterableDataset):
-        return callable(method)
-    try:
-        return list(inspect.signature(method).parameters) == ["index", "count"]
-    except (TypeError, ValueError):  # it is written in C, say
-        return False

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
-from feedline.datasets import IterableDataset
+from feedline.datasets import IterableDataset, MixtureReading
 from feedline.errors import StateError
+from feedline.messages.outcome import SourceCounts, since
 from feedline.resume.state import NoState
 from feedline.resume.stateful import is_stateful, load, saved
 
@@ -70,6 +71,7 @@ class StreamSource:
         self._elements = elements
         self._announce = announce
         self._keeper = keeper
+        self._counted = elements.counts() if isinstance(elements, MixtureReading) else {}
         self._dataset = dataset if is_stateful(dataset) else None
         self._problem: Record = {}
         self.tell_first: Callable[[bytes | NoState], None] | None = None
@@ -121,6 +123,13 @@ class StreamSource:
     def is_generator(self) -> bool:
         """Is it a generator, which cannot continue after an error?"""
         return isinstance(self._elements, GeneratorType)
+
+    def new_counts(self) -> SourceCounts:
+        """Of a mixture of streams: what it has read from each since this was last called."""
+        if not isinstance(self._elements, MixtureReading):
+            return ()
+        before, self._counted = self._counted, self._elements.counts()
+        return since(before, self._counted)
 
     @property
     def of(self) -> str:

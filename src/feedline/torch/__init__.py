@@ -33,7 +33,7 @@ from torch.utils.data import (
 )
 
 from feedline import errors
-from feedline.datasets import Mixture
+from feedline.datasets import Mixture, MixtureStream
 from feedline.datasets.shared_list import SharedList
 from feedline.order.blocks import BlockSampler
 from feedline.order.buckets import BucketBatchSampler
@@ -74,6 +74,7 @@ __all__ = [
     "IterableDataset",
     "Mixture",
     "MixtureSampler",
+    "MixtureStream",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",

@@ -102,7 +102,7 @@ class StreamBody:
         whole, reader.is_new = reader.whole if reader.is_new else None, False
         try:
             with self._ranks.watched():
-                elements, ended, bad, short = reader.take(task)
+                elements, ended, bad, short, sources = reader.take(task)
         except OpenAgain as other:
             return self._open_again(part, task, empty, other)
         except Exception as error:
@@ -130,7 +130,7 @@ class StreamBody:
             return self._failed(task, error)._replace(ended=True)
         batch, size, tally = made
         stream = task.shard, reader.record()
-        notice = notice_of(_said(reader), tally, about_ranks, reader.ended_by)
+        notice = notice_of(_said(reader), tally, about_ranks, reader.ended_by, sources if size else ())
         if ended and reader.elements >= 0:
             notice = (notice or Notice())._replace(elements=reader.elements)
         return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
