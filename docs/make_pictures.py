@@ -2,7 +2,7 @@
 
     make pictures
 
-Three show what benchmarks have measured, which is kept in docs/measured (make_pages takes new results).
+Four show what benchmarks have measured, which is kept in docs/measured (make_pages takes new results).
 
 The same pictures each time, byte for byte, with one version of matplotlib: a test compares them with those in the tree.
 """
@@ -20,6 +20,7 @@ from feedline.diagnose.plotting import encoded, looks
 from measured_grid import grid_picture
 from measured_growth import growth_picture
 from measured_peers import peers_picture
+from measured_simulation import simulation_picture
 
 FOLDER = Path(__file__).parent / "pictures"
 MEASURED = Path(__file__).parent / "measured"
@@ -40,6 +41,7 @@ PICTURES = {
     "packed-rows": packed_rows,
     "padding": padding_of_batches,
     "peers": lambda: peers_picture(facts("peers")),
+    "simulation": lambda: simulation_picture(facts("simulation")),
     "splits": splits,
 }
 
