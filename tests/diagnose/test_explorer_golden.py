@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browser import Page, browser
+from browser import Page
 from kinds import few
 
 import feedline
@@ -34,16 +34,9 @@ MANY = few(1000)
 """Cases of each function that is cheap."""
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    path = tmp_path_factory.mktemp("explorer") / "explore.html"
-    path.write_text(page_with(), encoding="utf-8")
-    with browser() as page:
-        page.size(1280, 900)
-        page.open(path)
-        yield page
-        assert page.requests() == [path.as_uri()]
-        assert page.complaints() == []
+@pytest.fixture
+def page(explorer: Page) -> Page:
+    return explorer
 
 
 @pytest.fixture

@@ -5,8 +5,11 @@ import { batching } from "./batching.js";
 import { samplers } from "./samplers.js";
 import { collation } from "./collation.js";
 import { timeline } from "./timeline.js";
+import { failures } from "./failures.js";
+import { memory } from "./memory.js";
+import { run } from "./run.js";
 
-export const VIEWS = [batching, samplers, collation, timeline];
+export const VIEWS = [batching, samplers, collation, timeline, failures, memory, run];
 export const current = { view: null, state: null, result: null };
 
 const data = JSON.parse(document.getElementById("data").textContent);
