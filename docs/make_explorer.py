@@ -1,6 +1,6 @@
 """Writes what the explorer's page needs: the words that are printed when something fails, from real runs.
 
-    python docs/make_explorer.py              # runs torch and feedline with faults (a minute), then writes docs/explore.html
+    python docs/make_explorer.py              # runs torch and feedline with faults (two minutes), then writes the page
     python docs/make_explorer.py --page       # only the page
 
 Takes: explorer_faults.py. Gives: src/feedline/diagnose/explorer/page/words.json, docs/explore.html.

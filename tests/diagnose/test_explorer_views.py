@@ -247,12 +247,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def drop(page: Page, name: str, content: str) -> None:
-    """Drop a file on the page, as a hand does."""
-    page.js(f"""(() => {{ const data = new DataTransfer();
+    """Drop a file on the page, as a hand does, and wait until it has been read."""
+    page.js(
+        f"""new Promise(done => {{
+        const data = new DataTransfer(), before = feedline.run.reads();
         data.items.add(new File([{json.dumps(content)}], {json.dumps(name)}));
-        document.getElementById('drop').dispatchEvent(new DragEvent('drop', {{dataTransfer: data, cancelable: true}})); }})()""")
-    page.js("new Promise(done => setTimeout(done, 50))")
-    page.settle()
+        document.getElementById('drop').dispatchEvent(new DragEvent('drop', {{dataTransfer: data, cancelable: true}}));
+        const look = () => feedline.run.reads() > before ? done() : setTimeout(look, 5);
+        look(); }})"""
+    )
 
 
 def test_a_trace_and_a_report_of_one_run_show_the_same(explorer, go, files):
